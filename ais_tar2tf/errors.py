@@ -1,0 +1,181 @@
+"""Every exception that this package raises on purpose.
+
+    Tar2TFError
+    ├── TemplateError          (ValueError)         a template that cannot be read, or names too many shards
+    ├── StoreError             .url                 the store refused, or cannot do what was asked
+    │   ├── ShardNotFound      (FileNotFoundError)  a shard that was named is not there
+    │   ├── AccessDenied       (PermissionError)    401, 403
+    │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
+    │   ├── ObjectChanged                           the object is not the one whose first half was read
+    │   └── ChecksumMismatch                        the bytes are not those that the store says it holds
+    ├── ArchiveError           .shard .offset       the bytes are not a well-formed archive
+    │   ├── TruncatedArchive                        it ends before its end mark
+    │   ├── UnsupportedArchive                      a format or feature that is not read here
+    │   └── LimitExceeded                           a field of options.Limits was passed
+    ├── RecordError            .shard .key          members that do not make a record
+    │   ├── MissingField                            a field that was asked for is not in the record
+    │   ├── DuplicateField                          two members are the same field of one record
+    │   ├── DuplicateKey                            a key that came before comes back
+    │   └── StrayMember                             a member that belongs to no record
+    ├── MappingError           .shard .key          a mapping raised, or a field did not decode
+    ├── SchemaError            (ValueError)         records do not fit what was said or seen of them
+    ├── ExportError            (OSError)            a record file could not be written or published
+    └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
+
+The text of an error says what to do next. The attributes say where: they are also in the text.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccessDenied",
+    "ArchiveError",
+    "ChecksumMismatch",
+    "DuplicateField",
+    "DuplicateKey",
+    "ExportError",
+    "LimitExceeded",
+    "MappingError",
+    "MissingDependency",
+    "MissingField",
+    "ObjectChanged",
+    "RecordError",
+    "SchemaError",
+    "ShardNotFound",
+    "StoreError",
+    "StrayMember",
+    "Tar2TFError",
+    "TemplateError",
+    "TransportError",
+    "TruncatedArchive",
+    "UnsupportedArchive",
+]
+
+
+class Tar2TFError(Exception):
+    """The root of the tree: `except Tar2TFError` catches whatever this package raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message: str = message
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword arguments do not survive pickling by themselves.
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+
+def _rebuild(cls: type[Tar2TFError], message: str, state: dict[str, object]) -> Tar2TFError:
+    error = cls.__new__(cls, message)
+    error.__dict__.update(state)
+    return error
+
+
+class TemplateError(Tar2TFError, ValueError):
+    """A template that cannot be read, or that names more shards than `Limits.template`."""
+
+
+class StoreError(Tar2TFError):
+    """A store refused, or cannot do what was asked. `url` names the object or the bucket."""
+
+    def __init__(self, message: str, *, url: str) -> None:
+        super().__init__(f"{url}: {message}")
+        self.url: str = url
+
+
+class ShardNotFound(StoreError, FileNotFoundError):
+    """A shard that a template names, or a listing showed, is not there."""
+
+
+class AccessDenied(StoreError, PermissionError):
+    """The store said 401 or 403. The token is never in the text."""
+
+
+class TransportError(StoreError, ConnectionError):
+    """The network or the server failed, and kept failing for as long as `Retry` allows."""
+
+    def __init__(self, message: str, *, url: str, retry_after: float | None = None) -> None:
+        super().__init__(message, url=url)
+        self.retry_after: float | None = retry_after
+
+
+class ObjectChanged(StoreError):
+    """The object is not the one that the first part of the stream, or a checkpoint, came from."""
+
+
+class ChecksumMismatch(StoreError):
+    """The bytes that came are not those that the store says it holds."""
+
+
+class ArchiveError(Tar2TFError):
+    """The bytes of a shard are not a well-formed archive; `offset` counts from the start of the (decompressed) archive."""
+
+    def __init__(self, message: str, *, shard: str, offset: int) -> None:
+        super().__init__(f"{shard}, offset {offset}: {message}")
+        self.shard: str = shard
+        self.offset: int = offset
+
+
+class TruncatedArchive(ArchiveError):
+    """The archive ends before its end mark."""
+
+
+class UnsupportedArchive(ArchiveError):
+    """A format, or a feature of a format, that is not read here."""
+
+
+class LimitExceeded(ArchiveError):
+    """A field of `options.Limits` was passed; the text says which."""
+
+
+class RecordError(Tar2TFError):
+    """Members that do not make a record."""
+
+    def __init__(self, message: str, *, shard: str, key: str) -> None:
+        super().__init__(f"{shard}, record {key!r}: {message}")
+        self.shard: str = shard
+        self.key: str = key
+
+
+class MissingField(RecordError):
+    """A field that was asked for is not in the record."""
+
+
+class DuplicateField(RecordError):
+    """Two members of one record are the same field."""
+
+
+class DuplicateKey(RecordError):
+    """A key that came before comes back after other records."""
+
+
+class StrayMember(RecordError):
+    """A member whose name has no extension, so that it belongs to no record."""
+
+
+class MappingError(Tar2TFError):
+    """A mapping raised, or a field did not decode."""
+
+    def __init__(self, message: str, *, shard: str, key: str) -> None:
+        super().__init__(f"{shard}, record {key!r}: {message}")
+        self.shard: str = shard
+        self.key: str = key
+
+
+class SchemaError(Tar2TFError, ValueError):
+    """Records do not fit what was said, or seen in the first of them."""
+
+
+class ExportError(Tar2TFError, OSError):
+    """A record file could not be written or published."""
+
+
+class MissingDependency(Tar2TFError, ImportError):
+    """An optional package is needed; the text names the extra that brings it."""
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        super().__init__(f"{package} is needed here and is not installed: pip install 'ais_tar2tf[{extra}]'")
+        self.package: str = package
+        self.extra: str = extra

@@ -1,0 +1,112 @@
+"""Option objects: frozen, keyword-only, checked when made, the same after pickling.
+
+Every default stands here once, with its unit and its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts"]
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+class _Checked:
+    """Numbers must be of the annotated kind, and positive unless their name is in `_may_be_zero`."""
+
+    _may_be_zero: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # pyright: ignore[reportArgumentType]  # subclasses are dataclasses
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            least_ok = value >= 0 if field.name in self._may_be_zero else value > 0
+            if not least_ok:
+                bound = "zero or more" if field.name in self._may_be_zero else "more than zero"
+                raise ValueError(f"{type(self).__name__}.{field.name} must be {bound}, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeouts(_Checked):
+    """Seconds. There is no total: a shard may take hours as long as bytes keep coming.
+
+    >>> Timeouts(idle=5).connect
+    3.0
+    """
+
+    connect: float = 3.0  # a machine that is there answers a SYN at once; one lost SYN is sent again after 1 s
+    idle: float = 20.0  # AIStore itself needs some 20 s to give up on a dead target
+    dropped: float = 30.0  # an iterator that nobody continues keeps its stream this long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry(_Checked):
+    """How often, and how far apart, a failed request is tried again. The budget starts again with progress.
+
+    The delays are full-jitter exponential: between half and all of `first_delay * 2**n`, at most `max_delay`;
+    a server's Retry-After is obeyed up to `max_retry_after`.
+    """
+
+    _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after"})
+
+    attempts: int = 8  # with the delays below: half a minute, longer than AIStore needs to see a target's death
+    first_delay: float = 0.2  # seconds; a target that restarts is back in about one
+    max_delay: float = 8.0  # seconds
+    max_retry_after: float = 60.0  # seconds; a server that asks for more gets this
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(_Checked):
+    """Bounds on what data may cost. Passing one is a typed error that names the field here."""
+
+    template: int = 1_000_000  # shards that one template or listing may name: their names take some 100 MB
+    listing_page: int = 1_000  # names asked for at once: S3's own page
+    header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
+    name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
+    member_bytes: int = 1 * GIB  # one file in a shard; it is held whole
+    record_bytes: int = 2 * GIB - 1  # all fields of one record; a tf.train.Example can hold no more
+    ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
+    keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
+    fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
+    read_ahead_bytes: int = 64 * MIB  # received and not yet parsed, over all connections of one stream
+    chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
+    chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other
+    open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle(_Checked):
+    """Order as a pure function of (template, seed, epoch, host).
+
+    Shards are permuted; `shards` of them are read at once, in turns of `turn` records; every window of
+    `window` records (or of `window_bytes`, whichever is full first) is permuted. A checkpoint stores where the
+    window began, never its records.
+
+    >>> Shuffle(window=4096, seed=7).shards
+    4
+    """
+
+    _may_be_zero = frozenset({"seed"})
+
+    window: int = 2_048  # records; with 100 KB records the window is then bounded by window_bytes
+    window_bytes: int = 64 * MIB
+    shards: int = 4  # read at once; each has its part of Limits.read_ahead_bytes
+    turn: int = 16  # records from one shard before the next one's turn
+    seed: int | None = None  # None: drawn when an epoch begins, and kept in checkpoints
+    reshuffle_each_epoch: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(_Checked):
+    """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
+
+    timeouts: Timeouts = Timeouts()
+    retry: Retry = Retry()
+    limits: Limits = Limits()
+    connections: int = 2  # to the store at once, per stream; more pay off where one connection is slower than the link
+    range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
+    allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
