@@ -107,6 +107,8 @@ class Read(_Checked):
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     limits: Limits = Limits()
-    connections: int = 2  # to the store at once, per stream; more pay off where one connection is slower than the link
+    connections: int = (
+        2  # to the store at once, per stream; more pay off where one connection is slower than the link
+    )
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block

@@ -1,0 +1,76 @@
+"""The account of a run: what was read, handed out and skipped, and who decides what an error costs."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+from ais_tar2tf.errors import Tar2TFError
+
+__all__ = ["Account", "OnError", "Stats"]
+
+OnError = str | Callable[[Tar2TFError], None]
+"""`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error: returning skips, raising stops."""
+
+_CHOICES = ("raise", "skip-record", "skip-shard")
+
+
+@dataclass(slots=True)
+class Stats:
+    """What happened so far. `records_read == records_emitted + sum(skipped.values())` at the end of a run.
+
+    A shard that was given up counts as one, in `skipped` as well as in `records_read`: how many records it
+    had, nobody knows.
+    """
+
+    shards: int = 0  # opened, or given up
+    records_read: int = 0
+    records_emitted: int = 0
+    bytes: int = 0  # received from the store
+    skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
+    ignored: int = 0  # members that are no field: directories, links, devices, `._*`, those a grouping leaves out
+    retries: int = 0  # requests made again
+    resumes: int = 0  # of which went on in the middle of a shard
+
+
+class Account:
+    """Counts, and applies `on_error`. Fetching threads count too, so counting takes a lock."""
+
+    def __init__(self, on_error: OnError = "raise") -> None:
+        if not callable(on_error) and on_error not in _CHOICES:
+            raise ValueError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
+        self.stats: Stats = Stats()
+        self._on_error = on_error
+        self._lock = threading.Lock()
+
+    def add(self, **counts: int) -> None:
+        with self._lock:
+            for name, count in counts.items():
+                setattr(self.stats, name, getattr(self.stats, name) + count)
+
+    def emitted(self, count: int) -> None:
+        self.add(records_read=count, records_emitted=count)
+
+    def record_error(self, error: Tar2TFError) -> None:
+        """Returns when the record is to be skipped; raises the error otherwise."""
+        self._decide(error, skips=self._on_error in ("skip-record", "skip-shard"))
+
+    def shard_error(self, error: Tar2TFError) -> None:
+        """Returns when the rest of the shard is to be skipped; raises the error otherwise."""
+        self._decide(error, skips=self._on_error == "skip-shard")
+
+    def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
+        if callable(self._on_error):
+            self._on_error(error)
+        elif not skips:
+            raise error
+        with self._lock:
+            self.stats.skipped[type(error).__name__] += 1
+            self.stats.records_read += 1
+
+    def snapshot(self) -> Stats:
+        with self._lock:
+            values = {item.name: getattr(self.stats, item.name) for item in fields(Stats)}
+            return Stats(**{**values, "skipped": Counter(self.stats.skipped)})

@@ -1,0 +1,297 @@
+"""tar, read from blocks of bytes cut anywhere: ustar, GNU, PAX, star and v7; it does no I/O.
+
+Plain headers are taken from a HeaderTable, many at once; anything else (PAX, long names, base-256, v7, an odd
+header, a body that the block does not hold whole) goes header by header. Both give the same members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ais_tar2tf.archive._members import Bytes, Members, Wanted
+from ais_tar2tf.archive._tar_header import BLOCK, ZERO_BLOCK, Header, Kind, decode_name, parse_header, parse_pax
+from ais_tar2tf.archive._tar_table import HeaderTable
+from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
+from ais_tar2tf.options import Limits
+
+__all__ = ["TarReader"]
+
+_PAX_TYPE = ord("x")
+_FILE_TYPE = ord("0")
+_NOT_SIMPLE = "\0"  # no path holds a NUL
+_EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
+
+
+class _Body:
+    """The body of one member, or of one extension header, that comes in several blocks."""
+
+    __slots__ = ("have", "header", "keep", "offset", "pieces")
+
+    def __init__(self, header: Header, offset: int, keep: bool) -> None:
+        self.header = header
+        self.offset = offset
+        self.keep = keep
+        self.pieces: list[bytes] = []
+        self.have = 0
+
+    def take(self, block: memoryview, position: int) -> int:
+        """Take what `block` has of the body, and say where it stopped."""
+        end = min(len(block), position + self.header.size - self.have)
+        if self.keep:
+            self.pieces.append(bytes(block[position:end]))
+        self.have += end - position
+        return end
+
+
+class TarReader:
+    """Members of one tar. `start` is the offset of a header in it, when the bytes do not begin with the first."""
+
+    def __init__(
+        self,
+        shard: str,
+        limits: Limits,
+        *,
+        start: int = 0,
+        wanted: Wanted | None = None,
+        allow_missing_end: bool = False,
+        vectorised: bool = True,
+    ) -> None:
+        self.ignored: int = 0
+        self._shard = shard
+        self._limits = limits
+        self._wanted = wanted
+        self._allow_missing_end = allow_missing_end
+        self._vectorised = vectorised
+        self._base = start  # offset in the archive of the block's first byte
+        self._skip = 0  # bytes that nobody wants, before the next header
+        self._partial = b""  # a header that the last block cut
+        self._body: _Body | None = None
+        self._extended_at: int | None = None  # where the headers that extend the next one began
+        self._extension_bytes = 0
+        self._long_name: bytes | None = None
+        self._pax: dict[bytes, bytes] = {}
+        self._ended_at: int | None = None
+
+    def feed(self, block: Bytes) -> Iterator[Members]:
+        view = memoryview(block)
+        position, length = 0, len(view)
+        table: HeaderTable | None = None
+        table_start = 0
+        while position < length:
+            if self._ended_at is not None:
+                self._check_rest(view, position)
+                break
+            if self._skip:
+                taken = min(self._skip, length - position)
+                self._skip -= taken
+                position += taken
+            elif self._body is not None:
+                position = self._body.take(view, position)
+                yield from self._finish_body()
+            elif self._partial or length - position < BLOCK:
+                need = BLOCK - len(self._partial)
+                self._partial += bytes(view[position : position + need])
+                position = min(length, position + need)
+                if len(self._partial) == BLOCK:
+                    raw, self._partial = self._partial, b""
+                    yield from self._careful(raw, self._base + position - BLOCK)
+            else:
+                if table is None and self._vectorised:
+                    table, table_start = HeaderTable(view, position, self._limits.member_bytes), position
+                if table is not None and self._extended_at is None:
+                    members, position = self._take_run(view, position, table, table_start)
+                    if members is not None:
+                        yield members
+                        continue
+                raw = bytes(view[position : position + BLOCK])
+                position += BLOCK
+                yield from self._careful(raw, self._base + position - BLOCK)
+        self._base += length
+
+    def finish(self) -> None:
+        where = self._base
+        if self._body is not None:
+            name = self._body.header.name
+            raise self._truncated(f"the archive ends within member {name!r}", where)
+        if self._skip or self._partial:
+            raise self._truncated("the archive ends within a block of 512 bytes", where)
+        if self._extended_at is not None:
+            raise self._truncated("the archive ends behind an extension header", where)
+        if self._ended_at is not None:
+            if (where - self._ended_at) % BLOCK:
+                raise self._truncated("the archive ends within its end mark", where)
+        elif not self._allow_missing_end:
+            raise self._truncated(
+                "the archive ends without its end mark, so members may be missing; "
+                "say allow_missing_end=True if it was written like this",
+                where,
+            )
+
+    def _truncated(self, message: str, offset: int) -> TruncatedArchive:
+        return TruncatedArchive(message, shard=self._shard, offset=offset)
+
+    def _check_rest(self, view: memoryview, position: int) -> None:
+        if bytes(view[position:]).strip(b"\0"):
+            raise ArchiveError(
+                "there is more behind the end mark: the archive is damaged here, or several were concatenated",
+                shard=self._shard,
+                offset=self._base + position,
+            )
+
+    # Many plain members at once.
+
+    def _take_run(
+        self, view: memoryview, position: int, table: HeaderTable, start: int
+    ) -> tuple[Members | None, int]:
+        """The members of a chain of plain headers that the block holds whole, and where they end."""
+        length = len(view)
+        run = table.run((position - start) // BLOCK, (length - start) // BLOCK)
+        if run and start + (table.rows[run[-1]] + 1) * BLOCK + table.sizes[run[-1]] > length:
+            run = run[:-1]
+        while run and table.types[run[-1]] == _PAX_TYPE:
+            run = run[:-1]
+        if not run:
+            return None, position
+        origin = self._base + start
+        if isinstance(run, range) and table.only_files:
+            chosen = slice(run.start, run.stop)
+            rows = table.rows[chosen]
+            members = Members(
+                _decode_all(table.names[chosen]),
+                [origin + row * BLOCK for row in rows],
+                [start + (row + 1) * BLOCK for row in rows],
+                table.sizes[chosen],
+                view,
+            )
+        else:
+            members, run = self._pick(view, run, table, start, origin)
+            if not run:
+                return None, position
+        end = start + table.following[run[-1]] * BLOCK
+        self._skip = max(0, end - length)
+        return members, min(end, length)
+
+    def _pick(
+        self, view: memoryview, run: Sequence[int], table: HeaderTable, start: int, origin: int
+    ) -> tuple[Members, Sequence[int]]:
+        """The files of a run with other things between them, and how far it could be read like that."""
+        names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
+        extended: tuple[int, str | None] | None = None
+        for at, index in enumerate(run):
+            row, kind, size = table.rows[index], table.types[index], table.sizes[index]
+            if kind == _PAX_TYPE:
+                path = self._simple_pax(view, start + (row + 1) * BLOCK, size, origin + row * BLOCK)
+                if path is _NOT_SIMPLE or extended is not None:
+                    run = run[: at - 1 if extended is not None else at]
+                    break
+                extended = origin + row * BLOCK, path
+                continue
+            offset, path = extended or (origin + row * BLOCK, None)
+            extended = None
+            if kind == _FILE_TYPE:
+                names.append(path if path is not None else decode_name(table.names[index]))
+                offsets.append(offset)
+                starts.append(start + (row + 1) * BLOCK)
+                sizes.append(size)
+            else:
+                self.ignored += 1
+        return Members(names, offsets, starts, sizes, view), run
+
+    def _simple_pax(self, view: memoryview, begin: int, size: int, offset: int) -> str | None:
+        """The path that a PAX header states, None if none; _NOT_SIMPLE if it states what changes the layout."""
+        if size > self._limits.name_bytes or size > self._limits.header_bytes:
+            return _NOT_SIMPLE
+        found = parse_pax(bytes(view[begin : begin + size]), self._shard, offset)
+        if b"size" in found or any(key.startswith(b"GNU.") for key in found):
+            return _NOT_SIMPLE
+        path = found.get(b"path")
+        return decode_name(path) if path else None
+
+    # One header at a time.
+
+    def _careful(self, raw: bytes, offset: int) -> Iterator[Members]:
+        if raw == ZERO_BLOCK:
+            if self._extended_at is not None:
+                raise ArchiveError("the end mark stands behind an extension header", shard=self._shard, offset=offset)
+            self._ended_at = offset
+            return
+        header = parse_header(raw, self._shard, offset)
+        if self._extended_at is None:
+            self._extended_at = offset
+        if header.kind in _EXTENSIONS:
+            self._extension_bytes += header.size
+            self._check_limit("header_bytes", self._extension_bytes, offset)
+            self._body = _Body(header, offset, keep=True)
+        else:
+            self._begin_member(header, offset)
+        if self._body is not None and not header.size:
+            yield from self._finish_body()
+
+    def _begin_member(self, header: Header, offset: int) -> None:
+        """Start the body of the member that `header`, with what extends it, speaks of."""
+        pax, long_name, began = self._pax, self._long_name, self._extended_at
+        assert began is not None
+        self._pax, self._long_name, self._extended_at, self._extension_bytes = {}, None, None, 0
+        name = header.name
+        if long_name or pax.get(b"path"):
+            name = decode_name(long_name or pax[b"path"])
+        if header.kind is Kind.SPARSE or any(key.startswith(b"GNU.sparse") for key in pax):
+            raise UnsupportedArchive(
+                f"member {name!r} is sparse; write the archive again without --sparse",
+                shard=self._shard,
+                offset=offset,
+            )
+        size = header.size
+        if header.kind is Kind.FILE and pax.get(b"size"):
+            size = int(pax[b"size"])
+        header = Header(header.kind, name, size)
+        is_file = header.kind is Kind.FILE and not name.endswith("/")
+        keep = is_file and (self._wanted is None or self._wanted(name))
+        self._check_limit("name_bytes", len(name), offset)
+        if keep:
+            self._check_limit("member_bytes", size, offset, name)
+        if not is_file:
+            self.ignored += 1
+        self._body = _Body(header, began, keep)
+        if not size:
+            self._body.keep = is_file
+
+    def _finish_body(self) -> Iterator[Members]:
+        body = self._body
+        if body is None or body.have < body.header.size:
+            return
+        self._body = None
+        header = body.header
+        self._skip = -header.size % BLOCK
+        content = b"".join(body.pieces)
+        if header.kind is Kind.PAX:
+            self._pax = parse_pax(content, self._shard, body.offset)
+        elif header.kind is Kind.GLOBAL_PAX:
+            self._check_global(parse_pax(content, self._shard, body.offset), body.offset)
+        elif header.kind is Kind.LONG_NAME:
+            self._long_name = content.partition(b"\0")[0]
+        elif header.kind is Kind.FILE and not header.name.endswith("/"):
+            # A body that nobody wanted was not kept: its member is told with no bytes behind it.
+            yield Members([header.name], [body.offset], [0], [len(content)], content)
+
+    def _check_global(self, records: dict[bytes, bytes], offset: int) -> None:
+        """A global header is a remark to us, unless it would change how the members after it are read."""
+        if b"size" in records or any(key.startswith(b"GNU.sparse") for key in records):
+            raise UnsupportedArchive(
+                "a global PAX header sets the size of all members", shard=self._shard, offset=offset
+            )
+        if not self._pax and self._long_name is None:
+            self._extended_at = None
+            self._extension_bytes = 0
+
+    def _check_limit(self, name: str, value: int, offset: int, member: str = "") -> None:
+        limit: int = getattr(self._limits, name)
+        if value > limit:
+            of = f"member {member!r}" if member else "a header"
+            raise LimitExceeded(
+                f"{of} has {value:,} bytes, Limits.{name} is {limit:,}", shard=self._shard, offset=offset
+            )
+
+
+def _decode_all(names: list[bytes]) -> list[str]:
+    return decode_name(b"\0".join(names)).split("\0") if names else []

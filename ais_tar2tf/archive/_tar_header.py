@@ -1,0 +1,164 @@
+"""One 512-byte tar header, and the PAX records before it, read with care; it never looks past the bytes given.
+
+    0    100  name          124  12  size       156    1  type        265  32  user name
+    100  8    mode          136  12  mtime      157  100  link name   297  32  group name
+    108  8    uid           148   8  checksum   257    6  magic       329  16  device
+    116  8    gid                               263    2  version     345 155  prefix (ustar)
+
+Numbers are octal text, or base-256 when the first byte has its high bit set.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from ais_tar2tf.errors import ArchiveError, UnsupportedArchive
+
+__all__ = ["BLOCK", "ZERO_BLOCK", "Header", "Kind", "decode_name", "parse_header", "parse_pax"]
+
+BLOCK = 512
+ZERO_BLOCK = bytes(BLOCK)
+
+
+class Kind(Enum):
+    """What the bytes after a header are."""
+
+    FILE = "file"
+    IGNORED = "ignored"  # directories, links, devices: not a field
+    PAX = "pax"
+    GLOBAL_PAX = "global pax"
+    LONG_NAME = "long name"
+    LONG_LINK = "long link"
+    SPARSE = "sparse"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    kind: Kind
+    name: str
+    size: int  # of what follows; 0 for the types that have nothing after them, whatever their header says
+
+
+_KINDS = {
+    b"0": Kind.FILE,
+    b"\0": Kind.FILE,
+    b"7": Kind.FILE,  # contiguous: an ordinary file to everybody today
+    b"x": Kind.PAX,
+    b"X": Kind.PAX,  # Solaris
+    b"g": Kind.GLOBAL_PAX,
+    b"L": Kind.LONG_NAME,
+    b"K": Kind.LONG_LINK,
+    b"S": Kind.SPARSE,
+    b"D": Kind.IGNORED,  # GNU incremental: the listing of a directory
+    b"V": Kind.IGNORED,  # GNU volume label
+}
+_NOTHING_AFTER = frozenset(b"123456")  # links, devices, directories, fifos
+
+_NUMBERS = {"mode": (100, 108), "uid": (108, 116), "gid": (116, 124), "size": (124, 136), "mtime": (136, 148)}
+
+
+def decode_name(raw: bytes) -> str:
+    """The name as text; bytes that are not UTF-8 come back unchanged by the same rule."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _c_string(raw: bytes) -> bytes:
+    return raw.partition(b"\0")[0]
+
+
+def _number(raw: bytes, what: str, shard: str, offset: int) -> int:
+    if raw[0] & 0x80:
+        value = int.from_bytes(raw, "big", signed=False)
+        if raw[0] & 0x40:  # negative, in two's complement over the whole field
+            return value - (1 << (8 * len(raw)))
+        return value & ~(0x80 << (8 * (len(raw) - 1)))
+    text = _c_string(raw.strip(b" \0"))
+    if not text:
+        return 0
+    if text.strip(b"01234567"):
+        raise ArchiveError(f"the {what} in a tar header is no number: {raw!r}", shard=shard, offset=offset)
+    return int(text, 8)
+
+
+def _check_sum(raw: bytes, shard: str, offset: int) -> None:
+    said = _number(raw[148:156], "checksum", shard, offset)
+    rest = raw[:148] + b" " * 8 + raw[156:]
+    unsigned = sum(rest)
+    signed = unsigned - 256 * sum(byte > 127 for byte in rest)  # what some old tars computed
+    if said not in (unsigned, signed):
+        raise ArchiveError(
+            f"the checksum of a tar header is wrong (said {said}, is {unsigned}): damaged, or not a tar",
+            shard=shard,
+            offset=offset,
+        )
+
+
+def _prefix(raw: bytes) -> bytes:
+    """The part of the name before its last 100 bytes, where the flavour of the header has one."""
+    if raw[257:263] == b"ustar\0":
+        is_star = raw[508:512] == b"tar\0"  # star keeps two times behind a shorter prefix
+        return _c_string(raw[345:476] if is_star else raw[345:500])
+    if raw[257:265] == b"ustar  \0":
+        # Old GNU has access and change time here. Some writers put a prefix in its place all the same;
+        # then it is no number.
+        prefix = _c_string(raw[345:500])
+        looks_like_times = not raw[345:369].strip(b"01234567 \0") or bool(raw[345] & 0x80)
+        return b"" if looks_like_times or not prefix.isascii() else prefix
+    return b""
+
+
+def parse_header(raw: bytes, shard: str, offset: int) -> Header:
+    """The header in `raw` (512 bytes, not all zero); `shard` and `offset` are for the errors."""
+    _check_sum(raw, shard, offset)
+    numbers = {what: _number(raw[a:b], what, shard, offset) for what, (a, b) in _NUMBERS.items()}
+    size = numbers["size"]
+    if size < 0:
+        raise ArchiveError(f"a tar header says a negative size: {size}", shard=shard, offset=offset)
+    name, prefix = _c_string(raw[:100]), _prefix(raw)
+    if prefix:
+        name = prefix + b"/" + name
+    typeflag = raw[156:157]
+    if typeflag == b"M":
+        raise UnsupportedArchive(
+            f"member {decode_name(name)!r} goes on from another volume; join the volumes first",
+            shard=shard,
+            offset=offset,
+        )
+    if raw[156] in _NOTHING_AFTER:
+        return Header(Kind.IGNORED, decode_name(name), 0)
+    # POSIX: a type that is not known is read as a file.
+    return Header(_KINDS.get(typeflag, Kind.FILE), decode_name(name), size)
+
+
+_PAX_INTEGERS = frozenset({b"uid", b"gid", b"size"})
+_PAX_TIMES = frozenset({b"mtime", b"atime", b"ctime"})
+_PAX_NAMES = frozenset({b"path", b"linkpath", b"uname", b"gname"})
+_TIME = re.compile(rb"-?\d*(\.\d*)?")
+
+
+def parse_pax(body: bytes, shard: str, offset: int) -> dict[bytes, bytes]:
+    """The records `<length> <key>=<value>\\n` of a PAX header, in which the length counts the whole record."""
+    found: dict[bytes, bytes] = {}
+    rest = body
+    while rest:
+        number, space, _ = rest[:20].partition(b" ")
+        length = int(number) if space and number.isdigit() else 0
+        key, equals, value = rest[len(number) + 1 : length - 1].partition(b"=")
+        if length <= len(number) + 2 or length > len(rest) or rest[length - 1] != 0x0A or not equals or not key:
+            raise ArchiveError(f"a PAX header is malformed at {rest[:40]!r}", shard=shard, offset=offset)
+        _check_pax(key, value, shard, offset)
+        found[key] = value
+        rest = rest[length:]
+    return found
+
+
+def _check_pax(key: bytes, value: bytes, shard: str, offset: int) -> None:
+    bad = (
+        b"\0" in (value if key in _PAX_NAMES else key)
+        or (key in _PAX_INTEGERS and value and not value.isdigit())
+        or (key in _PAX_TIMES and value and (not _TIME.fullmatch(value) or not value.strip(b"-.")))
+    )
+    if bad:
+        raise ArchiveError(f"a PAX header says {key!r} is {value[:40]!r}", shard=shard, offset=offset)

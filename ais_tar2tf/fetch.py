@@ -1,0 +1,500 @@
+"""Shards → blocks of bytes, in order, read ahead over several connections and bounded; the only threads of the path.
+
+A shard is asked for in *parts* (ranges); parts are planned in delivery order, also across shards. Workers fill
+blocks of the earliest parts; the reader takes them in order. Where a body breaks off, its part goes on from the
+byte after the last one that came, bound to the same object, so no byte is lost and none comes twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import random
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import xxhash
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import ChecksumMismatch, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.options import KIB, MIB, Read
+from ais_tar2tf.stores import Body, Identity, Interrupt, Store
+from ais_tar2tf.stores._control import delay_before
+
+__all__ = ["Fetch", "Span"]
+
+_BLOCK = 1 * MIB  # large enough that a system call and a numpy pass cost little, small enough to stay in the cache
+_FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
+_SPARE = 4  # empty blocks kept for the next part
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One shard to be fetched, from `start` on; `identity` binds it to what was seen of it before."""
+
+    name: str
+    start: int = 0
+    identity: Identity = Identity()
+
+
+class _Hash(Protocol):
+    def update(self, data: bytes | bytearray | memoryview, /) -> object: ...
+    def hexdigest(self) -> str: ...
+
+
+_HASHES: dict[str, Callable[[], _Hash]] = {
+    "xxhash": xxhash.xxh64,
+    "xxhash2": xxhash.xxh64,
+    "md5": lambda: hashlib.md5(usedforsecurity=False),
+    "sha256": hashlib.sha256,
+    "sha512": hashlib.sha512,
+}
+
+
+@dataclass(slots=True, eq=False)
+class _Shard:
+    """What is known of a shard while it is fetched."""
+
+    span: Span
+    identity: Identity
+    size: int | None = None
+    planned: int = 0  # offset up to which parts were made
+    whole: bool = False  # every part was made
+    given_up: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A range of one shard, and the blocks of it that have come."""
+
+    shard: _Shard
+    start: int
+    stop: int | None  # None: to the end, wherever that is
+    place: int  # bytes planned before it, over all shards: what the bound of the read-ahead counts in
+    blocks: deque[tuple[bytearray, int]] = field(default_factory=deque[tuple[bytearray, int]])
+    received: int = 0
+    done: bool = False
+    error: StoreError | None = None
+
+
+class Fetch:
+    """Reads `spans` one after another: `next_shard`, then `read` until it gives nothing, and so on.
+
+    With `connections=1` a shard is one request; with more it is asked for in ranges of `range_bytes`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        spans: Iterator[Span],
+        read: Read,
+        account: Account,
+        *,
+        read_ahead_bytes: int | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        self._spans = spans
+        self._read = read
+        self._account = account
+        self._ahead = max(_BLOCK, read_ahead_bytes or read.limits.read_ahead_bytes)
+        self._draw = draw
+        self._lock = threading.Condition()
+        self._parts: deque[_Part] = deque()  # planned, in delivery order; the first is being delivered
+        self._waiting: deque[_Part] = deque()  # of these, the ones that no worker has begun
+        self._planning: _Shard | None = None
+        self._no_more = False
+        self._planned = 0  # bytes, over all shards
+        self._consumed = 0
+        self._hungry = False  # the reader waits
+        self._closed = False
+        self._workers: list[threading.Thread] = []
+        self._interrupts: set[Interrupt] = set()
+        self._spare: list[bytearray] = []
+        self._lent: bytearray | None = None
+        self._current: _Shard | None = None
+        self._delivered = 0  # offset in the current shard
+        self._hash: _Hash | None = None
+        _open_fetches.add(self)
+
+    # The reader's side.
+
+    def next_shard(self) -> Span | None:
+        """Go to the next shard, giving up what is left of this one; None behind the last."""
+        with self._lock:
+            self._drop_current()
+            while not self._parts:
+                if not self._plan():
+                    return None
+            self._current = self._parts[0].shard
+            self._delivered = self._current.span.start
+            self._hash = None
+            self._start_workers()
+            return self._current.span
+
+    def read(self) -> memoryview:
+        """The next bytes of this shard, valid until the next call; empty at its end, once that is proved."""
+        with self._lock:
+            self._take_back_lent()
+            block = self._next_block()
+        if block is None:
+            self._verify()
+            return memoryview(b"")
+        buffer, count = block
+        self._lent = buffer
+        self._account.add(bytes=count)
+        data = memoryview(buffer)[:count]
+        if self._hash is None:
+            self._hash = self._start_hash()
+        if self._hash is not None:
+            self._hash.update(data)
+        self._delivered += count
+        return data
+
+    @property
+    def identity(self) -> Identity:
+        """Of the current shard, as the store stated it; complete once the first bytes are there."""
+        assert self._current is not None
+        return self._current.identity
+
+    def close(self) -> None:
+        """No thread and no socket is left when this returns."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+            interrupts = list(self._interrupts)
+        for interrupt in interrupts:
+            interrupt.fire()
+        for worker in self._workers:
+            if worker is not threading.current_thread():
+                worker.join(self._read.timeouts.connect + 2)
+        self._workers.clear()
+        self._spare.clear()
+        self._parts.clear()
+        _open_fetches.discard(self)
+
+    def _next_block(self) -> tuple[bytearray, int] | None:
+        """The next block in order; None at the end of the shard. Waits."""
+        shard = self._current
+        while True:
+            if self._closed:
+                raise StoreError("the reader was closed", url=self._store.url(shard.span.name if shard else ""))
+            while self._parts and self._parts[0].shard is shard and self._is_drained(self._parts[0]):
+                self._parts.popleft()
+                self._lock.notify_all()
+            part = self._parts[0] if self._parts else None
+            if part is None or part.shard is not shard:
+                if shard is None or shard.whole or not self._plan():
+                    return None
+                continue
+            if part.blocks:
+                block = part.blocks.popleft()
+                self._consumed += block[1]
+                self._lock.notify_all()
+                return block
+            if part.error is not None:
+                raise part.error
+            self._hungry = True
+            self._lock.wait()
+            self._hungry = False
+
+    @staticmethod
+    def _is_drained(part: _Part) -> bool:
+        return part.done and not part.blocks and part.error is None
+
+    def _take_back_lent(self) -> None:
+        if self._lent is not None and len(self._spare) < _SPARE and len(self._lent) == _BLOCK:
+            self._spare.append(self._lent)
+        self._lent = None
+
+    def _drop_current(self) -> None:
+        """Forget the parts of the shard being delivered; their workers notice."""
+        shard = self._current
+        if shard is None:
+            return
+        shard.given_up = shard.whole = True
+        while self._parts and self._parts[0].shard is shard:
+            self._parts.popleft()
+        self._waiting = deque(part for part in self._waiting if part.shard is not shard)
+        if self._planning is shard:
+            self._planning = None
+        self._consumed = self._parts[0].place if self._parts else self._planned
+        self._current = None
+        self._lock.notify_all()
+
+    def _start_hash(self) -> _Hash | None:
+        """The running checksum of the whole object, if the store states one and we read from its start."""
+        assert self._current is not None
+        kind = self._current.identity.checksum.partition(":")[0]
+        return _HASHES[kind]() if kind in _HASHES and self._delivered == 0 else None
+
+    def _verify(self) -> None:
+        """The shard is at its end: it has its length, and the checksum that the store states."""
+        shard = self._current
+        assert shard is not None
+        url = self._store.url(shard.span.name)
+        if shard.size is not None and self._delivered != shard.size:
+            raise TransportError(f"{self._delivered:,} bytes came of {shard.size:,}", url=url)
+        if self._hash is None:
+            return
+        said, found = shard.identity.checksum.partition(":")[2].lower(), self._hash.hexdigest()
+        self._hash = None
+        if said != found:
+            raise ChecksumMismatch(
+                f"the store says its checksum is {said}, what came has {found}: damaged on the way or at rest", url=url
+            )
+
+    # Planning: under the lock.
+
+    def _plan(self) -> bool:
+        """Make the next part if it can be told which; False when there is nothing more to plan."""
+        if self._no_more:
+            return False
+        shard = self._planning
+        if shard is None:
+            span = next(self._spans, None)
+            if span is None:
+                self._no_more = True
+                return False
+            shard = self._planning = _Shard(span, span.identity, planned=span.start)
+        stop = None if self._read.connections == 1 else shard.planned + self._read.range_bytes
+        if stop is not None and shard.size is not None:
+            stop = min(stop, shard.size)
+        part = _Part(shard, shard.planned, stop, self._planned)
+        self._parts.append(part)
+        self._waiting.append(part)
+        if shard.size is None:
+            self._planning = shard  # what comes next is not known before its first answer
+        else:
+            self._note_planned(part, part.stop if part.stop is not None else shard.size)
+        self._lock.notify_all()
+        return True
+
+    def _note_planned(self, part: _Part, stop: int) -> None:
+        """`part` reaches to `stop`: what was planned, and whether the shard is planned whole, follow."""
+        shard = part.shard
+        self._planned = part.place + (stop - part.start)
+        shard.planned = stop
+        if shard.size is not None and stop >= shard.size:
+            shard.whole = True
+            if self._planning is shard:
+                self._planning = None
+
+    def _note_answer(self, part: _Part, body: Body) -> None:
+        """The first answer of a shard tells its size, and whether ranges are honoured."""
+        shard, size = part.shard, body.info.size
+        with self._lock:
+            if shard.size is not None or shard.given_up:
+                return
+            shard.identity = body.info.identity
+            shard.size = size
+            if size is not None:
+                answered = size if body.stop is None else body.stop
+                if part.stop is None or part.stop > size or answered > part.stop:
+                    part.stop = size  # or the store knows no ranges: this answer brings all that is left
+                self._note_planned(part, part.stop)
+                self._fill_plan()
+            self._lock.notify_all()
+
+    def _fill_plan(self) -> None:
+        """Plan as far as the read-ahead reaches, and start the workers for it."""
+        while self._can_plan() and self._plan():
+            pass
+        self._start_workers()
+
+    def _can_plan(self) -> bool:
+        unknown = self._planning is not None and self._planning.size is None
+        return not unknown and len(self._waiting) == 0 and self._planned - self._consumed < self._ahead
+
+    def _start_workers(self) -> None:
+        wanted = min(self._read.connections, len(self._parts))
+        while len(self._workers) < wanted and not self._closed:
+            worker = threading.Thread(target=self._work, name="ais_tar2tf-fetch", daemon=True)
+            self._workers.append(worker)
+            worker.start()
+
+    # The workers' side.
+
+    def _work(self) -> None:
+        while True:
+            part = self._claim()
+            if part is None:
+                return
+            try:
+                self._fetch(part)
+            except StoreError as error:
+                self._end_part(part, error)
+            except Exception as error:  # noqa: BLE001  # a worker that dies silently would leave its reader waiting
+                self._end_part(part, _unexpected(error, self._store.url(part.shard.span.name)))
+            else:
+                self._end_part(part, None)
+
+    def _claim(self) -> _Part | None:
+        """The earliest part that nobody has begun and that the bound allows; None when closed."""
+        with self._lock:
+            while not self._closed:
+                if not self._waiting:
+                    self._fill_plan()
+                if self._waiting and self._waiting[0].place - self._consumed < self._ahead:
+                    return self._waiting.popleft()
+                self._lock.wait()
+            return None
+
+    def _end_part(self, part: _Part, error: StoreError | None) -> None:
+        with self._lock:
+            part.done = True
+            part.error = error
+            if part.shard.size is None:
+                part.shard.whole = True
+                if self._planning is part.shard:
+                    self._planning = None
+                self._planned = max(self._planned, part.place + part.received)
+            self._lock.notify_all()
+
+    def _fetch(self, part: _Part) -> None:
+        """Fill the part, with as many requests as it takes. The budget of retries begins again with progress."""
+        tried = 0
+        while not self._is_over(part):
+            before = part.received
+            try:
+                self._fetch_once(part)
+            except ShardNotFound as error:
+                raise self._gone(part, error) from error
+            except TransportError as error:
+                if self._is_over(part):
+                    return
+                tried = 1 if part.received > before else tried + 1
+                if tried >= self._read.retry.attempts:
+                    raise self._exhausted(error, tried) from error
+                self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
+                self._wait(delay_before(self._read.retry, tried, error, self._draw))
+            else:
+                return
+
+    def _is_over(self, part: _Part) -> bool:
+        full = part.stop is not None and part.received >= part.stop - part.start and part.shard.size is not None
+        return self._closed or part.shard.given_up or full
+
+    def _fetch_once(self, part: _Part) -> None:
+        shard, interrupt = part.shard, Interrupt()
+        with self._lock:
+            self._interrupts.add(interrupt)
+            if self._closed:
+                return
+        try:
+            begin = part.start + part.received
+            body = self._store.open(shard.span.name, begin, part.stop, interrupt=interrupt)
+            try:
+                shard.identity.check(body.info.identity, self._store.url(shard.span.name))
+                self._note_answer(part, body)
+                self._skip_to(body, begin)
+                self._receive(part, body)
+            finally:
+                body.close()
+        finally:
+            with self._lock:
+                self._interrupts.discard(interrupt)
+
+    def _skip_to(self, body: Body, begin: int) -> None:
+        """A server without ranges sends everything again: read past what we have."""
+        left = begin - body.start
+        buffer = memoryview(bytearray(min(left, _BLOCK)))
+        while left > 0:
+            count = body.readinto(buffer[:left])
+            if not count:
+                raise TransportError(f"it ended before byte {begin:,}", url=self._store.url(body.info.name))
+            left -= count
+
+    def _receive(self, part: _Part, body: Body) -> None:
+        block_size = _FIRST_BLOCK if part.start == part.shard.span.start else _BLOCK
+        while True:
+            left = None if part.stop is None else part.stop - part.start - part.received
+            if left == 0 or not self._wait_for_room(part):
+                return
+            block = self._new_block(min(_BLOCK, block_size))
+            count = self._fill(part, body, memoryview(block), left)
+            if not count:
+                if left is not None:
+                    raise TransportError(f"it ended {left:,} bytes early", url=self._store.url(body.info.name))
+                return
+            block_size *= 2
+
+    def _fill(self, part: _Part, body: Body, block: memoryview, left: int | None) -> int:
+        """Fill one block and hand it over; less than full only at the end, or while the reader waits."""
+        view = block if left is None else block[:left]
+        have = 0
+        try:
+            while have < len(view):
+                count = body.readinto(view[have:])
+                have += count
+                if not count or (self._hungry and self._parts and self._parts[0] is part):
+                    break
+        finally:
+            if have:
+                with self._lock:
+                    part.received += have
+                    part.blocks.append((block.obj, have))  # pyright: ignore[reportArgumentType]  # a bytearray
+                    if part.stop is None:
+                        self._planned = max(self._planned, part.place + part.received)
+                    self._lock.notify_all()
+        return have
+
+    def _wait_for_room(self, part: _Part) -> bool:
+        """Until the bound of the read-ahead allows one more block; False when nobody wants it any more."""
+        with self._lock:
+            while not self._closed and not part.shard.given_up:
+                if part.place + part.received - self._consumed < self._ahead:
+                    return True
+                self._lock.wait()
+            return False
+
+    def _new_block(self, size: int) -> bytearray:
+        with self._lock:
+            if size == _BLOCK and self._spare:
+                return self._spare.pop()
+        return bytearray(size)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            while not self._closed and (left := deadline - time.monotonic()) > 0:
+                self._lock.wait(left)
+
+    def _gone(self, part: _Part, error: ShardNotFound) -> ShardNotFound:
+        if not part.start + part.received and part.shard.size is None:
+            return error
+        return ShardNotFound(
+            "the object was there when this shard was begun and can no longer be found: deleted, or its target is "
+            "down; nothing of it was skipped",
+            url=error.url,
+        )
+
+    def _exhausted(self, error: TransportError, tried: int) -> TransportError:
+        return TransportError(
+            f"{error.message.removeprefix(f'{error.url}: ')}; given up after {tried} tries without progress "
+            "(Retry.attempts)",
+            url=error.url,
+            retry_after=error.retry_after,
+        )
+
+
+def _unexpected(error: Exception, url: str) -> StoreError:
+    if isinstance(error, Tar2TFError):
+        return StoreError(str(error), url=url)
+    failure = StoreError(f"fetching failed unexpectedly ({type(error).__name__}: {error})", url=url)
+    failure.__cause__ = error
+    return failure
+
+
+_open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for fetch in list(_open_fetches):
+        fetch.close()

@@ -1,0 +1,126 @@
+"""An HTTP request becomes a `Call`, a refusal becomes a response; it must not touch the disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+
+from aiohttp import web
+
+from ais_tar2tf.server.refusals import RefusedError, bad_request, not_served
+
+__all__ = ["Call", "Seen", "parse", "read_action", "refuse", "split_target"]
+
+_NOT_SERVED = frozenset(  # query parameters that change what a request means
+    {"append_type", "archpath", "archregx", "archmode", "etl_name", "etl_pipeline", "object_to", "uploadId"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request as it came: for tests that look at what a client asked, and whom.
+
+    `path` and `query` are as sent, still percent-encoded; `authorized` says that an Authorization header came.
+    """
+
+    node: str  # "proxy" or "target"
+    method: str
+    path: str
+    query: str
+    range: str | None
+    authorized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a request asks for. `bucket` and `name` are decoded, and not yet checked against the disk."""
+
+    request: web.BaseRequest
+    resource: str  # objects, buckets, health, daemon
+    bucket: str
+    name: str
+    query: Mapping[str, str]
+
+
+def split_target(request: web.BaseRequest) -> tuple[str, str]:
+    """Give the path and the query exactly as sent: a URL class would fold `..` and decode twice."""
+    target = request.raw_path.partition("#")[0]
+    if not target.startswith("/"):
+        parts = urlsplit(target)
+        return parts.path, parts.query
+    path, _, query = target.partition("?")
+    return path, query
+
+
+def parse(request: web.BaseRequest) -> Call:
+    """Read `/v1/<resource>/<bucket>/<name>?<query>`."""
+    path, query_string = split_target(request)
+    root, _, rest = path.removeprefix("/").partition("/")
+    resource, _, rest = rest.partition("/")
+    bucket, _, name = rest.partition("/")
+    if root != "v1":
+        raise RefusedError(404, f"{request.method} {path}: only /v1/ is served here")
+    query = dict(parse_qsl(query_string, keep_blank_values=True))
+    _check_query(query)
+    return Call(request, resource, _decode(bucket), _decode(name), query)
+
+
+def _check_query(query: Mapping[str, str]) -> None:
+    if query.get("provider", "") not in ("", "ais"):
+        raise bad_request(f"invalid backend provider {query['provider']!r}: only ais:// buckets are served here")
+    if query.get("namespace", "") not in ("", "@#"):
+        raise not_served("a bucket namespace")
+    for parameter in _NOT_SERVED:
+        if query.get(parameter):
+            raise not_served(f"{parameter}=")
+
+
+def _decode(quoted: str) -> str:
+    try:
+        return unquote_to_bytes(quoted.encode("utf-8", "surrogateescape")).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise bad_request(f"{quoted!r} is not UTF-8 after percent-decoding") from error
+
+
+async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]:
+    """Give the action of a JSON body and its value; no body is ("", {}). aiohttp bounds the body at 1 MiB."""
+    body = await request.read()
+    try:
+        message: object = json.loads(body or b"{}")
+    except ValueError as error:
+        raise bad_request(f"the body is not JSON: {error}") from error
+    fields = _as_dict(message)
+    return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
+
+
+def _as_dict(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise bad_request("the body must be a JSON object with an action and, where it needs one, a value object")
+    return cast("dict[str, object]", value)
+
+
+def refuse(request: web.BaseRequest, refusal: RefusedError, *, node: str) -> web.Response:
+    """AIStore's error document: the body, but for HEAD, which has none, the header Hdr-Error."""
+    document = {
+        "tcode": refusal.code,
+        "message": refusal.message,
+        "method": request.method,
+        "url_path": split_target(request)[0],
+        "remote_addr": _peer(request),
+        "caller": "",
+        "node": node,
+        "status": int(refusal.status),
+    }
+    text = json.dumps({key: value for key, value in document.items() if key != "tcode" or value})
+    headers = {"X-Content-Type-Options": "nosniff", **refusal.headers}
+    if request.method == "HEAD":
+        return web.Response(status=refusal.status, headers={**headers, "Hdr-Error": text})
+    return web.Response(status=refusal.status, headers=headers, text=text, content_type="application/json")
+
+
+def _peer(request: web.BaseRequest) -> str:
+    address = request.get_extra_info("peername")
+    return f"{address[0]}:{address[1]}" if address else ""

@@ -1,0 +1,132 @@
+"""What proxy and target share: the cluster's state, and how a request is answered; it must not know resources."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import xxhash
+from aiohttp import web
+
+from ais_tar2tf.server.calls import Call, Seen, parse, refuse, split_target
+from ais_tar2tf.server.checksums import Checksums
+from ais_tar2tf.server.folder import Folder
+from ais_tar2tf.server.refusals import RefusedError, from_os_error, not_served
+
+__all__ = ["Address", "Cluster", "Node"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Who a node is, and where it listens."""
+
+    daemon_id: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What both nodes work on."""
+
+    folder: Folder
+    sums: Checksums
+    pool: Executor
+    proxy: Address
+    target: Address
+    token: str | None
+    seen: deque[Seen]
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        """Call what blocks for long on another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
+
+    def has_token(self, request: web.BaseRequest) -> bool:
+        sent = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        return self.token is None or hmac.compare_digest(sent, f"Bearer {self.token}".encode())
+
+    def is_granted(self, call: Call) -> bool:
+        """Say whether the proxy sent this request here: the redirect's query is what lets it in."""
+        pid, utm = call.query.get("pid", ""), call.query.get("utm", "")
+        return hmac.compare_digest(pid.encode(), self.proxy.daemon_id.encode()) and utm.isdecimal()
+
+    def map(self) -> dict[str, object]:
+        proxy, target = _describe(self.proxy, "proxy"), _describe(self.target, "target")
+        return {
+            "pmap": {self.proxy.daemon_id: proxy},
+            "tmap": {self.target.daemon_id: target},
+            "proxy_si": proxy,
+            "uuid": self.proxy.daemon_id[1:],
+            "creation_time": "",
+            "version": "1",
+        }
+
+
+def _describe(node: Address, role: str) -> dict[str, object]:
+    net = {"node_hostname": node.host, "daemon_port": str(node.port), "direct_url": node.url}
+    return {
+        "daemon_id": node.daemon_id,
+        "daemon_type": role,
+        "public_net": net,
+        "intra_control_net": net,
+        "intra_data_net": net,
+        "flags": 0,
+        "id_digest": xxhash.xxh64(node.daemon_id.encode()).intdigest(),
+    }
+
+
+class Node(ABC):
+    """A request handler for aiohttp."""
+
+    role: str
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster: Cluster = cluster
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._remember(request)
+        try:
+            call = parse(request)
+            self.authorize(call)
+            return await self.answer(call)
+        except RefusedError as refusal:
+            return refuse(request, refusal, node=self.role)
+        except OSError as error:
+            return refuse(request, from_os_error(error), node=self.role)
+
+    def _remember(self, request: web.BaseRequest) -> None:
+        path, query = split_target(request)
+        headers = request.headers
+        seen = Seen(self.role, request.method, path, query, headers.get("Range"), "Authorization" in headers)
+        self.cluster.seen.append(seen)
+
+    def common(self, call: Call) -> web.StreamResponse:
+        """Answer what every node knows: that it is well, and who the others are."""
+        if call.request.method not in ("GET", "HEAD"):
+            raise RefusedError(405, f"{call.request.method} is not allowed here")
+        if call.resource == "health":
+            return web.Response()
+        if call.resource == "daemon" and call.query.get("what") == "smap":
+            return web.json_response(self.cluster.map())
+        raise not_served(f"/v1/{call.resource}")
+
+    @abstractmethod
+    def authorize(self, call: Call) -> None:
+        """Refuse a call that may not be made."""
+
+    @abstractmethod
+    async def answer(self, call: Call) -> web.StreamResponse:
+        """Do what an authorized call asks."""

@@ -1,0 +1,76 @@
+"""Where shards live: one file a store, found by the scheme of a URL. A new scheme is a new file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from ais_tar2tf.errors import StoreError
+from ais_tar2tf.options import Read
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, Store
+
+__all__ = ["SCHEMES", "Body", "Identity", "Interrupt", "ObjectInfo", "Store", "open_store", "split_url"]
+
+
+def _ais(bucket: str, read: Read, endpoint: str | None, token: str | None) -> Store:
+    from ais_tar2tf.stores.ais import AisStore
+
+    return AisStore(bucket, read, endpoint=endpoint, token=token)
+
+
+def _http(scheme: str) -> Callable[[str, Read, str | None, str | None], Store]:
+    def make(host: str, read: Read, _endpoint: str | None, _token: str | None) -> Store:
+        from ais_tar2tf.stores.http import HttpStore
+
+        return HttpStore(f"{scheme}://{host}", read)
+
+    return make
+
+
+def _file(_host: str, _read: Read, _endpoint: str | None, _token: str | None) -> Store:
+    from ais_tar2tf.stores.file import FileStore
+
+    return FileStore()
+
+
+def _memory(bucket: str, _read: Read, _endpoint: str | None, _token: str | None) -> Store:
+    from ais_tar2tf.stores.memory import MemoryStore
+
+    return MemoryStore(bucket)
+
+
+SCHEMES: dict[str, Callable[[str, Read, str | None, str | None], Store]] = {
+    "ais": _ais,
+    "http": _http("http"),
+    "https": _http("https"),
+    "file": _file,
+    "memory": _memory,
+}
+
+
+def split_url(url: str) -> tuple[str, str, str]:
+    """(scheme, bucket or host, name); a plain path has the scheme `file` and an empty host.
+
+    >>> split_url("ais://imagenet/train-{0..3}.tar")
+    ('ais', 'imagenet', 'train-{0..3}.tar')
+    >>> split_url("/data/train.tar")
+    ('file', '', '/data/train.tar')
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or "/" in scheme:
+        return "file", "", url
+    scheme = scheme.lower()
+    if scheme == "file":
+        return scheme, "", rest if rest.startswith("/") else f"/{rest.partition('/')[2]}"
+    bucket, _, name = rest.partition("/")
+    return scheme, bucket, name
+
+
+def open_store(
+    scheme: str, bucket: str, read: Read, *, endpoint: str | None = None, token: str | None = None
+) -> Store:
+    """The store for a scheme. What it needs beside the core is imported here, and its absence names the extra."""
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise StoreError(f"no store for this scheme; there are {known} and plain paths", url=f"{scheme}://{bucket}")
+    return SCHEMES[scheme](bucket, read, endpoint, token)

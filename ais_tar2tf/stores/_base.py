@@ -1,0 +1,122 @@
+"""The seam between shards and the places where they live: what a store is, and what it says of an object."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ais_tar2tf.errors import ObjectChanged
+
+__all__ = ["Body", "Identity", "Interrupt", "ObjectInfo", "Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells one content of an object from another. Empty where the store does not say."""
+
+    version: str = ""
+    etag: str = ""
+    checksum: str = ""  # "xxhash2:0123456789abcdef": algorithm and hex digest of the whole object
+    size: int | None = None
+
+    def differs_from(self, other: Identity) -> str | None:
+        """The name of the first thing in which both are stated and differ."""
+        for name in ("checksum", "version", "etag", "size"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours not in ("", None) and theirs not in ("", None) and ours != theirs:
+                return name
+        return None
+
+    def check(self, other: Identity, url: str) -> None:
+        """Raises ObjectChanged if `other`, seen later, is another content."""
+        what = self.differs_from(other)
+        if what is not None:
+            raise ObjectChanged(
+                f"the object was replaced while it was read: its {what} was {getattr(self, what)!r} and is "
+                f"{getattr(other, what)!r}; start this shard again",
+                url=url,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    name: str
+    size: int | None
+    identity: Identity
+
+
+class Interrupt:
+    """Ends the waits of one reader from another thread, by shutting its sockets down."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self.fired: bool = False
+
+    def watch(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._sockets.add(sock)
+            if self.fired:
+                _shut_down(sock)
+
+    def forget(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(sock)
+
+    def fire(self) -> None:
+        with self._lock:
+            self.fired = True
+            for sock in self._sockets:
+                _shut_down(sock)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it may be closed already
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+class Body(Protocol):
+    """The bytes of one answer. Close it; what was not read is given up."""
+
+    info: ObjectInfo  # of the whole object, also when a range was asked for
+    start: int  # offset in the object of the first byte that will come
+    stop: int | None  # offset behind the last one, where the answer tells
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer`, or a part of it when the rest takes long, and say how much came: 0 at the end.
+
+        Raises TransportError when the answer breaks off, or when nothing comes for `Timeouts.idle` seconds.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """One bucket, host or folder. Errors are StoreErrors that name the object's URL; nothing is retried here."""
+
+    def url(self, name: str) -> str:
+        """What users see of the object: in `__shard__`, and in errors."""
+        ...
+
+    def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
+        """The object's bytes from `start` (to `stop`); a store that knows no ranges answers from 0."""
+        ...
+
+    def head(self, name: str) -> ObjectInfo: ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """The objects whose names begin with `prefix`, by pages, in the order of their names."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def create(self) -> None:
+        """Make the bucket or folder; it may be there already."""
+        ...
+
+    def close(self) -> None: ...

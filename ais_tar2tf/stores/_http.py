@@ -1,0 +1,355 @@
+"""HTTP for bodies: a small pool of http.client connections, read straight into the caller's buffer.
+
+Every status that is no success becomes one of our errors here, and nowhere else. Nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.options import Timeouts
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+
+__all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "error_for", "identity_of", "range_header"]
+
+_IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idle for 60
+_MOST_POOLED = 16  # connections kept for reuse, over all hosts
+_TICK = 1.0  # seconds between two looks at the idle time while bytes do not come
+_ERROR_BODY = 4096  # bytes of an error's explanation that are read
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def error_for(status: int, url: str, headers: Mapping[str, str], explanation: bytes = b"") -> StoreError:
+    """What a status that is no success means."""
+    said = _explain(explanation) or headers.get("Hdr-Error", "")
+    because = f" ({said})" if said else ""
+    if status in (401, 403):
+        token = "check the token (AIS_AUTHN_TOKEN or token=)" if status == 401 else "this token has too few rights"
+        return AccessDenied(f"access denied, status {status}; {token}{because}", url=url)
+    if status == 404:
+        return ShardNotFound(f"there is no such object or bucket, or its target is down{because}", url=url)
+    if status in (412, 416):
+        return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
+    if status in (408, 425, 429) or status >= 500:
+        return TransportError(
+            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After"))
+        )
+    return StoreError(f"the server answered {status}{because}", url=url)
+
+
+def _explain(body: bytes) -> str:
+    """The message in an error's body: AIStore sends JSON, others a page that helps nobody."""
+    try:
+        parsed: Any = json.loads(body[:_ERROR_BODY])
+    except ValueError:
+        return ""
+    return str(parsed.get("message", ""))[:300] if isinstance(parsed, dict) else ""
+
+
+def _seconds(text: str | None) -> float | None:
+    """Retry-After in seconds; the form with a date is not used by object stores."""
+    try:
+        value = float(text) if text else math.nan
+    except ValueError:
+        return None
+    return value if value >= 0 else None
+
+
+def identity_of(headers: Mapping[str, str], size: int | None) -> Identity:
+    kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
+    return Identity(
+        version=headers.get("Ais-Version", ""),
+        etag=headers.get("ETag", "") or headers.get("Last-Modified", ""),
+        checksum=f"{kind}:{digest}" if kind not in ("", "none") and digest else "",
+        size=size,
+    )
+
+
+@dataclass(slots=True)
+class _Kept:
+    connection: http.client.HTTPConnection
+    since: float
+
+
+class HttpPool:
+    """Connections by origin, reused while young. Safe to use from several threads."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str], list[_Kept]] = {}
+        self._closed = False
+        self._context: ssl.SSLContext | None = None
+
+    def get(self, url: str, headers: Mapping[str, str], *, shown: str, interrupt: Interrupt | None = None) -> Answer:
+        """One GET, not redirected. A kept connection that turns out to be dead is replaced once."""
+        interrupt = interrupt or Interrupt()
+        parts = urlsplit(url)
+        origin = (parts.scheme, parts.netloc)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        proxy = _proxy_for(parts.scheme, parts.hostname or "")
+        if proxy and parts.scheme == "http":
+            origin, target = ("http", urlsplit(proxy).netloc), url
+        connection = self._take(origin)
+        if connection is not None:
+            try:
+                return self._ask(connection, origin, target, parts.netloc, headers, shown, interrupt)
+            except TransportError:
+                connection.close()
+        connection = self._connect(origin, proxy if parts.scheme == "https" else None, shown)
+        try:
+            return self._ask(connection, origin, target, parts.netloc, headers, shown, interrupt)
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            kept, self._kept = self._kept, {}
+        for connections in kept.values():
+            for one in connections:
+                one.connection.close()
+
+    def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            count = sum(map(len, self._kept.values()))
+            if not self._closed and count < _MOST_POOLED:
+                self._kept.setdefault(origin, []).append(_Kept(connection, time.monotonic()))
+                return
+        connection.close()
+
+    def _take(self, origin: tuple[str, str]) -> http.client.HTTPConnection | None:
+        while True:
+            with self._lock:
+                kept = self._kept.get(origin)
+                if not kept:
+                    return None
+                one = kept.pop()
+            if time.monotonic() - one.since < _IDLE_POOLED:
+                return one.connection
+            one.connection.close()
+
+    def _connect(self, origin: tuple[str, str], tunnel: str | None, shown: str) -> http.client.HTTPConnection:
+        scheme, netloc = origin
+        connect = self._timeouts.connect
+        if scheme == "https":
+            if self._context is None:
+                self._context = ssl.create_default_context()
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                urlsplit(tunnel).netloc if tunnel else netloc, timeout=connect, context=self._context
+            )
+            if tunnel:
+                connection.set_tunnel(netloc)
+        else:
+            connection = http.client.HTTPConnection(netloc, timeout=connect)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise TransportError(
+                f"no connection to {scheme}://{netloc} ({error}); is the endpoint right, and is it up?", url=shown
+            ) from error
+        sock: socket.socket = connection.sock
+        sock.settimeout(self._timeouts.idle)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(_TICK), 0))
+        return connection
+
+    def _ask(
+        self,
+        connection: http.client.HTTPConnection,
+        origin: tuple[str, str],
+        target: str,
+        host: str,
+        headers: Mapping[str, str],
+        shown: str,
+        interrupt: Interrupt,
+    ) -> Answer:
+        sock: socket.socket = connection.sock
+        interrupt.watch(sock)
+        try:
+            connection.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
+            connection.putheader("Host", host)
+            connection.putheader("Accept-Encoding", "identity")
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            interrupt.forget(sock)
+            raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
+        return Answer(self, origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+
+
+@dataclass(slots=True)
+class Answer:
+    """Status and headers have come; the body has not."""
+
+    pool: HttpPool
+    origin: tuple[str, str]
+    connection: http.client.HTTPConnection
+    response: http.client.HTTPResponse
+    idle: float
+    shown: str
+    interrupt: Interrupt
+    sock: socket.socket
+    _done: bool = field(default=False)
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def redirect(self) -> str | None:
+        return self.response.getheader("Location") if self.status in _REDIRECTS else None
+
+    def drain(self) -> bytes:
+        """A short body, so that the connection can be used again; a long one is given up."""
+        try:
+            body = self.response.read(_ERROR_BODY)
+            reusable = self.response.isclosed() and not self.response.will_close
+        except (OSError, http.client.HTTPException):
+            body, reusable = b"", False
+        self.finish(reusable=reusable)
+        return body
+
+    def error(self, secrets: tuple[str, ...] = ()) -> StoreError:
+        """The error that this answer is. Closes it. Servers repeat tokens in their messages: cut them out."""
+        explanation = self.drain()
+        for secret in secrets:
+            explanation = explanation.replace(secret.encode(), b"[token]")
+        return error_for(self.status, self.shown, self.response.headers, explanation)
+
+    def finish(self, *, reusable: bool) -> None:
+        """Nothing more will be read; the connection is kept if the body was read to its end."""
+        if self._done:
+            return
+        self._done = True
+        self.interrupt.forget(self.sock)
+        self.response.close()
+        if reusable and self.connection.sock is not None:
+            self.connection.sock.settimeout(self.idle)
+            self.pool.give_back(self.origin, self.connection)
+        else:
+            self.connection.close()
+
+
+class HttpBody:
+    """A body of known length over a plain socket goes from the kernel straight into the caller's buffer."""
+
+    def __init__(self, answer: Answer, info: ObjectInfo, start: int) -> None:
+        self.info = info
+        self.start = start
+        length = answer.response.length
+        self.stop = None if length is None else start + length
+        self._answer = answer
+        response = answer.response
+        self._left: int | None = response.length  # None: chunked, or until the connection closes
+        self._sock: socket.socket | None = None
+        self._buffered = 0
+        plain = isinstance(answer.connection.sock, socket.socket) and not isinstance(
+            answer.connection.sock, ssl.SSLSocket
+        )
+        if plain and self._left:
+            # What came with the headers waits in the response's own buffer; the rest is still in the socket.
+            try:
+                self._buffered = min(len(response.fp.peek()), self._left)  # pyright: ignore[reportAttributeAccessIssue]
+            except OSError as error:
+                raise self._broken(error) from error
+            self._sock = answer.connection.sock
+            self._sock.settimeout(None)  # SO_RCVTIMEO rules: one system call then fills a whole buffer
+
+    def readinto(self, buffer: memoryview) -> int:
+        if self._left is not None:
+            buffer = buffer[: self._left]
+        if not buffer:
+            return 0
+        try:
+            count = self._read_socket(buffer) if self._sock is not None else self._read_response(buffer)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._broken(error) from error
+        if self._left is not None:
+            self._left -= count
+        return count
+
+    def close(self) -> None:
+        finished = self._left == 0 if self._left is not None else self._answer.response.isclosed()
+        self._answer.finish(reusable=finished and not self._answer.response.will_close)
+
+    def _read_response(self, buffer: memoryview) -> int:
+        count = self._answer.response.readinto(buffer)
+        if not count and self._left:
+            raise ConnectionResetError(f"it ended {self._left:,} bytes early")
+        return count
+
+    def _read_socket(self, buffer: memoryview) -> int:
+        """One system call; MSG_WAITALL keeps the wait in the kernel, without the interpreter's lock."""
+        assert self._sock is not None
+        if self._buffered:
+            count = self._answer.response.readinto(buffer[: self._buffered])
+            self._buffered -= count
+            return count
+        began = time.monotonic()
+        while True:
+            try:
+                count = self._sock.recv_into(buffer, 0, socket.MSG_WAITALL)
+            except BlockingIOError:  # a tick without a byte
+                if time.monotonic() - began >= self._answer.idle:
+                    raise TimeoutError(f"nothing came for {self._answer.idle:g} s") from None
+                continue
+            if not count:
+                raise ConnectionResetError(f"it ended {self._left:,} bytes early")
+            return count
+
+    def _broken(self, error: Exception) -> TransportError:
+        return TransportError(f"the body broke off ({type(error).__name__}: {error})", url=self._answer.shown)
+
+
+def range_header(start: int, stop: int | None) -> dict[str, str]:
+    if start == 0 and stop is None:
+        return {}
+    return {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+
+
+def body_of(answer: Answer, name: str, start: int, secrets: tuple[str, ...] = ()) -> HttpBody | None:
+    """The body of a final answer; None when an empty object has no range to give, and is to be asked for whole."""
+    headers = answer.response.headers
+    if answer.status == 200:
+        size = answer.response.length
+        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), 0)
+    found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    if answer.status == 206 and found is not None and int(found[1]) == start:
+        size = None if found[3] == "*" else int(found[3])
+        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), start)
+    if answer.status == 206:
+        answer.finish(reusable=False)
+        raise TransportError(
+            f"asked for bytes from {start}, got Content-Range {headers.get('Content-Range')!r}", url=answer.shown
+        )
+    if answer.status == 416 and start == 0:
+        answer.drain()
+        return None
+    raise answer.error(secrets)
+
+
+def _proxy_for(scheme: str, host: str) -> str | None:
+    """The proxy that the environment names for this host (http_proxy, https_proxy, no_proxy)."""
+    proxy = urllib.request.getproxies_environment().get(scheme)
+    if not proxy or urllib.request.proxy_bypass_environment(host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

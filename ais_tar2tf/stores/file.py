@@ -1,0 +1,125 @@
+"""file:// and plain paths — shards in a folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+
+__all__ = ["FileStore"]
+
+
+class _FileBody:
+    def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
+        self._shown = shown
+        self._file = path.open("rb", buffering=0)
+        status = os.fstat(self._file.fileno())
+        self.info = _info(name, status)
+        self.start = start
+        self.stop = self.info.size
+        self._file.seek(start)
+
+    def readinto(self, buffer: memoryview) -> int:
+        try:
+            return self._file.readinto(buffer) or 0
+        except OSError as error:
+            raise TransportError(f"reading failed ({error})", url=self._shown) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _info(name: str, status: os.stat_result) -> ObjectInfo:
+    version = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
+    return ObjectInfo(name, status.st_size, Identity(version=version, size=status.st_size))
+
+
+class FileStore:
+    """A folder; names are paths in it. With an empty folder, names are paths as the user wrote them."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder
+
+    def __repr__(self) -> str:
+        return f"FileStore({self._folder or '.'})"
+
+    def url(self, name: str) -> str:
+        return str(self._path(name))
+
+    def open(
+        self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
+    ) -> _FileBody:
+        del stop, interrupt  # what is not read costs nothing, and a file doesn't wait for anybody
+        try:
+            return _FileBody(self._path(name), name, start, self.url(name))
+        except OSError as error:
+            raise _translated(error, self.url(name)) from error
+
+    def head(self, name: str) -> ObjectInfo:
+        try:
+            return _info(name, self._path(name).stat())
+        except OSError as error:
+            raise _translated(error, self.url(name)) from error
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Folder by folder, each in order; links to folders are not followed."""
+        folder, _, start = prefix.rpartition("/")
+        folder = f"{folder}/" if prefix.startswith("/") or folder else ""
+        yield from self._walk(folder, start)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Written beside, then renamed: no partial file has the name."""
+        path = self._path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                Path(beside).replace(path)
+            except BaseException:
+                Path(beside).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise _translated(error, self.url(name)) from error
+
+    def create(self) -> None:
+        Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
+
+    def close(self) -> None:
+        pass
+
+    def _path(self, name: str) -> Path:
+        return Path(self._folder, name)
+
+    def _walk(self, folder: str, start: str) -> Iterator[ObjectInfo]:
+        try:
+            entries = sorted(os.scandir(self._path(folder)), key=_listing_order)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _translated(error, self.url(folder)) from error
+        for entry in entries:
+            if not entry.name.startswith(start) or (entry.name.startswith(".") and not start):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(f"{folder}{entry.name}/", "")
+            elif entry.is_file():
+                yield _info(f"{folder}{entry.name}", entry.stat())
+
+
+def _listing_order(entry: os.DirEntry[str]) -> str:
+    """As object stores order names: a folder's contents stand where `folder/` does."""
+    return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
+
+
+def _translated(error: OSError, url: str) -> StoreError:
+    if isinstance(error, FileNotFoundError):
+        return ShardNotFound("there is no such file", url=url)
+    if isinstance(error, PermissionError):
+        return AccessDenied("the file may not be read or written", url=url)
+    return StoreError(f"the file system said: {error.strerror or error}", url=url)

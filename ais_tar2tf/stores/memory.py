@@ -1,0 +1,84 @@
+"""memory:// — shards held by this process, for tests and notebooks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import xxhash
+
+from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+
+__all__ = ["MemoryStore"]
+
+_lock = threading.Lock()
+_buckets: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
+
+
+class _MemoryBody:
+    def __init__(self, data: bytes, info: ObjectInfo, start: int) -> None:
+        self.info = info
+        self.start = start
+        self.stop = self.info.size
+        self._data = memoryview(data)[start:]
+
+    def readinto(self, buffer: memoryview) -> int:
+        count = min(len(buffer), len(self._data))
+        buffer[:count] = self._data[:count]
+        self._data = self._data[count:]
+        return count
+
+    def close(self) -> None:
+        self._data.release()
+
+
+class MemoryStore:
+    """One bucket in this process; every MemoryStore of the same name sees the same objects."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self._bucket})"
+
+    def url(self, name: str) -> str:
+        return f"memory://{self._bucket}/{name}"
+
+    def open(
+        self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
+    ) -> _MemoryBody:
+        del stop, interrupt
+        data, info = self._object(name)
+        return _MemoryBody(data, info, start)
+
+    def head(self, name: str) -> ObjectInfo:
+        return self._object(name)[1]
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        with _lock:
+            found = sorted(name for name in _buckets.get(self._bucket, {}) if name.startswith(prefix))
+        for name in found:
+            yield self.head(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        checksum = f"xxhash2:{xxhash.xxh64_hexdigest(data)}"
+        with _lock:
+            bucket = _buckets.setdefault(self._bucket, {})
+            version = int(bucket[name][1].identity.version) + 1 if name in bucket else 1
+            identity = Identity(version=str(version), checksum=checksum, size=len(data))
+            bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
+
+    def create(self) -> None:
+        with _lock:
+            _buckets.setdefault(self._bucket, {})
+
+    def close(self) -> None:
+        pass
+
+    def _object(self, name: str) -> tuple[bytes, ObjectInfo]:
+        with _lock:
+            found = _buckets.get(self._bucket, {}).get(name)
+        if found is None:
+            raise ShardNotFound("there is no such object", url=self.url(name))
+        return found
