@@ -1,1 +1,64 @@
-"""Tar shards in an object store become a tf.data.Dataset, without losing or repeating a record."""
+"""Tar shards in an object store become a tf.data.Dataset, without losing or repeating a record.
+
+    import ais_tar2tf as t2t
+
+    ais = t2t.AisDataset("imagenet", "http://localhost:51080")
+    dataset = ais.load_from_tar("train-{000..146}.tar").shuffle().batch(32)
+
+Names are loaded when they are first used: importing this loads neither TensorFlow nor a network library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ais_tar2tf import errors, features, options
+    from ais_tar2tf.dataset import AisDataset
+    from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
+    from ais_tar2tf.server import serve
+    from ais_tar2tf.source import iter_records
+    from ais_tar2tf.source import open_source as open
+
+__all__ = [
+    "AisDataset",
+    "default_record_parser",
+    "default_record_to_example",
+    "default_record_to_pair",
+    "errors",
+    "features",
+    "iter_records",
+    "open",
+    "options",
+    "serve",
+]
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "AisDataset": ("dataset", "AisDataset"),
+    "default_record_parser": ("mapping", "default_record_parser"),
+    "default_record_to_example": ("mapping", "default_record_to_example"),
+    "default_record_to_pair": ("mapping", "default_record_to_pair"),
+    "errors": ("errors", None),
+    "features": ("features", None),
+    "iter_records": ("source", "iter_records"),
+    "open": ("source", "open_source"),
+    "options": ("options", None),
+    "serve": ("server", "serve"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    loaded = importlib.import_module(f"{__name__}.{module}")
+    value = loaded if attribute is None else getattr(loaded, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

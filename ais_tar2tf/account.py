@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from ais_tar2tf.errors import Tar2TFError
 
@@ -45,6 +45,10 @@ class Account:
         self._on_error = on_error
         self._lock = threading.Lock()
 
+    def twin(self) -> Account:
+        """The same decisions, counted apart."""
+        return Account(self._on_error)
+
     def add(self, **counts: int) -> None:
         with self._lock:
             for name, count in counts.items():
@@ -56,6 +60,11 @@ class Account:
     def record_error(self, error: Tar2TFError) -> None:
         """Returns when the record is to be skipped; raises the error otherwise."""
         self._decide(error, skips=self._on_error in ("skip-record", "skip-shard"))
+
+    def take_back(self, error: Tar2TFError) -> None:
+        """As `record_error`, for a record that was counted as handed out."""
+        self.add(records_read=-1, records_emitted=-1)
+        self.record_error(error)
 
     def shard_error(self, error: Tar2TFError) -> None:
         """Returns when the rest of the shard is to be skipped; raises the error otherwise."""
@@ -69,8 +78,3 @@ class Account:
         with self._lock:
             self.stats.skipped[type(error).__name__] += 1
             self.stats.records_read += 1
-
-    def snapshot(self) -> Stats:
-        with self._lock:
-            values = {item.name: getattr(self.stats, item.name) for item in fields(Stats)}
-            return Stats(**{**values, "skipped": Counter(self.stats.skipped)})

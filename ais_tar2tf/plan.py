@@ -54,16 +54,18 @@ class Position:
     turn: int = 0  # records already taken in this turn
     window: int = 0
     emitted: int = 0
+    run: int = 0  # tells the iterators of one dataset apart
+    count: int = 0  # records handed out in this run
 
     def to_text(self) -> str:
-        marks = [mark.to_json() for mark in self.marks]
-        fields = [self.epoch, self.seed, self.epochs_left, marks, self.lane, self.turn, self.window, self.emitted]
-        return json.dumps(fields, separators=(",", ":"))
+        fields = [getattr(self, name) for name in self.__slots__ if name != "marks"]
+        return json.dumps([[mark.to_json() for mark in self.marks], *fields], separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> Position:
-        epoch, seed, left, marks, lane, turn, window, emitted = json.loads(text)
-        return cls(epoch, seed, left, tuple(map(Mark.from_json, marks)), lane, turn, window, emitted)
+        marks, *fields = json.loads(text)
+        names = [name for name in cls.__slots__ if name != "marks"]
+        return cls(marks=tuple(map(Mark.from_json, marks)), **dict(zip(names, fields, strict=True)))
 
 
 def permutation(count: int, *words: int) -> Sequence[int]:
@@ -114,5 +116,6 @@ class Plan:
         """The start of the epoch behind that of `position`; None behind the last."""
         if position.epochs_left == 0:
             return None
-        following = self.begin(position.epoch + 1, position.seed, -1)
-        return replace(following, epochs_left=max(-1, position.epochs_left - 1))
+        first = self.begin(position.epoch + 1, position.seed, -1)
+        left = max(-1, position.epochs_left - 1)
+        return replace(first, epochs_left=left, run=position.run, count=position.count)

@@ -171,7 +171,10 @@ class RecordStream:
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
         while True:
             chunk = self._next_in_order(most) if self._plan.shuffle is None else self._next_in_window(most)
-            if chunk or not self._begin_next_epoch():
+            if chunk:
+                self.position = replace(self.position, count=self.position.count + len(chunk))
+                return chunk
+            if not self._begin_next_epoch():
                 return chunk
 
     def discard(self, count: int) -> None:
@@ -214,7 +217,7 @@ class RecordStream:
     def _next_in_window(self, most: int) -> list[Record]:
         while self._behind_window is None or self.position.emitted == len(self._window):
             if self._behind_window is not None:
-                self.position = self._behind_window
+                self.position = replace(self._behind_window, count=self.position.count)
             self._fill_window()
             if not self._window:
                 return []

@@ -1,0 +1,369 @@
+"""From a record to what a model takes: the default mappings, and how a user's function is traced.
+
+A function of a record becomes a graph when it can, which tf.data then runs in parallel in C++; the trace tells
+which fields it touches. What cannot be traced (PIL, numpy, json, randomness of Python's) runs as Python.
+TensorFlow is imported when something here is called.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import MissingField, SchemaError
+from ais_tar2tf.records import Record, Selection
+
+__all__ = [
+    "IMAGE_FIELDS",
+    "GraphMapping",
+    "PythonMapping",
+    "default_record_parser",
+    "default_record_to_example",
+    "default_record_to_pair",
+    "prepare",
+]
+
+IMAGE_FIELDS = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
+"""The extensions of images that TensorFlow decodes; a record's image is the first of them that it has."""
+
+_SIZE = (224, 224)
+_LABEL = "cls"
+_NAMES = ("__key__", "__shard__")
+
+Mapping = Callable[[Any], Any]
+
+
+def decode_image(encoded: Any, *, scale: float = 1.0) -> Any:
+    """An encoded image as float32, 224×224×3, black 0 and white `scale`."""
+    import tensorflow as tf
+
+    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    return tf.ensure_shape(tf.image.resize(image, _SIZE) * scale, (*_SIZE, 3))
+
+
+def to_number(text: Any, dtype: Any) -> Any:
+    """A number written as text, with spaces or a line's end around it."""
+    import tensorflow as tf
+
+    dtype = tf.as_dtype(dtype)
+    written = dtype if dtype in (tf.float32, tf.float64, tf.int32, tf.int64) else tf.float64
+    return tf.cast(tf.strings.to_number(tf.strings.strip(text), written), dtype)
+
+
+def default_record_to_pair(record: Record) -> tuple[Any, Any]:
+    """(image as float32 224×224×3 in 0..1, label as int32), of the record's image and its `cls`."""
+    import tensorflow as tf
+
+    return decode_image(record[IMAGE_FIELDS[0]]), to_number(record[_LABEL], tf.int32)
+
+
+# A mapping may say itself what it reads, and under which names: any image here arrives as `jpg`.
+default_record_to_pair.fields = (f"{IMAGE_FIELDS[0]}={';'.join(IMAGE_FIELDS)}", _LABEL)  # type: ignore[attr-defined]
+
+
+def default_record_to_example(record: Record) -> Any:
+    """A tf.train.Example with the encoded image as `image_raw`, its `height`, `width`, `depth`, and the `label`.
+
+    The image is decoded once, so that one that does not decode is found when it is written, not when it is read.
+    """
+    import tensorflow as tf
+
+    from ais_tar2tf import features
+
+    found = next((name for name in IMAGE_FIELDS if name in record), None)
+    if found is None or _LABEL not in record:
+        there = ", ".join(name for name in record if name not in _NAMES) or "none"
+        raise MissingField(
+            f"the default record_to_example needs an image and {_LABEL!r}; there are: {there}",
+            shard=record["__shard__"],
+            key=record["__key__"],
+        )
+    height, width, depth = tf.io.decode_image(record[found], expand_animations=False).shape
+    label = int(record[_LABEL])
+    feature = {
+        "height": features.int64_feature(height),
+        "width": features.int64_feature(width),
+        "depth": features.int64_feature(depth),
+        "label": features.int64_feature(label),
+        "image_raw": features.bytes_feature(record[found]),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+default_record_to_example.fields = (*(f"{name}?" for name in IMAGE_FIELDS), f"{_LABEL}?")  # type: ignore[attr-defined]
+
+
+def default_record_parser(serialized: Any, scale: float = 1.0) -> tuple[Any, Any]:
+    """What `default_record_to_example` wrote, as the pair that the in-memory path gives: the same pixels.
+
+    `scale=255` gives 0..255.
+    """
+    import tensorflow as tf
+
+    spec = {
+        "image_raw": tf.io.FixedLenFeature((), tf.string),
+        "label": tf.io.FixedLenFeature((), tf.int64),
+    }
+    parsed = tf.io.parse_single_example(serialized, spec)
+    return decode_image(parsed["image_raw"], scale=scale), tf.cast(parsed["label"], tf.int32)
+
+
+@dataclass(frozen=True)
+class GraphMapping:
+    """A traced function of all `names`, of which it touches `fields`."""
+
+    traced: Any  # a ConcreteFunction of one string tensor a name
+    names: tuple[str, ...]
+    fields: tuple[str, ...]
+    fallible: bool  # whether there is an operation in it that can fail on data
+
+    @property
+    def spec(self) -> Any:
+        """The structure, types and shapes of what it returns."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(tf.type_spec_from_value, self.traced.structured_outputs)
+
+    def __call__(self, columns: dict[str, Any]) -> Any:
+        import tensorflow as tf
+
+        blank = tf.constant("")
+        return self.traced(**{_argument(n): columns[n] if n in self.fields else blank for n in self.names})
+
+
+@dataclass(frozen=True)
+class PythonMapping:
+    """A function that runs as Python, and the types and shapes of what it returns."""
+
+    function: Mapping
+    fields: tuple[str, ...]
+    types: Any
+    shapes: Any
+
+
+class _Traced(dict[str, Any]):
+    """A record of symbolic tensors that notes which of its fields are touched."""
+
+    def __init__(self, tensors: dict[str, Any], touched: set[str]) -> None:
+        super().__init__(tensors)
+        self._touched = touched
+
+    def __getitem__(self, name: str) -> Any:
+        self._touched.add(name)
+        return super().__getitem__(name)
+
+    def __missing__(self, name: str) -> Any:
+        raise _NoSuchField(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self._touched.add(name)
+        return super().pop(name, *default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._touched.update(self.keys())
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self._touched.update(super().keys())
+        return super().items()
+
+    def values(self) -> Any:
+        self._touched.update(super().keys())
+        return super().values()
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+
+class _NoSuchField(KeyError):
+    """The function asks for a field that the records seen do not have."""
+
+
+# Graph operations that cannot fail on any data of the right type; all others are guarded.
+_HARMLESS = frozenset(
+    {"Const", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "StringLower", "StringUpper", "StringStrip"}
+)
+
+
+def prepare(
+    function: Mapping,
+    names: Sequence[str],
+    sample: Record | None,
+    *,
+    output_types: Any = None,
+    output_shapes: Any = None,
+    label_is_number: bool = False,
+) -> GraphMapping | PythonMapping:
+    """Trace `function` over a record of the fields `names`; the Python path when that is not possible.
+
+    `label_is_number`: a `cls` that a pair hands through untouched is a label, and becomes int32 unless
+    `output_types` says otherwise.
+    """
+    drawn = _random_state()
+    try:
+        traced, again = (
+            _trace(function, names, output_types, output_shapes, label_is_number) for _ in range(2)
+        )
+    except _NoSuchField as error:
+        raise _no_such_field(error, names, sample) from None
+    except SchemaError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
+        return _as_python(function, names, output_types, output_shapes, f"{type(error).__name__}: {error}")
+    if drawn != _random_state() or _drawing(traced) != _drawing(again):
+        return _as_python(function, names, output_types, output_shapes, "it draws random numbers in Python")
+    return traced
+
+
+def _random_state() -> tuple[Any, ...]:
+    """What Python and numpy would draw next: a graph would freeze the one value that its trace drew."""
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), kind, np.asarray(keys).tobytes(), *rest
+
+
+def _drawing(mapping: GraphMapping) -> str:
+    """The graph as text, without the counters that TensorFlow puts into names."""
+    return re.sub(r"_\d+", "", str(mapping.traced.graph.as_graph_def()))
+
+
+def _trace(
+    function: Mapping, names: Sequence[str], output_types: Any, output_shapes: Any, label_is_number: bool
+) -> GraphMapping:
+    import tensorflow as tf
+
+    touched: set[str] = set()
+
+    def call(**tensors: Any) -> Any:
+        result = function(_Traced(tensors, touched))
+        if isinstance(result, _Traced):
+            result = dict(result.items())
+        if label_is_number and output_types is None:
+            result = _number_label(result, tensors.get(_LABEL))
+        return _shaped(_typed(result, output_types), output_shapes)
+
+    specs = {name: tf.TensorSpec((), tf.string, name=_argument(name)) for name in names}
+    keywords = {_argument(name): spec for name, spec in specs.items()}
+    renamed = {_argument(name): name for name in names}
+
+    def by_argument(**arguments: Any) -> Any:
+        return call(**{renamed[argument]: tensor for argument, tensor in arguments.items()})
+
+    traced = tf.function(by_argument).get_concrete_function(**keywords)
+    if not tf.nest.flatten(traced.structured_outputs):
+        raise TypeError("the function returns nothing")
+    operations = {operation.type for operation in traced.graph.get_operations()}
+    used = tuple(name for name in names if name in touched)
+    return GraphMapping(traced, tuple(names), used, fallible=not operations <= _HARMLESS)
+
+
+def _argument(name: str) -> str:
+    """A field's name as the name of a graph's input: `seg.png` is no identifier."""
+    return "f_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
+
+
+def _number_label(result: Any, label: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(result, tuple) and len(result) == 2 and label is not None and result[1] is label:
+        return result[0], to_number(label, tf.int32)
+    return result
+
+
+def _typed(result: Any, output_types: Any) -> Any:
+    """The result with the types asked for: numbers written as text are read, numbers are cast."""
+    import tensorflow as tf
+
+    if output_types is None:
+        return tf.nest.map_structure(tf.convert_to_tensor, result)
+
+    def convert(value: Any, dtype: Any) -> Any:
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype == tf.string and tf.as_dtype(dtype) != tf.string:
+            return to_number(tensor, dtype)
+        return tf.cast(tensor, dtype) if tensor.dtype != tf.as_dtype(dtype) else tensor
+
+    return tf.nest.map_structure(convert, result, _like(result, output_types))
+
+
+def _shaped(result: Any, output_shapes: Any) -> Any:
+    import tensorflow as tf
+
+    if output_shapes is None:
+        return result
+    flat = tf.nest.flatten(result)
+    shapes = flatten_shapes(output_shapes, len(flat))
+    return tf.nest.pack_sequence_as(
+        result, [tf.ensure_shape(value, shape) for value, shape in zip(flat, shapes, strict=True)]
+    )
+
+
+def _like(result: Any, types: Any) -> Any:
+    import tensorflow as tf
+
+    flat = tf.nest.flatten(types)
+    if len(flat) != len(tf.nest.flatten(result)):
+        raise SchemaError(f"output_types has {len(flat)} types, the mapping returns {len(tf.nest.flatten(result))}")
+    return tf.nest.pack_sequence_as(result, flat)
+
+
+def flatten_shapes(shapes: Any, count: int) -> list[Any]:
+    """The shapes in a nest of shapes; a lone list or tuple of numbers is one shape."""
+    import tensorflow as tf
+
+    def is_shape(value: Any) -> bool:
+        return isinstance(value, tf.TensorShape) or (
+            isinstance(value, list | tuple) and all(n is None or isinstance(n, int) for n in value)
+        )
+
+    def walk(value: Any) -> Iterator[Any]:
+        if is_shape(value) and not (count > 1 and value == ()):
+            yield tf.TensorShape(value)
+        elif isinstance(value, dict):
+            for key in sorted(value):
+                yield from walk(value[key])
+        else:
+            for part in value:
+                yield from walk(part)
+
+    found = list(walk(shapes))
+    if len(found) != count:
+        raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")
+    return found
+
+
+def _as_python(
+    function: Mapping, names: Sequence[str], output_types: Any, output_shapes: Any, why: str
+) -> PythonMapping:
+    missing = [
+        name for name, value in (("output_types", output_types), ("output_shapes", output_shapes)) if value is None
+    ]
+    if missing:
+        raise SchemaError(
+            f"this mapping cannot become a TensorFlow graph ({why.splitlines()[0][:300]}), so it runs as Python and "
+            f"needs {' and '.join(missing)}: say what it returns, for example "
+            "output_types=(tf.float32, tf.int32), output_shapes=((224, 224, 3), ())"
+        )
+    return PythonMapping(function, tuple(names), output_types, output_shapes)
+
+
+def _no_such_field(error: _NoSuchField, names: Sequence[str], sample: Record | None) -> MissingField:
+    there = ", ".join(name for name in names if name not in _NAMES) or "none"
+    at = sample or {"__shard__": "(no record)", "__key__": ""}
+    return MissingField(
+        f"the mapping reads field {error.args[0]!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"]
+    )
+
+
+def wants(function: Mapping | None) -> Selection | None:
+    """The fields that a mapping says it reads, in its attribute `fields`."""
+    said = getattr(function, "fields", None)
+    return Selection(said) if said is not None else None

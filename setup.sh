@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Makes venv/ and installs this checkout into it, then does what the verb says; touches nothing outside the checkout.
+set -euo pipefail
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null && pwd -P)
+venv=$root/venv
+stamp=$venv/.setup-stamp # three lines: where the checkout was, what was installed from, which extras
+oldest=11 newest=13      # Python 3.x: TensorFlow has wheels for these
+
+usage() {
+    cat <<'TEXT'
+usage: ./setup.sh [VERB]
+
+  (no verb)          make venv/ and install the package into it, editable
+  demo [ARGUMENT…]   that, then run examples/imagenet_in_memory.py with the arguments
+  test [ARGUMENT…]   that with what the tests need, then run pytest with the arguments
+  dev                that with the linters
+  --help             this text
+
+Set PYTHON to choose the Python (3.11 to 3.13). uv installs when it is on PATH, pip otherwise.
+TEXT
+}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+misused() {
+    say "$1"
+    usage >&2
+    exit 2
+}
+
+have_uv() { uv --version >/dev/null 2>&1; }
+
+version_of() { "$1" -c 'import sys; print(".".join(map(str, sys.version_info[:3])))' 2>/dev/null; }
+
+why_not_version() {
+    local minor=${1#3.}
+    minor=${minor%%.*}
+    if [[ $1 != 3.* ]] || ((minor < oldest || minor > newest)); then echo "it is Python $1"; fi
+}
+
+# Prints why a Python will not do; nothing when it will. A pyenv shim can be there and still not run.
+why_not() {
+    local version reason
+    version=$(version_of "$1") || { echo "it does not run" && return; }
+    reason=$(why_not_version "$version")
+    if [[ -z $reason ]] && ! have_uv && ! "$1" -c 'import ensurepip, venv' 2>/dev/null; then
+        reason="it lacks the module venv or ensurepip (on Debian and Ubuntu: apt install python${version%.*}-venv)"
+    fi
+    echo "$reason"
+}
+
+# Sets `python` to the first one that will do: not the shim, and not the one inside a venv, but what they run.
+find_python() {
+    local candidates=(python3.13 python3.12 python3.11 python3) candidate reason tried=""
+    if [[ -n ${PYTHON:-} ]]; then candidates=("$PYTHON"); fi
+    for candidate in "${candidates[@]}"; do
+        command -v -- "$candidate" >/dev/null || { tried+=$'\n'"  $candidate: not found" && continue; }
+        reason=$(why_not "$candidate")
+        if [[ -z $reason ]]; then
+            python=$("$candidate" -c 'import sys; print(sys._base_executable)')
+            return
+        fi
+        tried+=$'\n'"  $candidate: $reason"
+    done
+    fail "no Python 3.$oldest to 3.$newest that can be used:$tried"$'\n'"Install one, or name it: PYTHON=/path/to/python3.$newest ./setup.sh"
+}
+
+read_stamp() {
+    made_at="" installed="" extras=""
+    if [[ -f $stamp ]]; then
+        { read -r made_at && read -r installed && read -r extras; } <"$stamp" || true
+    fi
+}
+
+write_stamp() { printf '%s\n' "$root" "$1" "$extras" >"$stamp"; }
+
+# What an installation depends on. The path does not stand here: a venv that was moved is made anew.
+fingerprint() { echo "$(cksum <"$root/pyproject.toml") python $(version_of "$venv/bin/python")"; }
+
+usable() {
+    local version
+    version=$(version_of "$venv/bin/python") || return 1
+    [[ -z $made_at || $made_at == "$root" ]] || return 1
+    [[ -z ${PYTHON:-} || $version == "$(version_of "$python")" ]] || return 1
+    [[ -z $(why_not_version "$version") ]]
+}
+
+# uv makes its venvs without pip.
+can_install() { have_uv || "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+
+make_venv() {
+    if [[ -z ${python:-} ]]; then find_python; fi
+    if [[ -e $venv && ! -e $venv/pyvenv.cfg && -n $(ls -A -- "$venv") ]]; then
+        fail "$venv is there and is no virtual environment: move it away"
+    fi
+    say "making venv/ with $python ($(version_of "$python"))"
+    rm -rf -- "$venv"
+    if have_uv; then
+        uv venv --quiet --python "$python" "$venv"
+    else
+        "$python" -m venv "$venv"
+    fi || fail "that failed: see above, then run ./setup.sh again"
+}
+
+install() {
+    local remark="" what=.${extras:+"[${extras// /,}]"}
+    if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
+    say "installing ${what/#./ais_tar2tf}$remark"
+    write_stamp incomplete # so that the next run repairs what is interrupted here
+    if have_uv; then
+        (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what")
+    else
+        (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what")
+    fi || fail "that failed: see above, then run ./setup.sh again"
+    write_stamp "$(fingerprint)"
+}
+
+# Brings venv/ to where it holds the package with the extra $1 (or none) and whatever extras it had.
+ensure() {
+    local before
+    read_stamp
+    before=$extras
+    if [[ -n $1 && " $extras " != *" $1 "* ]]; then extras=${extras:+$extras }$1; fi
+    if [[ -n ${PYTHON:-} ]]; then find_python; fi
+    if usable && [[ $extras == "$before" && $installed == "$(fingerprint)" ]]; then return; fi
+    if ! usable || ! can_install; then
+        make_venv
+        installed=""
+    fi
+    install
+}
+
+hint() {
+    if [[ $PWD -ef $root ]]; then
+        say "ready: source venv/bin/activate"
+    else
+        say "ready: source $(printf '%q' "$venv/bin/activate")"
+    fi
+}
+
+main() {
+    local verb=${1:-}
+    if (($# > 0)); then shift; fi
+    case $verb in
+    "" | dev)
+        if (($# > 0)); then misused "$verb takes no arguments"; fi
+        ensure "$verb"
+        hint
+        ;;
+    demo)
+        ensure ""
+        export TF_CPP_MIN_LOG_LEVEL=2 # TensorFlow's remarks on the CPU are not what a demo is to show
+        exec "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
+        ;;
+    test)
+        ensure test
+        cd -- "$root"
+        exec "$venv/bin/python" -m pytest "$@"
+        ;;
+    -h | --help | help) usage ;;
+    *) misused "unknown verb: $verb" ;;
+    esac
+}
+
+main "$@"
