@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from ais_tar2tf.account import OnError
-from ais_tar2tf.errors import MappingError, MissingField
 from ais_tar2tf.export import write_tfrecord
-from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair, wants
+from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair, mapping_error, wants
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
@@ -110,19 +109,9 @@ def _examples(source: Source, record_to_example: Callable[[Record], Any]) -> Ite
         try:
             payload = _serialized(record_to_example(record))
         except Exception as error:  # noqa: BLE001  # whatever a user's function raises
-            source.skip_or_raise(_named(error, record))
+            source.skip_or_raise(mapping_error(error, record))
             continue
         yield payload
-
-
-def _named(error: Exception, record: Record) -> MappingError | MissingField:
-    if isinstance(error, MappingError | MissingField):
-        return error
-    text = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {text[0][:400]}" if text else type(error).__name__
-    failure = MappingError(f"record_to_example failed: {what}", shard=record["__shard__"], key=record["__key__"])
-    failure.__cause__ = error
-    return failure
 
 
 def _serialized(example: Any) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.errors import MissingField, SchemaError
+from ais_tar2tf.errors import MappingError, MissingField, SchemaError
 from ais_tar2tf.records import Record, Selection
 
 __all__ = [
@@ -54,6 +54,25 @@ def to_number(text: Any, dtype: Any) -> Any:
     dtype = tf.as_dtype(dtype)
     written = dtype if dtype in (tf.float32, tf.float64, tf.int32, tf.int64) else tf.float64
     return tf.cast(tf.strings.to_number(tf.strings.strip(text), written), dtype)
+
+
+def mapping_error(error: Exception, record: Record) -> MappingError | MissingField:
+    """What a user's function raised on `record`, as an error that names it."""
+    if isinstance(error, MappingError | MissingField):
+        return error
+    failure = MappingError(
+        f"the mapping failed: {type(error).__name__}: {_essence(error)}", shard=record["__shard__"], key=record["__key__"]
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _essence(error: Exception) -> str:
+    """The telling line of an error's text: TensorFlow's stands before the node that it names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no text"]
+    node = next((at for at, line in enumerate(lines) if "{{node" in line), None)
+    told = lines[0] if node is None else lines[node].partition("[[")[0].strip() or lines[max(0, node - 1)]
+    return told.rpartition("}} ")[2][:400]
 
 
 def default_record_to_pair(record: Record) -> tuple[Any, Any]:
@@ -150,16 +169,18 @@ class PythonMapping:
 class _Traced(dict[str, Any]):
     """A record of symbolic tensors that notes which of its fields are touched."""
 
-    def __init__(self, tensors: dict[str, Any], touched: set[str]) -> None:
+    def __init__(self, tensors: dict[str, Any], touched: set[str], missing: list[str]) -> None:
         super().__init__(tensors)
         self._touched = touched
+        self._missing = missing
 
     def __getitem__(self, name: str) -> Any:
         self._touched.add(name)
         return super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
-        raise _NoSuchField(name)
+        self._missing.append(name)
+        raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default
@@ -184,10 +205,6 @@ class _Traced(dict[str, Any]):
         return dict(self.items())
 
 
-class _NoSuchField(KeyError):
-    """The function asks for a field that the records seen do not have."""
-
-
 # Graph operations that cannot fail on any data of the right type; all others are guarded.
 _HARMLESS = frozenset(
     {"Const", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "StringLower", "StringUpper", "StringStrip"}
@@ -209,16 +226,17 @@ def prepare(
     `output_types` says otherwise.
     """
     drawn = _random_state()
+    missing: list[str] = []
     try:
         traced, again = (
-            _trace(function, names, output_types, output_shapes, label_is_number) for _ in range(2)
+            _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(2)
         )
-    except _NoSuchField as error:
-        raise _no_such_field(error, names, sample) from None
-    except SchemaError:
-        raise
-    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
-        return _as_python(function, names, output_types, output_shapes, f"{type(error).__name__}: {error}")
+    except Exception as error:  # whatever a user's function raises on symbolic tensors
+        if missing:
+            raise _no_such_field(missing[0], names, sample) from None
+        if isinstance(error, SchemaError):
+            raise
+        return _as_python(function, names, output_types, output_shapes, _last_line(error))
     if drawn != _random_state() or _drawing(traced) != _drawing(again):
         return _as_python(function, names, output_types, output_shapes, "it draws random numbers in Python")
     return traced
@@ -236,28 +254,34 @@ def _drawing(mapping: GraphMapping) -> str:
 
 
 def _trace(
-    function: Mapping, names: Sequence[str], output_types: Any, output_shapes: Any, label_is_number: bool
+    function: Mapping,
+    names: Sequence[str],
+    missing: list[str],
+    output_types: Any,
+    output_shapes: Any,
+    label_is_number: bool,
 ) -> GraphMapping:
     import tensorflow as tf
 
     touched: set[str] = set()
 
-    def call(**tensors: Any) -> Any:
-        result = function(_Traced(tensors, touched))
+    @tf.autograph.experimental.do_not_convert
+    def begin(arguments: dict[str, Any]) -> _Traced:
+        return _Traced({name: arguments[_argument(name)] for name in names}, touched, missing)
+
+    @tf.autograph.experimental.do_not_convert
+    def finish(result: Any, arguments: dict[str, Any]) -> Any:
         if isinstance(result, _Traced):
-            result = dict(result.items())
+            result = result.copy()
         if label_is_number and output_types is None:
-            result = _number_label(result, tensors.get(_LABEL))
+            result = _number_label(result, arguments.get(_argument(_LABEL)))
         return _shaped(_typed(result, output_types), output_shapes)
 
-    specs = {name: tf.TensorSpec((), tf.string, name=_argument(name)) for name in names}
-    keywords = {_argument(name): spec for name, spec in specs.items()}
-    renamed = {_argument(name): name for name in names}
-
     def by_argument(**arguments: Any) -> Any:
-        return call(**{renamed[argument]: tensor for argument, tensor in arguments.items()})
+        return finish(function(begin(arguments)), arguments)
 
-    traced = tf.function(by_argument).get_concrete_function(**keywords)
+    specs = {_argument(name): tf.TensorSpec((), tf.string) for name in names}
+    traced = tf.function(by_argument).get_concrete_function(**specs)
     if not tf.nest.flatten(traced.structured_outputs):
         raise TypeError("the function returns nothing")
     operations = {operation.type for operation in traced.graph.get_operations()}
@@ -325,7 +349,7 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
         )
 
     def walk(value: Any) -> Iterator[Any]:
-        if is_shape(value) and not (count > 1 and value == ()):
+        if is_shape(value):
             yield tf.TensorShape(value)
         elif isinstance(value, dict):
             for key in sorted(value):
@@ -335,6 +359,8 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
                 yield from walk(part)
 
     found = list(walk(shapes))
+    if len(found) == 1 and shapes == (None,) * count:
+        found = [tf.TensorShape(None)] * count
     if len(found) != count:
         raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")
     return found
@@ -348,19 +374,23 @@ def _as_python(
     ]
     if missing:
         raise SchemaError(
-            f"this mapping cannot become a TensorFlow graph ({why.splitlines()[0][:300]}), so it runs as Python and "
+            f"this mapping cannot become a TensorFlow graph ({why}), so it runs as Python and "
             f"needs {' and '.join(missing)}: say what it returns, for example "
             "output_types=(tf.float32, tf.int32), output_shapes=((224, 224, 3), ())"
         )
     return PythonMapping(function, tuple(names), output_types, output_shapes)
 
 
-def _no_such_field(error: _NoSuchField, names: Sequence[str], sample: Record | None) -> MissingField:
+def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:
     there = ", ".join(name for name in names if name not in _NAMES) or "none"
     at = sample or {"__shard__": "(no record)", "__key__": ""}
-    return MissingField(
-        f"the mapping reads field {error.args[0]!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"]
-    )
+    return MissingField(f"the mapping reads field {field!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"])
+
+
+def _last_line(error: Exception) -> str:
+    """Where AutoGraph and Python put what really happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__
 
 
 def wants(function: Mapping | None) -> Selection | None:

@@ -18,6 +18,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import count
 from typing import Any
 
@@ -25,8 +26,8 @@ import numpy as np
 import tensorflow as tf
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MappingError, MissingField, Tar2TFError
-from ais_tar2tf.mapping import GraphMapping, PythonMapping, flatten_shapes
+from ais_tar2tf.errors import MappingError, Tar2TFError
+from ais_tar2tf.mapping import GraphMapping, PythonMapping, flatten_shapes, mapping_error
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Record
@@ -117,7 +118,7 @@ def _chunk_dataset(chunks: _Chunks) -> tf.data.Dataset:
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(chunks.step, [position], types, stateful=True)
+        following, at, numbers, *columns = tf.numpy_function(_plainly(chunks.step), [position], types, stateful=True)
         following.set_shape(())
         for tensor in (at, numbers, *columns):
             tensor.set_shape((None,))
@@ -153,7 +154,7 @@ def _map_graph(
             tf.equal(number, last + 1),
             lambda: tf.constant(True),
             lambda: tf.ensure_shape(
-                tf.numpy_function(chunks.explain, [position, last, number], tf.bool, stateful=True), ()
+                tf.numpy_function(_plainly(chunks.explain), [position, last, number], tf.bool, stateful=True), ()
             ),
         )
         with tf.control_dependencies([checked]):
@@ -161,7 +162,7 @@ def _map_graph(
 
     return (
         mapped.concatenate(end)
-        .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), lambda state, tags, value: check(state, (tags, value)))
+        .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
         .filter(lambda is_record, _value: is_record)
         .map(lambda _is_record, value: value)
     )
@@ -182,18 +183,20 @@ def _map_python(dataset: tf.data.Dataset, mapping: PythonMapping, request: Reque
     types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
     shapes = flatten_shapes(mapping.shapes, len(types))
 
+    nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
+
     def call(*values: bytes) -> list[Any]:
         record = _as_record(names, values)
         try:
             result = tf.nest.flatten(mapping.function(record))
             converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
-            account.take_back(_mapping_error(error, record))
-            return [False, *(np.zeros([d or 0 for d in shape], t.as_numpy_dtype) for t, shape in zip(types, shapes, strict=True))]
+            account.take_back(mapping_error(error, record))
+            return [False, *nothing]
         return [True, *converted]
 
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
-        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
+        good, *flat = tf.numpy_function(_plainly(call), [columns[name] for name in names], [tf.bool, *types], stateful=True)
         good.set_shape(())
         for tensor, shape in zip(flat, shapes, strict=True):
             tensor.set_shape(shape)
@@ -213,8 +216,24 @@ def _converted(value: Any, dtype: tf.DType) -> Any:
     if isinstance(value, bytes | str) and dtype != tf.string:
         value = float(value) if dtype.is_floating else int(value)
     if dtype == tf.string:
-        return np.asarray(value, dtype=object) if not isinstance(value, bytes | str) else value
+        return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
     return np.asarray(value, dtype=dtype.as_numpy_dtype)
+
+
+def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
+
+    @tf.autograph.experimental.do_not_convert
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Tar2TFError as error:
+            error.__cause__ = None
+            error.__suppress_context__ = True
+            raise error.with_traceback(None)  # noqa: B904  # on purpose: see above
+
+    return call
 
 
 def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
@@ -222,16 +241,6 @@ def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
     for name in ("__key__", "__shard__"):
         record[name] = record[name].decode("utf-8", "surrogateescape")
     return record
-
-
-def _mapping_error(error: Exception, record: Record) -> Tar2TFError:
-    if isinstance(error, MappingError | MissingField):
-        return error
-    text = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {text[0][:400]}" if text else type(error).__name__
-    failure = MappingError(f"the mapping failed: {what}", shard=record["__shard__"], key=record["__key__"])
-    failure.__cause__ = error
-    return failure
 
 
 # Chunks.
@@ -273,8 +282,12 @@ class _Chunks:
             chunk = []
         else:
             following = stream.position.to_text()
-            self._pool.put(following, stream) if chunk else stream.close()
             state = following.encode()
+            if chunk:
+                self._pool.put(following, stream)
+            else:
+                stream.close()
+                self._pool.rest()
         if chunk:
             self.request.account.emitted(len(chunk))
         else:
@@ -311,7 +324,7 @@ class _Chunks:
         try:
             self._mapping({name: tf.constant(value) for name, value in values.items()})
         except Exception as error:  # noqa: BLE001  # this is what we came for
-            return _mapping_error(error, record)
+            return mapping_error(error, record)
         return MappingError(
             "the mapping failed on this record, and did not when tried again",
             shard=record["__shard__"],
@@ -436,6 +449,13 @@ class _StreamPool:
             self._timer = threading.Timer(wait, _sweep, [weakref.ref(self)])
             self._timer.daemon = True
             self._timer.start()
+
+    def rest(self) -> None:
+        """No thread watches when there is nothing to watch."""
+        with self._lock:
+            if not self._idle and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def sweep(self) -> None:
         with self._lock:
