@@ -117,8 +117,10 @@ def _chunk_dataset(chunks: _Chunks) -> tf.data.Dataset:
     names = chunks.request.names
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
+    read = _plainly(chunks.step)
+
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(_plainly(chunks.step), [position], types, stateful=True)
+        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
         following.set_shape(())
         for tensor in (at, numbers, *columns):
             tensor.set_shape((None,))
@@ -142,6 +144,7 @@ def _map_graph(
     if not mapping.fallible:
         return dataset.map(lambda _tags, columns: mapping(columns), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
+    explain = _plainly(chunks.explain)
     mapped = dataset.map(lambda tags, columns: (tags, mapping(columns)), num_parallel_calls=calls)
     mapped = mapped.ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
@@ -154,7 +157,7 @@ def _map_graph(
             tf.equal(number, last + 1),
             lambda: tf.constant(True),
             lambda: tf.ensure_shape(
-                tf.numpy_function(_plainly(chunks.explain), [position, last, number], tf.bool, stateful=True), ()
+                tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()
             ),
         )
         with tf.control_dependencies([checked]):
@@ -185,6 +188,7 @@ def _map_python(dataset: tf.data.Dataset, mapping: PythonMapping, request: Reque
 
     nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
+    @_plainly
     def call(*values: bytes) -> list[Any]:
         record = _as_record(names, values)
         try:
@@ -196,7 +200,7 @@ def _map_python(dataset: tf.data.Dataset, mapping: PythonMapping, request: Reque
         return [True, *converted]
 
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
-        good, *flat = tf.numpy_function(_plainly(call), [columns[name] for name in names], [tf.bool, *types], stateful=True)
+        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
         good.set_shape(())
         for tensor, shape in zip(flat, shapes, strict=True):
             tensor.set_shape(shape)
@@ -223,7 +227,6 @@ def _converted(value: Any, dtype: tf.DType) -> Any:
 def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
     """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
 
-    @tf.autograph.experimental.do_not_convert
     @wraps(function)
     def call(*arguments: Any) -> Any:
         try:
