@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 from ais_tar2tf.account import OnError
@@ -49,7 +50,7 @@ class AisDataset:
             allow_missing_end=allow_missing_end,
         )
         self._store = AisStore(bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
-        self._grouping: Grouping = grouping
+        self._shards = Shards(self._store, (), self._read, grouping)
         self._on_error: OnError = on_error
 
     def __repr__(self) -> str:
@@ -62,13 +63,13 @@ class AisDataset:
         self.stop()
 
     def stop(self) -> None:
-        """Close the connections that are kept. Datasets that are still being read go on with new ones."""
-        self._store.close()
+        """Close what is open: streams that are being read, and connections kept for the next request."""
+        self._shards.close()
 
     def source(self, template: Template) -> Source:
         """The shards that a template names, with everything that a Source can do."""
         names = shard_names(self._store, template, self._read.limits, listable=True)
-        return Source(Shards(self._store, names, self._read, self._grouping), on_error=self._on_error)
+        return Source(replace(self._shards, names=names), on_error=self._on_error)
 
     @overload
     def load_from_tar(self, template: Template, path: None = None, **options: Any) -> Any: ...

@@ -307,7 +307,7 @@ def _typed(result: Any, output_types: Any) -> Any:
     import tensorflow as tf
 
     if output_types is None:
-        return tf.nest.map_structure(tf.convert_to_tensor, result)
+        return tf.nest.map_structure(lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result)
 
     def convert(value: Any, dtype: Any) -> Any:
         tensor = tf.convert_to_tensor(value)

@@ -6,6 +6,7 @@ comes, or windows over several lanes, permuted.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +33,13 @@ class Shards:
     read: Read = field(default_factory=Read)
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
+    streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
+
+    def close(self) -> None:
+        """No stream of these shards stays open, and no connection is kept."""
+        for stream in list(self.streams):
+            stream.close()
+        self.store.close()
 
 
 class _Shard:
@@ -164,18 +172,21 @@ class RecordStream:
         self._lanes: list[_Lane] = []
         self._window: list[Record] = []
         self._behind_window: Position | None = None
+        self.closed: bool = False
+        shards.streams.add(self)
         self._open_lanes()
 
     def next_chunk(self, most: int | None = None) -> list[Record]:
         """The next records, at most `most` and the chunk's limits; [] at the end."""
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
-        while True:
+        while not self.closed:
             chunk = self._next_in_order(most) if self._plan.shuffle is None else self._next_in_window(most)
             if chunk:
                 self.position = replace(self.position, count=self.position.count + len(chunk))
                 return chunk
             if not self._begin_next_epoch():
                 return chunk
+        raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
 
     def discard(self, count: int) -> None:
         """Go on `count` records later."""
@@ -186,6 +197,10 @@ class RecordStream:
             count -= len(chunk)
 
     def close(self) -> None:
+        self.closed = True
+        self._close_lanes()
+
+    def _close_lanes(self) -> None:
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
@@ -203,7 +218,7 @@ class RecordStream:
         following = self._plan.next_epoch(self.position)
         if following is None:
             return False
-        self.close()
+        self._close_lanes()
         self.position = following
         self._open_lanes()
         return True

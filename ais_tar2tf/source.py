@@ -140,8 +140,8 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that are kept for the next request."""
-        self._shards.store.close()
+        """Close what is open: streams that are being read, and connections kept for the next request."""
+        self._shards.close()
 
     @property
     def shards(self) -> Iterator[str]:

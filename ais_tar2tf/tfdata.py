@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -259,7 +258,6 @@ class _Chunks:
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._mapping: GraphMapping | None = None
-        weakref.finalize(self, self._pool.close)
 
     def diagnose_with(self, mapping: GraphMapping) -> None:
         """Errors of a stream are from now on told by `explain`: the mapping drops what fails, so also them."""
@@ -408,7 +406,10 @@ class _Idle:
 
 
 class _StreamPool:
-    """Open streams by the position at which they stand. What nobody takes for a while is closed."""
+    """Open streams by the position at which they stand. What nobody takes for a while is closed.
+
+    Nobody says when an iterator, or a dataset, is dropped: TensorFlow keeps what its graphs call for ever.
+    """
 
     def __init__(self, most: int, dropped: float) -> None:
         self._most = most
@@ -416,10 +417,10 @@ class _StreamPool:
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []  # the longest idle first
         self._timer: threading.Timer | None = None
-        self._closed = False
 
     def take(self, state: str) -> RecordStream | None:
         with self._lock:
+            self._idle = [idle for idle in self._idle if not idle.stream.closed]
             for index, idle in enumerate(self._idle):
                 if idle.state == state:
                     return self._idle.pop(index).stream
@@ -427,29 +428,16 @@ class _StreamPool:
 
     def put(self, state: str, stream: RecordStream) -> None:
         with self._lock:
-            closed = self._closed
-            if not closed:
-                self._idle.append(_Idle(time.monotonic(), state, stream))
-                self._watch()
+            self._idle.append(_Idle(time.monotonic(), state, stream))
             surplus = self._idle.pop(0) if len(self._idle) > self._most else None
-        if closed:
-            stream.close()
+            self._watch()
         if surplus is not None:
             surplus.stream.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            if self._timer is not None:
-                self._timer.cancel()
-        for one in idle:
-            one.stream.close()
 
     def _watch(self) -> None:
         if self._timer is None and self._idle:
             wait = max(0.01, self._idle[0].since + self._dropped - time.monotonic())
-            self._timer = threading.Timer(wait, _sweep, [weakref.ref(self)])
+            self._timer = threading.Timer(wait, self.sweep)
             self._timer.daemon = True
             self._timer.start()
 
@@ -470,8 +458,3 @@ class _StreamPool:
         for idle in old:
             idle.stream.close()
 
-
-def _sweep(pool: weakref.ref[_StreamPool]) -> None:
-    alive = pool()
-    if alive is not None:
-        alive.sweep()

@@ -1,0 +1,39 @@
+"""What every test shares: nothing left behind in the environment, and a bucket of shards on the embedded server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import shards as made
+
+import ais_tar2tf as t2t
+
+
+@pytest.fixture(autouse=True)
+def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AIS_ENDPOINT", "AIS_AUTHN_TOKEN", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[t2t.serve]:
+    """A server with the bucket `imagenet`: train-{0..7}.tar.gz of 16 records each, image and label."""
+    folder = tmp_path_factory.mktemp("buckets")
+    bucket: Path = folder / "imagenet"
+    bucket.mkdir()
+    for number in range(8):
+        shard = made.labelled(f"n{number}", 16, lambda i, n=number: _labelled(n * 16 + i))
+        (bucket / f"train-{number}.tar.gz").write_bytes(made.gzipped(shard))
+    with t2t.serve(folder) as server:
+        yield server
+
+
+def _labelled(number: int) -> dict[str, bytes]:
+    return {"jpg": made.image(number), "cls": b"%d" % (number % 10)}

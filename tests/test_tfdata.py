@@ -1,0 +1,446 @@
+"""Into TensorFlow: what elements are, in which order, what a checkpoint holds, and how errors look from inside."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shards as made
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+from ais_tar2tf.errors import MappingError, MissingField, SchemaError, ShardNotFound, StoreError
+from ais_tar2tf.options import Limits, Shuffle
+from ais_tar2tf.stores.memory import MemoryStore
+
+SHARDS, RECORDS = 5, 23
+
+
+def pair(record):
+    return record["__key__"], tf.strings.to_number(record["cls"], tf.int32)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> str:
+    """Five shards of 23 records: `jpg` (not an image here), `cls`; two of the shards compressed."""
+    store = MemoryStore("tfdata")
+    for number in range(SHARDS):
+        shard = made.labelled(f"s{number}", RECORDS, lambda i: {"jpg": bytes([i]) * (100 * i), "cls": b"%d\n" % i})
+        store.put(f"train-{number}.tar", made.gzipped(shard) if number % 2 else shard)
+    return "memory://tfdata/train-{0..4}.tar"
+
+
+@pytest.fixture
+def memory(request) -> MemoryStore:
+    return MemoryStore(f"tfdata-{request.node.name}")
+
+
+def keys(dataset) -> list[str]:
+    return [element["__key__"].numpy().decode() for element in dataset]
+
+
+def in_order(bucket) -> list[str]:
+    return [record["__key__"] for record in t2t.open(bucket).records()]
+
+
+# Elements.
+
+
+def test_without_a_mapping_elements_are_the_records(bucket):
+    elements = list(t2t.open(bucket).dataset().as_numpy_iterator())
+    records = [
+        {name: value.encode() if isinstance(value, str) else value for name, value in record.items()}
+        for record in t2t.open(bucket).records()
+    ]
+    assert elements == records
+    assert len(elements) == SHARDS * RECORDS
+
+
+def test_a_selection_is_all_that_elements_hold(bucket):
+    dataset = t2t.open(bucket).select("label=cls", "json?").dataset()
+    first = next(iter(dataset))
+    assert set(first) == {"label", "json", "__key__", "__shard__"}
+    assert first["json"] == b""
+    assert dataset.element_spec["label"] == tf.TensorSpec((), tf.string)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_batches(bucket, drop):
+    sizes = [len(b["cls"]) for b in t2t.open(bucket).dataset(batch=10, drop_remainder=drop)]
+    assert sizes == [10] * 11 + ([] if drop else [5])
+    mapped = [len(label) for _, label in t2t.open(bucket).dataset(pair, batch=10, drop_remainder=drop)]
+    assert mapped == sizes
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "GIF", "BMP", "WEBP"])
+def test_the_default_pair_takes_any_image(memory, image_format):
+    extension = {"JPEG": "jpeg"}.get(image_format, image_format.lower())
+    encoded = made.image(3, image_format)
+    memory.put("a.tar", made.labelled("a", 2, lambda i: {extension: encoded, "cls": b" 7\n"}))
+    image, label = next(iter(t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair)))
+    expected = tf.image.resize(tf.io.decode_image(encoded, channels=3, expand_animations=False) / 255, (224, 224))
+    np.testing.assert_allclose(image, expected, atol=1e-6)
+    assert label == 7
+    assert label.dtype == tf.int32
+
+
+def test_shards_may_mix_kinds_of_images(memory):
+    kinds = [("jpg", "JPEG"), ("png", "PNG")]
+    memory.put("a.tar", made.labelled("a", 4, lambda i: {kinds[i % 2][0]: made.image(i, kinds[i % 2][1]), "cls": b"1"}))
+    assert len(list(t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair))) == 4
+
+
+def test_a_mapping_reads_only_the_fields_it_touches(memory):
+    memory.put("a.tar", made.labelled("a", 3, lambda i: {"jpg": b"x" * 1000, "cls": b"1", **({"x": b""} if i else {})}))
+    source = t2t.open(memory.url("a.tar"))
+    assert [int(label) for label in source.dataset(lambda r: tf.strings.to_number(r["cls"]))] == [1, 1, 1]
+    with pytest.raises(tf.errors.UnknownError, match=r"a/000000.*field 'x' is missing \(there are: cls, jpg\)"):
+        list(source.dataset(lambda r: r["x"]))
+
+
+def test_a_field_that_no_record_has_is_told_at_once(bucket):
+    with pytest.raises(MissingField, match="the mapping reads field 'jpgg'; there are: jpg, cls"):
+        t2t.open(bucket).dataset(lambda r: tf.io.decode_jpeg(r["jpgg"]))
+
+
+def test_mappings_may_return_any_structure(bucket):
+    def nest(record):
+        return {"length": tf.strings.length(record["jpg"]), "both": (record["cls"], tf.strings.split(record["__key__"], "/"))}
+
+    dataset = t2t.open(bucket).dataset(nest)
+    assert len(list(dataset)) == SHARDS * RECORDS
+    assert set(dataset.element_spec) == {"length", "both"}
+
+
+def test_ragged_results(bucket):
+    dataset = t2t.open(bucket).dataset(lambda r: tf.strings.split([r["__key__"]], "/"))
+    assert next(iter(dataset)).to_list() == [[b"s0", b"000000"]]
+
+
+def test_a_record_handed_on_whole(bucket):
+    def add(record):
+        record["more"] = tf.strings.length(record["jpg"])
+        return record
+
+    assert set(next(iter(t2t.open(bucket).dataset(add)))) == {"jpg", "cls", "more", "__key__", "__shard__"}
+
+
+# Python mappings.
+
+
+def test_what_cannot_be_traced_asks_for_types_and_shapes_by_name(bucket):
+    with pytest.raises(SchemaError, match="needs output_types and output_shapes"):
+        t2t.open(bucket).dataset(lambda r: json.loads(r["cls"]))
+    with pytest.raises(SchemaError, match="needs output_shapes"):
+        t2t.open(bucket).dataset(lambda r: json.loads(r["cls"]), output_types=tf.int32)
+
+
+def test_a_python_mapping_gets_plain_values(bucket):
+    def plain(record):
+        assert isinstance(record["__key__"], str)
+        return np.full((2, 3), json.loads(record["cls"]), np.float32), record["__key__"].upper(), record["cls"]
+
+    dataset = t2t.open(bucket).dataset(
+        plain, output_types=(tf.float32, tf.string, tf.int32), output_shapes=((2, 3), (), ())
+    )
+    array, key, label = list(dataset)[24]
+    assert (array.numpy() == 1).all()
+    assert (key, int(label)) == (b"S1/000001", 1)
+    assert dataset.element_spec[0] == tf.TensorSpec((2, 3), tf.float32)
+
+
+def test_python_randomness_is_not_frozen(bucket):
+    def noisy(record):
+        return record["cls"], random.random()
+
+    dataset = t2t.open(bucket).dataset(noisy, output_types=(tf.string, tf.float32), output_shapes=((), ()))
+    assert len({float(value) for _, value in dataset}) > 100
+
+
+def test_a_flip_of_a_coin_is_randomness_too(bucket):
+    def flipped(record):
+        return record["cls"] if np.random.rand() < 2 else record["jpg"]
+
+    with pytest.raises(SchemaError, match="draws random numbers in Python"):
+        t2t.open(bucket).dataset(flipped)
+
+
+# Order.
+
+
+def test_order_is_the_templates_whatever_reads_it(bucket):
+    expected = in_order(bucket)
+    for connections, parallel in ((1, None), (4, 3)):
+        source = t2t.open(bucket, connections=connections)
+        assert keys(source.dataset()) == expected
+        assert [key.numpy().decode() for key, _ in source.dataset(pair, parallel=parallel)] == expected
+
+
+def test_shuffling_is_a_function_of_the_seed_and_the_epoch(bucket):
+    source = t2t.open(bucket)
+    option = Shuffle(window=20, shards=2, turn=3, seed=5)
+    dataset = source.dataset(shuffle=option)
+    first, second = keys(dataset), keys(dataset)
+    assert Counter(first) == Counter(second) == Counter(in_order(bucket))
+    assert first != second
+    again = source.dataset(shuffle=option, parallel=4)
+    assert [keys(again), keys(again)] == [first, second]
+    assert keys(t2t.open(bucket, connections=3).dataset(shuffle=option)) == first
+    assert keys(source.dataset(shuffle=option, seed=6)) != first
+    assert keys(source.dataset(shuffle=option, repeat=2)) == first + second
+    fixed = source.dataset(shuffle=Shuffle(seed=5, reshuffle_each_epoch=False))
+    assert keys(fixed) == keys(fixed)
+
+
+def test_shuffle_without_an_argument(bucket):
+    dataset = t2t.open(bucket).dataset(pair)
+    shuffled = dataset.shuffle()
+    assert shuffled.element_spec == dataset.element_spec
+    found = [key.numpy().decode() for key, _ in shuffled]
+    assert found != in_order(bucket)
+    assert sorted(found) == sorted(in_order(bucket))
+    window = [key.numpy().decode() for key, _ in dataset.shuffle(4, seed=1)]
+    assert window == [key.numpy().decode() for key, _ in dataset.shuffle(buffer_size=4, seed=1)]
+
+
+@pytest.mark.parametrize("shuffle", [None, Shuffle(seed=3, window=10)])
+def test_hosts_share_the_shards(bucket, shuffle):
+    parts = [keys(t2t.open(bucket).dataset(shard=(host, 3), shuffle=shuffle)) for host in range(3)]
+    assert Counter(key for part in parts for key in part) == Counter(in_order(bucket))
+    dataset = t2t.open(bucket).dataset(shard=(0, 3))
+    assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("shuffle", [None, Shuffle(seed=3, window=10, shards=2)])
+@pytest.mark.parametrize("start", [0, 1, 40, 114, 115, 200])
+def test_start_at_a_records_number(bucket, shuffle, start, mapped):
+    def ask(start_at):
+        dataset = t2t.open(bucket).dataset(pair if mapped else None, shuffle=shuffle, start_at=start_at)
+        return [key.numpy() for key, _ in dataset] if mapped else keys(dataset)
+
+    assert ask(start) == ask(0)[start:]
+
+
+def test_iterating_does_not_disturb_another_iterator(imagenet):
+    source = t2t.open("ais://imagenet/train-{0..3}.tar.gz", endpoint=imagenet.url, limits=Limits(chunk_records=4))
+    dataset = source.dataset()
+    imagenet.requests.clear()
+    for one, other in zip(dataset, dataset, strict=True):
+        assert one["__key__"] == other["__key__"]
+    bodies = [seen for seen in imagenet.requests if seen.node.startswith("t")]
+    assert len(bodies) == 2 * 4  # each shard once for each of the two
+
+
+# Checkpoints.
+
+RESUME = """
+import json, sys
+import tensorflow as tf
+import ais_tar2tf as t2t
+from ais_tar2tf.options import Shuffle
+sys.path.insert(0, {tests!r})
+from test_tfdata import checkpointed
+url, mapped, checkpoint = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
+iterator = iter(checkpointed(url, mapped))
+tf.train.Checkpoint(iterator=iterator).restore(checkpoint)
+print(json.dumps([keys.numpy().astype(str).tolist() for keys in iterator]))
+"""
+
+
+def checkpointed(url: str, mapped: bool):
+    """Two shards read at once, a window, a batch, a prefetch."""
+    shuffle = Shuffle(window=12, shards=2, turn=4, seed=9)
+    source = t2t.open(url, limits=Limits(chunk_records=5))
+    if mapped:
+        return source.dataset(pair, shuffle=shuffle).batch(7).map(lambda key, _: key).prefetch(2)
+    return source.dataset(shuffle=shuffle).map(lambda record: record["__key__"]).batch(7).prefetch(2)
+
+
+@pytest.fixture
+def folder(tmp_path) -> str:
+    for number in range(4):
+        shard = made.labelled(f"s{number}", 15 + number, lambda i: {"jpg": b"x" * 700, "cls": b"%d" % i})
+        (tmp_path / f"train-{number}.tar").write_bytes(made.gzipped(shard) if number == 2 else shard)
+    return f"{tmp_path}/train-{{0..3}}.tar"
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_checkpoint_goes_on_in_a_new_process(folder, tmp_path, mapped):
+    iterator = iter(checkpointed(folder, mapped))
+    before = [next(iterator) for _ in range(4)]
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
+    rest = [batch.numpy().astype(str).tolist() for batch in iterator]
+    assert len(before) * 7 + sum(map(len, rest)) == 66
+    script = RESUME.format(tests=str(Path(__file__).parent))
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", script, folder, str(mapped), saved],
+        check=True, capture_output=True, text=True, cwd=root,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == rest
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_every_checkpoint_of_an_epoch_gives_the_exact_rest(folder, tmp_path, mapped):
+    dataset = checkpointed(folder, mapped)
+    iterator = iter(dataset)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    saved, batches = [checkpoint.save(str(tmp_path / "c"))], []
+    for batch in iterator:
+        batches.append(batch.numpy().tolist())
+        saved.append(checkpoint.save(str(tmp_path / "c")))
+    for number, path in enumerate(saved):
+        fresh = iter(checkpointed(folder, mapped))
+        tf.train.Checkpoint(iterator=fresh).restore(path)
+        # The first checkpoint holds no position yet, but the epoch is the first there, too.
+        assert [batch.numpy().tolist() for batch in fresh] == batches[number:], number
+
+
+def test_a_checkpoint_is_small_and_an_object_that_changed_is_an_error(folder, tmp_path):
+    iterator = iter(t2t.open(folder, limits=Limits(chunk_records=2)).dataset(shuffle=Shuffle(seed=1, window=1000)))
+    for _ in range(3):
+        next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "small"))
+    assert sum(path.stat().st_size for path in tmp_path.glob("small*")) < 20_000
+
+    plain = folder.replace("{0..3}", "0")
+    iterator = iter(t2t.open(plain, limits=Limits(chunk_records=2)).dataset())
+    next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "changed"))
+    path = Path(plain)
+    path.write_bytes(path.read_bytes() + bytes(512))
+    fresh = iter(t2t.open(plain, limits=Limits(chunk_records=2)).dataset())
+    tf.train.Checkpoint(iterator=fresh).restore(saved)
+    with pytest.raises(tf.errors.UnknownError, match="ObjectChanged.*the object was replaced"):
+        list(fresh)
+
+
+# Errors.
+
+
+@pytest.fixture
+def damaged(memory) -> str:
+    """50 records: a label that is no number (7, 49), an image that does not decode (33)."""
+
+    def fields(i):
+        return {"jpg": made.image(i) if i != 33 else b"no image", "cls": b"cat" if i in (7, 49) else b"%d" % (i % 10)}
+
+    memory.put("bad.tar", made.labelled("bad", 50, fields))
+    return memory.url("bad.tar")
+
+
+def test_an_error_inside_the_pipeline_names_shard_and_key(damaged):
+    iterator = iter(t2t.open(damaged).dataset(t2t.default_record_to_pair))
+    assert len([next(iterator) for _ in range(7)]) == 7
+    with pytest.raises(tf.errors.UnknownError, match=rf"{damaged}, record 'bad/000007'.*could not.*convert string: cat"):
+        next(iterator)
+
+
+def test_a_failing_last_record_does_not_end_the_epoch_early(damaged):
+    labels = t2t.open(damaged).dataset(lambda r: tf.strings.to_number(r["cls"]), start_at=40)
+    with pytest.raises(tf.errors.UnknownError, match="bad/000049"):
+        list(labels)
+
+
+@pytest.mark.parametrize("batch", [None, 8])
+def test_what_does_not_decode_can_be_skipped_and_is_counted(damaged, batch):
+    source = t2t.open(damaged, on_error="skip-record")
+    elements = list(source.dataset(t2t.default_record_to_pair, batch=batch).unbatch() if batch else source.dataset(t2t.default_record_to_pair))
+    assert len(elements) == 47
+    assert source.stats.skipped == {"MappingError": 3}
+    assert (source.stats.records_read, source.stats.records_emitted) == (50, 47)
+
+
+def test_a_callable_sees_the_errors(damaged):
+    seen = []
+    source = t2t.open(damaged, on_error=seen.append)
+    assert len(list(source.dataset(t2t.default_record_to_pair))) == 47
+    assert [(type(error), error.key) for error in seen] == [
+        (MappingError, "bad/000007"), (MappingError, "bad/000033"), (MappingError, "bad/000049"),
+    ]
+
+
+def test_all_records_failing_is_no_empty_epoch(memory):
+    memory.put("a.tar", made.labelled("a", 3, lambda i: {"cls": b"x"}))
+    with pytest.raises(tf.errors.UnknownError, match="a/000000"):
+        list(t2t.open(memory.url("a.tar")).dataset(lambda r: tf.strings.to_number(r["cls"])))
+
+
+@pytest.mark.parametrize("raised", [StopIteration, ValueError, KeyError, tf.errors.OutOfRangeError, MemoryError])
+def test_no_exception_of_a_mapping_ends_the_dataset_early(bucket, raised):
+    def fails(record):
+        if record["__key__"] == "s1/000003":
+            raise raised(None, None, "over") if raised is tf.errors.OutOfRangeError else raised("over")
+        return json.loads(record["cls"])
+
+    dataset = t2t.open(bucket).dataset(fails, output_types=tf.int32, output_shapes=())
+    with pytest.raises(tf.errors.OpError, match="train-1.tar, record 's1/000003'"):
+        list(dataset)
+    skipping = t2t.open(bucket, on_error="skip-record")
+    assert len(list(skipping.dataset(fails, output_types=tf.int32, output_shapes=()))) == SHARDS * RECORDS - 1
+    assert skipping.stats.skipped == {"MappingError": 1}
+
+
+@pytest.mark.parametrize("mapping", [None, pair])
+@pytest.mark.parametrize("cut", [1, 5_000, 30_000])
+def test_a_truncated_shard_is_an_error_of_the_dataset(memory, mapping, cut):
+    shard = made.labelled("t", 50, lambda i: {"jpg": b"x" * 1000, "cls": b"1"})
+    memory.put("a.tar", shard)
+    memory.put("b.tar", shard[: len(shard) - 10_240 - cut].rstrip(b"\0"))
+    seen = 0
+    with pytest.raises(tf.errors.UnknownError, match=r"TruncatedArchive.*b.tar"):
+        for _ in t2t.open(memory.url("{a,b}.tar")).dataset(mapping):
+            seen += 1
+    assert seen >= 50
+
+
+@pytest.mark.parametrize("mapping", [None, pair])
+def test_a_missing_shard_is_an_error_of_the_dataset(memory, mapping):
+    memory.put("a.tar", made.labelled("a", 3))
+    with pytest.raises(tf.errors.UnknownError, match=r"ShardNotFound.*b.tar"):
+        list(t2t.open(memory.url("{a,b}.tar")).dataset(mapping))
+    skipping = t2t.open(memory.url("{a,b}.tar"), on_error="skip-shard")
+    assert len(list(skipping.dataset(mapping))) == 3
+    assert skipping.stats.skipped == {"ShardNotFound": 1}
+
+
+def test_what_is_wrong_from_the_start_is_told_when_the_dataset_is_made(memory):
+    with pytest.raises(ShardNotFound):
+        t2t.open(memory.url("nothing.tar")).dataset()
+
+
+# Nothing left behind.
+
+
+def test_a_dropped_iterator_leaves_no_stream_for_long(bucket):
+    before = set(threading.enumerate())
+    source = t2t.open(bucket, limits=Limits(chunk_records=2), timeouts=t2t.options.Timeouts(dropped=0.1))
+    dataset = source.dataset()
+    for _ in dataset:
+        break
+    deadline = threading.Event()
+    for _ in range(100):
+        left = [t for t in set(threading.enumerate()) - before if t.name.startswith("ais_tar2tf") or isinstance(t, threading.Timer)]
+        if not left:
+            break
+        deadline.wait(0.05)
+    assert not left
+
+
+def test_closing_the_source_ends_its_streams(bucket):
+    before = set(threading.enumerate())
+    with t2t.open(bucket, limits=Limits(chunk_records=2)) as source:
+        iterator, records = iter(source.dataset()), source.records()
+        next(iterator), next(records)
+    assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("ais_tar2tf")]
+    with pytest.raises(StoreError, match="were closed"):
+        list(records)
+    assert len(list(iterator)) == SHARDS * RECORDS - 1  # the dataset opens what it needs
