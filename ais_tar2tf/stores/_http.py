@@ -5,9 +5,11 @@ Every status that is no success becomes one of our errors here, and nowhere else
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import math
+import os
 import re
 import socket
 import ssl
@@ -15,29 +17,54 @@ import struct
 import threading
 import time
 import urllib.request
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Protocol
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import Timeouts
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
-__all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "error_for", "identity_of", "range_header"]
+__all__ = [
+    "Answer",
+    "HttpBody",
+    "HttpPool",
+    "as_sent",
+    "body_of",
+    "error_for",
+    "followed",
+    "identity_of",
+    "is_address",
+    "range_header",
+]
 
 _IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idle for 60
 _MOST_POOLED = 16  # connections kept for reuse, over all hosts
 _TICK = 1.0  # seconds between two looks at the idle time while bytes do not come
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
+_MESSAGE = 300  # characters of it that are shown
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
+_STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
-def error_for(status: int, url: str, headers: Mapping[str, str], explanation: bytes = b"") -> StoreError:
-    """What a status that is no success means."""
-    said = _explain(explanation) or headers.get("Hdr-Error", "")
-    because = f" ({said})" if said else ""
+class Headers(Protocol):
+    """Of an answer, whatever the case of their names: http.client's, or those of requests."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+def error_for(
+    status: int, url: str, headers: Headers, body: bytes = b"", secrets: tuple[str, ...] = ()
+) -> StoreError:
+    """What a status that is no success means. Servers repeat tokens in their messages: `secrets` are cut out."""
+    said = _explain(body) or _explain(headers.get("Hdr-Error", "").encode())
+    for secret in secrets:
+        said = said.replace(secret, "[token]")
+    because = f" ({said[:_MESSAGE]})" if said else ""
     if status in (401, 403):
         token = "check the token (AIS_AUTHN_TOKEN or token=)" if status == 401 else "this token has too few rights"
         return AccessDenied(f"access denied, status {status}; {token}{because}", url=url)
@@ -47,7 +74,7 @@ def error_for(status: int, url: str, headers: Mapping[str, str], explanation: by
         return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
     if status in (408, 425, 429) or status >= 500:
         return TransportError(
-            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After"))
+            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After", ""))
         )
     return StoreError(f"the server answered {status}{because}", url=url)
 
@@ -58,10 +85,10 @@ def _explain(body: bytes) -> str:
         parsed: Any = json.loads(body[:_ERROR_BODY])
     except ValueError:
         return ""
-    return str(parsed.get("message", ""))[:300] if isinstance(parsed, dict) else ""
+    return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
 
 
-def _seconds(text: str | None) -> float | None:
+def _seconds(text: str) -> float | None:
     """Retry-After in seconds; the form with a date is not used by object stores."""
     try:
         value = float(text) if text else math.nan
@@ -70,7 +97,39 @@ def _seconds(text: str | None) -> float | None:
     return value if value >= 0 else None
 
 
-def identity_of(headers: Mapping[str, str], size: int | None) -> Identity:
+def as_sent(written: str) -> str:
+    """A path with its query as a request line may carry it; what is percent-encoded already stays so.
+
+    >>> as_sent("a b/ü%20#1.tar?x=1")
+    'a%20b/%C3%BC%20%231.tar?x=1'
+    """
+    return _STRAY_PERCENT.sub("%25", quote(written, safe=_SENDABLE))
+
+
+def is_address(url: str) -> bool:
+    """Whether this is http(s)://host[:port]…, without a name and password, which would stand in every error."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        return False
+
+
+def followed(url: str, location: str, shown: str) -> str:
+    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password."""
+    try:
+        parts = urlsplit(location)
+        target = location if parts.scheme else urljoin(url, location)
+        where = f"{parts.scheme}://{parts.hostname}"
+    except ValueError:
+        target, where = "", "something that is no URL"
+    downgraded = url.startswith("https:") and not target.startswith("https:")
+    if not is_address(target) or downgraded:
+        raise StoreError(f"a redirect to {where} is not followed", url=shown)
+    return target
+
+
+def identity_of(headers: Headers, size: int | None) -> Identity:
     kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
     return Identity(
         version=headers.get("Ais-Version", ""),
@@ -86,6 +145,36 @@ class _Kept:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Whom to ask for a URL, and in which words: directly or by way of a proxy."""
+
+    origin: tuple[str, str]  # scheme and host:port of the one that answers
+    target: str  # in the request line
+    headers: Mapping[str, str]
+    tunnel: str = ""  # host:port of the proxy that a TLS connection goes through
+    tunnel_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def _route(url: str, headers: Mapping[str, str]) -> _Route:
+    """The environment names the proxy (http_proxy, https_proxy, all_proxy, no_proxy), and whom to ask without it."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Host": parts.netloc, "Accept-Encoding": "identity", **headers}
+    origin = (parts.scheme, parts.netloc)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(parts.netloc):
+        return _Route(origin, target, headers)
+    via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    credentials, _, address = via.netloc.rpartition("@")
+    basic = base64.b64encode(unquote(credentials).encode()).decode()
+    password = {"Proxy-Authorization": f"Basic {basic}"} if credentials else {}
+    if parts.scheme == "https":
+        return _Route(origin, target, headers, tunnel=address, tunnel_headers=password)
+    return _Route(("http", address), f"http://{parts.netloc}{target}", {**headers, **password})
+
+
 class HttpPool:
     """Connections by origin, reused while young. Safe to use from several threads."""
 
@@ -93,27 +182,27 @@ class HttpPool:
         self._timeouts = timeouts
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
+        weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
         self._closed = False
+        self._process = os.getpid()
         self._context: ssl.SSLContext | None = None
 
     def get(self, url: str, headers: Mapping[str, str], *, shown: str, interrupt: Interrupt | None = None) -> Answer:
         """One GET, not redirected. A kept connection that turns out to be dead is replaced once."""
+        route = _route(url, headers)
         interrupt = interrupt or Interrupt()
-        parts = urlsplit(url)
-        origin = (parts.scheme, parts.netloc)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        proxy = _proxy_for(parts.scheme, parts.hostname or "")
-        if proxy and parts.scheme == "http":
-            origin, target = ("http", urlsplit(proxy).netloc), url
-        connection = self._take(origin)
+        connection = self._take(route.origin)
         if connection is not None:
             try:
-                return self._ask(connection, origin, target, parts.netloc, headers, shown, interrupt)
-            except TransportError:
+                return self._ask(connection, route, shown, interrupt)
+            except BaseException as error:
                 connection.close()
-        connection = self._connect(origin, proxy if parts.scheme == "https" else None, shown)
+                dead = isinstance(error, TransportError) and not isinstance(error.__cause__, TimeoutError)
+                if not dead or interrupt.fired:
+                    raise
+        connection = self._connect(route, shown)
         try:
-            return self._ask(connection, origin, target, parts.netloc, headers, shown, interrupt)
+            return self._ask(connection, route, shown, interrupt)
         except BaseException:
             connection.close()
             raise
@@ -121,10 +210,7 @@ class HttpPool:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            kept, self._kept = self._kept, {}
-        for connections in kept.values():
-            for one in connections:
-                one.connection.close()
+            _close_kept(self._kept)
 
     def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -137,6 +223,10 @@ class HttpPool:
     def _take(self, origin: tuple[str, str]) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
+                if self._process != os.getpid():
+                    # Forked: the parent goes on with these sockets, and answers to both would mix.
+                    self._process = os.getpid()
+                    _close_kept(self._kept)
                 kept = self._kept.get(origin)
                 if not kept:
                     return None
@@ -145,55 +235,56 @@ class HttpPool:
                 return one.connection
             one.connection.close()
 
-    def _connect(self, origin: tuple[str, str], tunnel: str | None, shown: str) -> http.client.HTTPConnection:
-        scheme, netloc = origin
-        connect = self._timeouts.connect
+    def _connect(self, route: _Route, shown: str) -> http.client.HTTPConnection:
+        scheme, netloc = route.origin
+        timeout = self._timeouts.connect
         if scheme == "https":
             if self._context is None:
                 self._context = ssl.create_default_context()
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                urlsplit(tunnel).netloc if tunnel else netloc, timeout=connect, context=self._context
+                route.tunnel or netloc, timeout=timeout, context=self._context
             )
-            if tunnel:
-                connection.set_tunnel(netloc)
+            if route.tunnel:
+                connection.set_tunnel(netloc, headers=route.tunnel_headers)
         else:
-            connection = http.client.HTTPConnection(netloc, timeout=connect)
+            connection = http.client.HTTPConnection(netloc, timeout=timeout)
         try:
             connection.connect()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             connection.close()
-            raise TransportError(
-                f"no connection to {scheme}://{netloc} ({error}); is the endpoint right, and is it up?", url=shown
-            ) from error
+            message = f"no connection to {scheme}://{netloc} ({error}); is the endpoint right, and is it up?"
+            if isinstance(error, ssl.SSLCertVerificationError | UnicodeError):
+                raise StoreError(message, url=shown) from error  # trying again would not help
+            raise TransportError(message, url=shown) from error
         sock: socket.socket = connection.sock
         sock.settimeout(self._timeouts.idle)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(_TICK), 0))
+        tick = min(_TICK, self._timeouts.idle)
+        timeval = struct.pack("ll", int(tick), int(tick % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         return connection
 
     def _ask(
-        self,
-        connection: http.client.HTTPConnection,
-        origin: tuple[str, str],
-        target: str,
-        host: str,
-        headers: Mapping[str, str],
-        shown: str,
-        interrupt: Interrupt,
+        self, connection: http.client.HTTPConnection, route: _Route, shown: str, interrupt: Interrupt
     ) -> Answer:
         sock: socket.socket = connection.sock
         interrupt.watch(sock)
         try:
-            connection.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
-            connection.putheader("Host", host)
-            connection.putheader("Accept-Encoding", "identity")
-            for name, value in headers.items():
+            connection.putrequest("GET", route.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in route.headers.items():
                 connection.putheader(name, value)
             connection.endheaders()
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             interrupt.forget(sock)
             raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
-        return Answer(self, origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+        return Answer(self, route.origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+
+
+def _close_kept(kept: dict[tuple[str, str], list[_Kept]]) -> None:
+    for connections in kept.values():
+        for one in connections:
+            one.connection.close()
+    kept.clear()
 
 
 @dataclass(slots=True)
@@ -216,7 +307,9 @@ class Answer:
 
     @property
     def redirect(self) -> str | None:
-        return self.response.getheader("Location") if self.status in _REDIRECTS else None
+        """Its Location; servers that don't encode it send UTF-8, which http.client takes for Latin-1."""
+        location = self.response.getheader("Location") if self.status in _REDIRECTS else None
+        return location and quote(location, safe=f"{_SENDABLE}#", encoding="latin-1")
 
     def drain(self) -> bytes:
         """A short body, so that the connection can be used again; a long one is given up."""
@@ -229,11 +322,9 @@ class Answer:
         return body
 
     def error(self, secrets: tuple[str, ...] = ()) -> StoreError:
-        """The error that this answer is. Closes it. Servers repeat tokens in their messages: cut them out."""
-        explanation = self.drain()
-        for secret in secrets:
-            explanation = explanation.replace(secret.encode(), b"[token]")
-        return error_for(self.status, self.shown, self.response.headers, explanation)
+        """The error that this answer is. Closes it."""
+        body = self.drain()
+        return error_for(self.status, self.shown, self.response.headers, body, secrets)
 
     def finish(self, *, reusable: bool) -> None:
         """Nothing more will be read; the connection is kept if the body was read to its end."""
@@ -242,7 +333,7 @@ class Answer:
         self._done = True
         self.interrupt.forget(self.sock)
         self.response.close()
-        if reusable and self.connection.sock is not None:
+        if reusable and self.connection.sock is not None and not self.interrupt.fired:
             self.connection.sock.settimeout(self.idle)
             self.pool.give_back(self.origin, self.connection)
         else:
@@ -262,17 +353,16 @@ class HttpBody:
         self._left: int | None = response.length  # None: chunked, or until the connection closes
         self._sock: socket.socket | None = None
         self._buffered = 0
-        plain = isinstance(answer.connection.sock, socket.socket) and not isinstance(
-            answer.connection.sock, ssl.SSLSocket
-        )
-        if plain and self._left:
+        sock: Any = answer.connection.sock  # None where the connection will be closed behind this answer
+        if isinstance(sock, socket.socket) and not isinstance(sock, ssl.SSLSocket) and self._left:
             # What came with the headers waits in the response's own buffer; the rest is still in the socket.
             try:
-                self._buffered = min(len(response.fp.peek()), self._left)  # pyright: ignore[reportAttributeAccessIssue]
+                self._buffered = min(len(answer.response.fp.peek()), self._left)
             except OSError as error:
+                answer.finish(reusable=False)
                 raise self._broken(error) from error
-            self._sock = answer.connection.sock
-            self._sock.settimeout(None)  # SO_RCVTIMEO rules: one system call then fills a whole buffer
+            self._sock = sock
+            sock.settimeout(None)  # SO_RCVTIMEO rules: one system call then fills a whole buffer
 
     def readinto(self, buffer: memoryview) -> int:
         if self._left is not None:
@@ -292,8 +382,14 @@ class HttpBody:
         self._answer.finish(reusable=finished and not self._answer.response.will_close)
 
     def _read_response(self, buffer: memoryview) -> int:
-        count = self._answer.response.readinto(buffer)
-        if not count and self._left:
+        """What one read of the socket brings: HTTPResponse.readinto would lose what came before a break."""
+        response = self._answer.response
+        if self._left is None:
+            data = response.read1(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
+        count = response.fp.readinto1(buffer)
+        if not count:
             raise ConnectionResetError(f"it ended {self._left:,} bytes early")
         return count
 
@@ -301,7 +397,7 @@ class HttpBody:
         """One system call; MSG_WAITALL keeps the wait in the kernel, without the interpreter's lock."""
         assert self._sock is not None
         if self._buffered:
-            count = self._answer.response.readinto(buffer[: self._buffered])
+            count = self._answer.response.fp.readinto1(buffer[: self._buffered])
             self._buffered -= count
             return count
         began = time.monotonic()
@@ -326,7 +422,9 @@ def range_header(start: int, stop: int | None) -> dict[str, str]:
     return {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
 
 
-def body_of(answer: Answer, name: str, start: int, secrets: tuple[str, ...] = ()) -> HttpBody | None:
+def body_of(
+    answer: Answer, name: str, start: int, stop: int | None, secrets: tuple[str, ...] = ()
+) -> HttpBody | None:
     """The body of a final answer; None when an empty object has no range to give, and is to be asked for whole."""
     headers = answer.response.headers
     if answer.status == 200:
@@ -341,15 +439,7 @@ def body_of(answer: Answer, name: str, start: int, secrets: tuple[str, ...] = ()
         raise TransportError(
             f"asked for bytes from {start}, got Content-Range {headers.get('Content-Range')!r}", url=answer.shown
         )
-    if answer.status == 416 and start == 0:
+    if answer.status == 416 and start == 0 and stop is not None:
         answer.drain()
         return None
     raise answer.error(secrets)
-
-
-def _proxy_for(scheme: str, host: str) -> str | None:
-    """The proxy that the environment names for this host (http_proxy, https_proxy, no_proxy)."""
-    proxy = urllib.request.getproxies_environment().get(scheme)
-    if not proxy or urllib.request.proxy_bypass_environment(host):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,107 @@
+"""The package as a whole: what importing it costs, who may import whom, and that its examples run."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ais_tar2tf
+
+ROOT = Path(ais_tar2tf.__file__).parent
+
+# From the bottom up; a module imports only what stands before it. A package is one room.
+LAYERS = [
+    "errors", "options", "account", "templates", "archive", "stores", "records", "fetch", "plan", "features",
+    "reader", "mapping", "tfdata", "export", "source", "dataset", "server",
+]
+PURE = ["errors", "options", "account", "templates", "archive", "records", "plan", "features"]
+NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
+
+
+def modules() -> list[str]:
+    return [name for _, name, _ in pkgutil.walk_packages([str(ROOT)], "ais_tar2tf.")]
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imports(module: str) -> set[str]:
+    """Every module that the source of `module` imports, also within functions."""
+    spec = importlib.util.find_spec(module)
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_downward(module):
+    mine = LAYERS.index(room(module))
+    for name in imports(module):
+        if name.startswith("ais_tar2tf.") and room(name) in LAYERS:
+            assert LAYERS.index(room(name)) <= mine, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if room(m) in PURE])
+def test_the_middle_does_no_io(module):
+    roots = {name.split(".")[0] for name in imports(module)}
+    assert not roots & NETWORK
+    if room(module) != "features":  # whose helpers make TensorFlow's own objects
+        assert "tensorflow" not in roots
+
+
+def test_importing_loads_neither_tensorflow_nor_a_network_library():
+    script = (
+        "import sys, ais_tar2tf as t2t; t2t.options, t2t.errors;"
+        "print([m for m in ('tensorflow', 'aiohttp', 'requests', 'numpy', 'http.client') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT.parent)
+    assert done.stdout.strip() == "[]"
+
+
+def test_records_are_read_without_tensorflow():
+    script = (
+        "import sys, ais_tar2tf as t2t; from ais_tar2tf.stores.memory import MemoryStore\n"
+        "import io, tarfile; b = io.BytesIO(); t = tarfile.open(fileobj=b, mode='w'); i = tarfile.TarInfo('a.txt')\n"
+        "i.size = 2; t.addfile(i, io.BytesIO(b'hi')); t.close(); MemoryStore('m').put('a.tar', b.getvalue())\n"
+        "print([r['txt'] for r in t2t.open('memory://m/a.tar').records()], 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT.parent)
+    assert done.stdout.strip() == "[b'hi'] False"
+
+
+def test_importing_takes_under_150_ms():
+    def seconds(code: str) -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent)
+        return time.perf_counter() - began
+
+    costs = [seconds("import ais_tar2tf") - seconds("pass") for _ in range(5)]
+    assert statistics.median(costs) < 0.15
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in ais_tar2tf.__all__:
+        assert getattr(ais_tar2tf, name).__doc__, name
+    assert set(ais_tar2tf.__all__) <= set(dir(ais_tar2tf))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ais_tar2tf.nothing
+
+
+@pytest.mark.parametrize("module", modules())
+def test_examples_in_docstrings_run(module):
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
