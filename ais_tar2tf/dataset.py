@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 from ais_tar2tf.account import OnError
 from ais_tar2tf.export import write_tfrecord
@@ -71,10 +71,6 @@ class AisDataset:
         names = shard_names(self._store, template, self._read.limits, listable=True)
         return Source(replace(self._shards, names=names), on_error=self._on_error)
 
-    @overload
-    def load_from_tar(self, template: Template, path: None = None, **options: Any) -> Any: ...
-    @overload
-    def load_from_tar(self, template: Template, path: str | os.PathLike[str], **options: Any) -> list[str]: ...
     def load_from_tar(
         self,
         template: Template,

@@ -110,7 +110,7 @@ class ChecksumMismatch(StoreError):
 
 
 class ArchiveError(Tar2TFError):
-    """The bytes of a shard are not a well-formed archive; `offset` counts from the start of the (decompressed) archive."""
+    """The bytes of a shard are no well-formed archive; `offset` counts in what they decompress to."""
 
     def __init__(self, message: str, *, shard: str, offset: int) -> None:
         super().__init__(f"{shard}, offset {offset}: {message}")

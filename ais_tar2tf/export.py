@@ -1,7 +1,7 @@
 """Record files: TFRecord framing, written beside and renamed, so that no partial file ever has its name.
 
-    length  uint64, little-endian       payload  `length` bytes
-    crc     uint32, masked, of length   crc      uint32, masked, of payload
+length  uint64, little-endian       payload  `length` bytes
+crc     uint32, masked, of length   crc      uint32, masked, of payload
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import ExportError, Tar2TFError
 
 __all__ = ["frame", "write_tfrecord"]
 
@@ -52,7 +52,7 @@ def write_tfrecord(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> i
         Path(beside).replace(target)
         _sync_folder(target.parent)
     except OSError as error:
-        if isinstance(error, ExportError) or error.filename is None and error.errno is None:
+        if isinstance(error, Tar2TFError):  # of the source: some of ours are OSErrors, too
             raise
         raise ExportError(f"{target}: writing failed ({error.strerror})") from error
     finally:

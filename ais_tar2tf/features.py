@@ -1,9 +1,9 @@
 """tf.train.Example: the helpers of TensorFlow's guides, and an encoder of the wire format that needs no TensorFlow.
 
-    Example  = field 1: Features         BytesList = field 1, repeated bytes
-    Features = field 1, repeated: entry  FloatList = field 1, packed float32, little-endian
-    entry    = field 1: name             Int64List = field 1, packed varints
-               field 2: Feature          Feature   = field 1 BytesList | 2 FloatList | 3 Int64List
+Example  = field 1: Features         BytesList = field 1, repeated bytes
+Features = field 1, repeated: entry  FloatList = field 1, packed float32, little-endian
+entry    = field 1: name             Int64List = field 1, packed varints
+           field 2: Feature          Feature   = field 1 BytesList | 2 FloatList | 3 Int64List
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _feature(name: str, value: Any) -> bytes:
         return _delimited(_BYTES, b"".join(_delimited(1, _as_bytes(each)) for each in flat))
     if kind == _FLOATS:
         return _delimited(_FLOATS, _delimited(1, np.asarray(flat, "<f4").tobytes()))
-    return _delimited(_INTEGERS, _delimited(1, b"".join(_varint(_as_int(each) & 0xFFFFFFFFFFFFFFFF) for each in flat)))
+    return _delimited(
+        _INTEGERS, _delimited(1, b"".join(_varint(_as_int(each) & 0xFFFFFFFFFFFFFFFF) for each in flat))
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import os
 import random
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Protocol
 import xxhash
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ChecksumMismatch, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 from ais_tar2tf.stores._control import delay_before
@@ -39,7 +40,7 @@ class Span:
 
     name: str
     start: int = 0
-    identity: Identity = Identity()
+    identity: Identity = field(default_factory=Identity)
 
 
 class _Hash(Protocol):
@@ -109,12 +110,13 @@ class Fetch:
         self._waiting: deque[_Part] = deque()  # of these, the ones that no worker has begun
         self._planning: _Shard | None = None
         self._no_more = False
+        self._failed: Exception | None = None  # what `spans` raised
         self._planned = 0  # bytes, over all shards
         self._consumed = 0
-        self._hungry = False  # the reader waits
+        self._hungry: _Part | None = None  # what the reader waits for
         self._closed = False
         self._workers: list[threading.Thread] = []
-        self._interrupts: set[Interrupt] = set()
+        self._interrupts: dict[Interrupt, _Shard] = {}  # of the requests under way
         self._spare: list[bytearray] = []
         self._lent: bytearray | None = None
         self._current: _Shard | None = None
@@ -130,6 +132,8 @@ class Fetch:
             self._drop_current()
             while not self._parts:
                 if not self._plan():
+                    if self._failed is not None:
+                        raise self._failed
                     return None
             self._current = self._parts[0].shard
             self._delivered = self._current.span.start
@@ -174,8 +178,10 @@ class Fetch:
             if worker is not threading.current_thread():
                 worker.join(self._read.timeouts.connect + 2)
         self._workers.clear()
-        self._spare.clear()
-        self._parts.clear()
+        with self._lock:
+            self._spare.clear()
+            self._parts.clear()
+            self._waiting.clear()
         _open_fetches.discard(self)
 
     def _next_block(self) -> tuple[bytearray, int] | None:
@@ -199,9 +205,9 @@ class Fetch:
                 return block
             if part.error is not None:
                 raise part.error
-            self._hungry = True
+            self._hungry = part
             self._lock.wait()
-            self._hungry = False
+            self._hungry = None
 
     @staticmethod
     def _is_drained(part: _Part) -> bool:
@@ -213,11 +219,14 @@ class Fetch:
         self._lent = None
 
     def _drop_current(self) -> None:
-        """Forget the parts of the shard being delivered; their workers notice."""
+        """Forget the parts of the shard being delivered, and end the requests for them."""
         shard = self._current
         if shard is None:
             return
         shard.given_up = shard.whole = True
+        for interrupt, of in self._interrupts.items():
+            if of is shard:
+                interrupt.fire()
         while self._parts and self._parts[0].shard is shard:
             self._parts.popleft()
         self._waiting = deque(part for part in self._waiting if part.shard is not shard)
@@ -246,7 +255,8 @@ class Fetch:
         self._hash = None
         if said != found:
             raise ChecksumMismatch(
-                f"the store says its checksum is {said}, what came has {found}: damaged on the way or at rest", url=url
+                f"the store says its checksum is {said}, what came has {found}: damaged on the way or at rest",
+                url=url,
             )
 
     # Planning: under the lock.
@@ -257,7 +267,10 @@ class Fetch:
             return False
         shard = self._planning
         if shard is None:
-            span = next(self._spans, None)
+            try:
+                span = next(self._spans, None)
+            except Exception as error:  # noqa: BLE001  # it may be a worker that plans: the reader raises this
+                self._failed, span = error, None
             if span is None:
                 self._no_more = True
                 return False
@@ -287,19 +300,31 @@ class Fetch:
 
     def _note_answer(self, part: _Part, body: Body) -> None:
         """The first answer of a shard tells its size, and whether ranges are honoured."""
-        shard, size = part.shard, body.info.size
+        shard = part.shard
         with self._lock:
             if shard.size is not None or shard.given_up:
                 return
             shard.identity = body.info.identity
-            shard.size = size
-            if size is not None:
+            shard.size = size = self._size_told(part, body)
+            if size is None:
+                part.stop = None  # all of it comes in this answer
+            else:
                 answered = size if body.stop is None else body.stop
                 if part.stop is None or part.stop > size or answered > part.stop:
                     part.stop = size  # or the store knows no ranges: this answer brings all that is left
                 self._note_planned(part, part.stop)
                 self._fill_plan()
             self._lock.notify_all()
+
+    def _size_told(self, part: _Part, body: Body) -> int | None:
+        if body.info.size is not None or body.stop is None:
+            return body.info.size
+        if part.stop is None:  # "bytes 5-9/*" to a request without an end
+            return body.stop
+        raise StoreError(
+            "the server gives ranges without saying how long the object is; read it with connections=1",
+            url=self._store.url(body.info.name),
+        )
 
     def _fill_plan(self) -> None:
         """Plan as far as the read-ahead reaches, and start the workers for it."""
@@ -341,7 +366,9 @@ class Fetch:
                 if not self._waiting:
                     self._fill_plan()
                 if self._waiting and self._waiting[0].place - self._consumed < self._ahead:
-                    return self._waiting.popleft()
+                    part = self._waiting.popleft()
+                    self._fill_plan()  # for the next worker
+                    return part
                 self._lock.wait()
             return None
 
@@ -349,7 +376,7 @@ class Fetch:
         with self._lock:
             part.done = True
             part.error = error
-            if part.shard.size is None:
+            if part.shard.size is None and not part.shard.given_up:
                 part.shard.whole = True
                 if self._planning is part.shard:
                     self._planning = None
@@ -383,14 +410,14 @@ class Fetch:
     def _fetch_once(self, part: _Part) -> None:
         shard, interrupt = part.shard, Interrupt()
         with self._lock:
-            self._interrupts.add(interrupt)
-            if self._closed:
+            if self._is_over(part):
                 return
+            self._interrupts[interrupt] = shard
         try:
             begin = part.start + part.received
             body = self._store.open(shard.span.name, begin, part.stop, interrupt=interrupt)
             try:
-                shard.identity.check(body.info.identity, self._store.url(shard.span.name))
+                self._check(body, shard, begin)
                 self._note_answer(part, body)
                 self._skip_to(body, begin)
                 self._receive(part, body)
@@ -398,7 +425,14 @@ class Fetch:
                 body.close()
         finally:
             with self._lock:
-                self._interrupts.discard(interrupt)
+                del self._interrupts[interrupt]
+
+    def _check(self, body: Body, shard: _Shard, begin: int) -> None:
+        """It is the same object as before, and as long as it was."""
+        url, size = self._store.url(shard.span.name), body.info.size
+        shard.identity.check(body.info.identity, url)
+        if size is not None and size < begin:
+            raise ObjectChanged(f"it has {size:,} bytes, and was to be read on from byte {begin:,}", url=url)
 
     def _skip_to(self, body: Body, begin: int) -> None:
         """A server without ranges sends everything again: read past what we have."""
@@ -432,14 +466,14 @@ class Fetch:
             while have < len(view):
                 count = body.readinto(view[have:])
                 have += count
-                if not count or (self._hungry and self._parts and self._parts[0] is part):
+                if not count or self._hungry is part:
                     break
         finally:
             if have:
                 with self._lock:
                     part.received += have
                     part.blocks.append((block.obj, have))  # pyright: ignore[reportArgumentType]  # a bytearray
-                    if part.stop is None:
+                    if part.stop is None and not part.shard.given_up:
                         self._planned = max(self._planned, part.place + part.received)
                     self._lock.notify_all()
         return have
@@ -498,3 +532,7 @@ _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
 def _close_all() -> None:
     for fetch in list(_open_fetches):
         fetch.close()
+
+
+# A forked child has none of the threads, and its parent goes on with the sockets.
+os.register_at_fork(after_in_child=_open_fetches.clear)

@@ -35,7 +35,7 @@ _SIZE = (224, 224)
 _LABEL = "cls"
 _NAMES = ("__key__", "__shard__")
 
-Mapping = Callable[[Any], Any]
+Mapping = Callable[..., Any]
 
 
 def decode_image(encoded: Any, *, scale: float = 1.0) -> Any:
@@ -61,7 +61,9 @@ def mapping_error(error: Exception, record: Record) -> MappingError | MissingFie
     if isinstance(error, MappingError | MissingField):
         return error
     failure = MappingError(
-        f"the mapping failed: {type(error).__name__}: {_essence(error)}", shard=record["__shard__"], key=record["__key__"]
+        f"the mapping failed: {type(error).__name__}: {_essence(error)}",
+        shard=record["__shard__"],
+        key=record["__key__"],
     )
     failure.__cause__ = error
     return failure
@@ -183,7 +185,7 @@ class _Traced(dict[str, Any]):
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401  # through __getitem__, which notes it
 
     def pop(self, name: str, *default: Any) -> Any:
         self._touched.add(name)
@@ -244,7 +246,7 @@ def prepare(
 
 def _random_state() -> tuple[Any, ...]:
     """What Python and numpy would draw next: a graph would freeze the one value that its trace drew."""
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002
+    kind, keys, *rest = np.random.get_state()
     return random.getstate(), kind, np.asarray(keys).tobytes(), *rest
 
 
@@ -264,12 +266,13 @@ def _trace(
     import tensorflow as tf
 
     touched: set[str] = set()
+    as_it_is: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert  # ours, unlike the user's
 
-    @tf.autograph.experimental.do_not_convert
+    @as_it_is
     def begin(arguments: dict[str, Any]) -> _Traced:
         return _Traced({name: arguments[_argument(name)] for name in names}, touched, missing)
 
-    @tf.autograph.experimental.do_not_convert
+    @as_it_is
     def finish(result: Any, arguments: dict[str, Any]) -> Any:
         if isinstance(result, _Traced):
             result = result.copy()
@@ -307,7 +310,9 @@ def _typed(result: Any, output_types: Any) -> Any:
     import tensorflow as tf
 
     if output_types is None:
-        return tf.nest.map_structure(lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result)
+        return tf.nest.map_structure(
+            lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result
+        )
 
     def convert(value: Any, dtype: Any) -> Any:
         tensor = tf.convert_to_tensor(value)
@@ -360,7 +365,8 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
 
     found = list(walk(shapes))
     if len(found) == 1 and shapes == (None,) * count:
-        found = [tf.TensorShape(None)] * count
+        unknown: Any = None  # which the stubs do not know
+        found = [tf.TensorShape(unknown)] * count
     if len(found) != count:
         raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")
     return found
@@ -384,7 +390,9 @@ def _as_python(
 def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:
     there = ", ".join(name for name in names if name not in _NAMES) or "none"
     at = sample or {"__shard__": "(no record)", "__key__": ""}
-    return MissingField(f"the mapping reads field {field!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"])
+    return MissingField(
+        f"the mapping reads field {field!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"]
+    )
 
 
 def _last_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Mark:
     at: int
     offset: int = 0
     compressed: bool = False  # the offset then counts in what the shard decompresses to
-    identity: Identity = Identity()
+    identity: Identity = field(default_factory=Identity)
 
     def to_json(self) -> list[Any]:
         i = self.identity
@@ -74,7 +74,7 @@ def permutation(count: int, *words: int) -> Sequence[int]:
     RandomState, since its streams never change between versions of numpy; Generator's may.
     """
     seeds = [part for word in words for part in (word & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF)]
-    order: list[int] = np.random.RandomState(seeds).permutation(count).tolist()  # noqa: NPY002
+    order: list[int] = np.random.RandomState(seeds).permutation(count).tolist()
     return order
 
 

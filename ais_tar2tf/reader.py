@@ -130,7 +130,9 @@ class _Lane:
             return False
         at = self._next_at
         self._next_at += self._step
-        self._shard = _Shard(self._shards, span.name, self._start if at == self._start.at else Mark(at), self._account)
+        self._shard = _Shard(
+            self._shards, span.name, self._start if at == self._start.at else Mark(at), self._account
+        )
         self._account.add(shards=1)
         return True
 

@@ -13,10 +13,20 @@ from xxhash import xxh3_128_digest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Members
-from ais_tar2tf.errors import DuplicateField, DuplicateKey, LimitExceeded, MissingField, StrayMember
+from ais_tar2tf.errors import (
+    ArchiveError,
+    DuplicateField,
+    DuplicateKey,
+    LimitExceeded,
+    MissingField,
+    RecordError,
+    StrayMember,
+)
 from ais_tar2tf.options import Limits
 
 __all__ = ["Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Want", "splitter"]
+
+_NO_FIELDS = frozenset({"__key__", "__shard__"})
 
 Record = dict[str, Any]
 """`__key__` and `__shard__` as text, every field as bytes."""
@@ -134,6 +144,7 @@ class Grouper:
         self._size = 0
         self._met: set[str] | None = None  # fields of this record that were not selected, when some were not
         self._twice: str | None = None
+        self._failure: ArchiveError | RecordError | None = None  # to be raised behind the records before it
 
     def wants(self, name: str) -> bool:
         """Whether the body of the member `name` will be looked at."""
@@ -141,8 +152,23 @@ class Grouper:
         return parts is not None and (self._sources is None or parts[1] in self._sources)
 
     def add(self, members: Members) -> RecordBatch:
-        """The records that are whole now. This loop runs for every member there is, so it calls little."""
+        """The records that are whole now. What stops here, stops behind the records that come before it."""
+        self._raise_failure()
         batch = RecordBatch()
+        try:
+            self._add(members, batch)
+        except (ArchiveError, RecordError) as error:
+            if not batch.records:
+                raise
+            self._failure = error
+        return batch
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _add(self, members: Members, batch: RecordBatch) -> None:
+        """This loop runs for every member there is, so it calls little."""
         split, sources, data, most = self._split, self._sources, members.data, self._limits.record_bytes
         current, fields = self._key, self._fields
         for name, offset, start, size in zip(
@@ -166,9 +192,7 @@ class Grouper:
                 if self._size > most:
                     raise self._limit("record_bytes", f"record {key!r} has over {most:,} bytes", offset)
                 fields[field] = bytes(data[start : start + size])
-        if len(self._seen) > self._limits.keys:
-            raise self._limit("keys", f"there are over {self._limits.keys:,} records", self._offset)
-        return batch
+        self._check_fields()
 
     @property
     def kept_back_at(self) -> int | None:
@@ -177,9 +201,11 @@ class Grouper:
 
     def finish(self) -> RecordBatch:
         """The last record: the shard is at its end."""
+        self._raise_failure()
         batch = RecordBatch()
         if self._key is not None:
             self._flush(batch)
+            self._key = None
         return batch
 
     def _begin(self, key: str, offset: int) -> Record:
@@ -208,6 +234,14 @@ class Grouper:
             self._twice = field
         self._met.add(field)
 
+    def _check_fields(self) -> None:
+        count = len(self._fields) - len(_NO_FIELDS) + (len(self._met) if self._met else 0)
+        if count > self._limits.fields:
+            message = (
+                f"record {self._key!r} has over {self._limits.fields:,} fields (does the grouping fit the names?)"
+            )
+            raise self._limit("fields", message, self._offset)
+
     def _limit(self, name: str, message: str, offset: int) -> LimitExceeded:
         return LimitExceeded(f"{message}, Limits.{name}", shard=self._shard, offset=offset)
 
@@ -215,10 +249,12 @@ class Grouper:
         """The record is whole: check it, and put it into the batch or to the account."""
         key = self._key
         assert key is not None
-        self._key = None
         seen = self._seen
         before = len(seen)
         seen.add(xxh3_128_digest(key.encode("utf-8", "surrogateescape")))
+        if len(seen) > self._limits.keys:
+            raise self._limit("keys", f"there are over {self._limits.keys:,} records", self._offset)
+        self._check_fields()
         record = self._fields
         if len(seen) == before or self._twice is not None or self._selection is not None:
             try:
@@ -226,9 +262,6 @@ class Grouper:
             except (DuplicateKey, DuplicateField, MissingField) as error:
                 self._account.record_error(error)
                 return
-        if len(record) > self._limits.fields:
-            message = f"record {key!r} has over {self._limits.fields:,} fields (does the grouping fit the names?)"
-            raise self._limit("fields", message, self._offset)
         batch.records.append(record)
         batch.offsets.append(self._offset)
         batch.sizes.append(self._size)
@@ -258,7 +291,7 @@ class Grouper:
         return record
 
     def _missing(self, want: Want, key: str) -> MissingField:
-        there = sorted({*(self._fields.keys() - {"__key__", "__shard__"}), *(self._met or ())})
+        there = sorted({*(self._fields.keys() - _NO_FIELDS), *(self._met or ())})
         return MissingField(
             f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'}); "
             f"select {want.name + '?'!r} if it may be absent",

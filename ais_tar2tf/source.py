@@ -310,4 +310,3 @@ def _host(shard: Any) -> tuple[int, int]:
         return shard.input_pipeline_id, shard.num_input_pipelines
     host, hosts = shard
     return host, hosts
-

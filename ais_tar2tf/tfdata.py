@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import MappingError, Tar2TFError
@@ -30,6 +29,14 @@ from ais_tar2tf.mapping import GraphMapping, PythonMapping, flatten_shapes, mapp
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Record
+
+if TYPE_CHECKING:
+    tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
+    Dataset = Any
+else:
+    import tensorflow as tf
+
+    Dataset = tf.data.Dataset
 
 __all__ = ["Request", "ShardDataset", "build"]
 
@@ -56,15 +63,15 @@ class Request:
     auto_shard: bool = True
 
 
-class ShardDataset(tf.data.Dataset):  # type: ignore[misc]
+class ShardDataset(Dataset):
     """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
 
-    def __init__(self, inner: tf.data.Dataset, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]):
+    def __init__(self, inner: Dataset, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]):
         self._inner = inner
         self._reshuffled = reshuffled
         super().__init__(inner._variant_tensor)
 
-    def _inputs(self) -> list[tf.data.Dataset]:
+    def _inputs(self) -> list[Dataset]:
         return [self._inner]
 
     @property
@@ -83,7 +90,7 @@ class ShardDataset(tf.data.Dataset):  # type: ignore[misc]
         return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
 
 
-def build(request: Request) -> tf.data.Dataset:
+def build(request: Request) -> Dataset:
     """The dataset; it opens nothing before it is iterated."""
     chunks = _Chunks(request)
     mapping = request.mapping
@@ -103,7 +110,7 @@ def build(request: Request) -> tf.data.Dataset:
     return dataset.with_options(options)
 
 
-def _batched(dataset: tf.data.Dataset, request: Request, *, is_chunks: bool = False) -> tf.data.Dataset:
+def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
     if request.batch is None:
         return dataset.unbatch() if is_chunks else dataset
     if is_chunks:
@@ -111,7 +118,7 @@ def _batched(dataset: tf.data.Dataset, request: Request, *, is_chunks: bool = Fa
     return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _chunk_dataset(chunks: _Chunks) -> tf.data.Dataset:
+def _chunk_dataset(chunks: _Chunks) -> Dataset:
     """Elements ((position, number), columns) with as many rows as a chunk has records."""
     names = chunks.request.names
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
@@ -136,9 +143,7 @@ def _chunk_dataset(chunks: _Chunks) -> tf.data.Dataset:
 # Mappings.
 
 
-def _map_graph(
-    dataset: tf.data.Dataset, mapping: GraphMapping, request: Request, chunks: _Chunks
-) -> tf.data.Dataset:
+def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: _Chunks) -> Dataset:
     calls = request.parallel or tf.data.AUTOTUNE
     if not mapping.fallible:
         return dataset.map(lambda _tags, columns: mapping(columns), num_parallel_calls=calls)
@@ -155,9 +160,7 @@ def _map_graph(
         checked = tf.cond(
             tf.equal(number, last + 1),
             lambda: tf.constant(True),
-            lambda: tf.ensure_shape(
-                tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()
-            ),
+            lambda: tf.ensure_shape(tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()),
         )
         with tf.control_dependencies([checked]):
             return (tf.identity(at), tf.identity(number)), (number >= 0, value)
@@ -180,7 +183,7 @@ def _nothing_of(spec: Any) -> Any:
     return tf.zeros(shape, spec.dtype)
 
 
-def _map_python(dataset: tf.data.Dataset, mapping: PythonMapping, request: Request) -> tf.data.Dataset:
+def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Dataset:
     names, account = request.names, request.account
     types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
     shapes = flatten_shapes(mapping.shapes, len(types))
@@ -212,7 +215,7 @@ def _map_python(dataset: tf.data.Dataset, mapping: PythonMapping, request: Reque
     )
 
 
-def _converted(value: Any, dtype: tf.DType) -> Any:
+def _converted(value: Any, dtype: Any) -> Any:
     """What a user's Python returned, as an array of the type asked for; text is read as a number."""
     if isinstance(value, tf.Tensor):
         value = value.numpy()
@@ -457,4 +460,3 @@ class _StreamPool:
             self._watch()
         for idle in old:
             idle.stream.close()
-

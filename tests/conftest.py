@@ -11,9 +11,8 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import shards as made
-
 import ais_tar2tf as t2t
+import shards as made
 
 
 @pytest.fixture(autouse=True)

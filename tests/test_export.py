@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import shards as made
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+import shards as made
 from ais_tar2tf import AisDataset, default_record_parser, default_record_to_example, features
 from ais_tar2tf.errors import ExportError, MappingError, MissingField
 from ais_tar2tf.export import write_tfrecord
@@ -90,7 +90,13 @@ def test_failures_keep_the_file_that_was_there(broken, tmp_path):
     with pytest.raises(MappingError, match=r"ais://b/a.tar, record 'x/000003'.*Unknown image"):
         ais.load_from_tar("a.tar", path=path)
     with pytest.raises(MissingField, match="default record_to_example needs an image"):
-        ais.load_from_tar("a.tar", path=path, record_to_example=lambda r: default_record_to_example({**r, "jpg": 0} if 0 else {k: v for k, v in r.items() if k != "jpg"}))
+        ais.load_from_tar(
+            "a.tar",
+            path=path,
+            record_to_example=lambda r: default_record_to_example(
+                {**r, "jpg": 0} if 0 else {k: v for k, v in r.items() if k != "jpg"}
+            ),
+        )
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir() if p.name != "root"] == ["out.record"]
 
@@ -145,7 +151,10 @@ class Colour(enum.Enum):
 
 
 scalars = st.one_of(
-    st.binary(max_size=300), st.text(max_size=50), st.booleans(), st.integers(-(2**63), 2**63 - 1),
+    st.binary(max_size=300),
+    st.text(max_size=50),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
     st.floats(width=32, allow_nan=False),
 )
 values = st.one_of(scalars, *(st.lists(kind, max_size=5) for kind in (st.binary(max_size=9), st.integers(-9, 2**62))))

@@ -20,8 +20,23 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "account", "templates", "archive", "stores", "records", "fetch", "plan", "features",
-    "reader", "mapping", "tfdata", "export", "source", "dataset", "server",
+    "errors",
+    "options",
+    "account",
+    "templates",
+    "archive",
+    "stores",
+    "records",
+    "fetch",
+    "plan",
+    "features",
+    "reader",
+    "mapping",
+    "tfdata",
+    "export",
+    "source",
+    "dataset",
+    "server",
 ]
 PURE = ["errors", "options", "account", "templates", "archive", "records", "plan", "features"]
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import shards as made
 import tensorflow as tf
 
 import ais_tar2tf as t2t
+import shards as made
 from ais_tar2tf.errors import MappingError, MissingField, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.options import Limits, Shuffle
 from ais_tar2tf.stores.memory import MemoryStore
@@ -83,7 +83,7 @@ def test_batches(bucket, drop):
 def test_the_default_pair_takes_any_image(memory, image_format):
     extension = {"JPEG": "jpeg"}.get(image_format, image_format.lower())
     encoded = made.image(3, image_format)
-    memory.put("a.tar", made.labelled("a", 2, lambda i: {extension: encoded, "cls": b" 7\n"}))
+    memory.put("a.tar", made.labelled("a", 2, lambda _: {extension: encoded, "cls": b" 7\n"}))
     image, label = next(iter(t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair)))
     expected = tf.image.resize(tf.io.decode_image(encoded, channels=3, expand_animations=False) / 255, (224, 224))
     np.testing.assert_allclose(image, expected, atol=1e-6)
@@ -93,12 +93,16 @@ def test_the_default_pair_takes_any_image(memory, image_format):
 
 def test_shards_may_mix_kinds_of_images(memory):
     kinds = [("jpg", "JPEG"), ("png", "PNG")]
-    memory.put("a.tar", made.labelled("a", 4, lambda i: {kinds[i % 2][0]: made.image(i, kinds[i % 2][1]), "cls": b"1"}))
+    memory.put(
+        "a.tar", made.labelled("a", 4, lambda i: {kinds[i % 2][0]: made.image(i, kinds[i % 2][1]), "cls": b"1"})
+    )
     assert len(list(t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair))) == 4
 
 
 def test_a_mapping_reads_only_the_fields_it_touches(memory):
-    memory.put("a.tar", made.labelled("a", 3, lambda i: {"jpg": b"x" * 1000, "cls": b"1", **({"x": b""} if i else {})}))
+    memory.put(
+        "a.tar", made.labelled("a", 3, lambda i: {"jpg": b"x" * 1000, "cls": b"1", **({"x": b""} if i else {})})
+    )
     source = t2t.open(memory.url("a.tar"))
     assert [int(label) for label in source.dataset(lambda r: tf.strings.to_number(r["cls"]))] == [1, 1, 1]
     with pytest.raises(tf.errors.UnknownError, match=r"a/000000.*field 'x' is missing \(there are: cls, jpg\)"):
@@ -112,7 +116,10 @@ def test_a_field_that_no_record_has_is_told_at_once(bucket):
 
 def test_mappings_may_return_any_structure(bucket):
     def nest(record):
-        return {"length": tf.strings.length(record["jpg"]), "both": (record["cls"], tf.strings.split(record["__key__"], "/"))}
+        return {
+            "length": tf.strings.length(record["jpg"]),
+            "both": (record["cls"], tf.strings.split(record["__key__"], "/")),
+        }
 
     dataset = t2t.open(bucket).dataset(nest)
     assert len(list(dataset)) == SHARDS * RECORDS
@@ -283,7 +290,10 @@ def test_a_checkpoint_goes_on_in_a_new_process(folder, tmp_path, mapped):
     root = str(Path(__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", script, folder, str(mapped), saved],
-        check=True, capture_output=True, text=True, cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=root,
     )
     assert json.loads(done.stdout.splitlines()[-1]) == rest
 
@@ -319,7 +329,7 @@ def test_a_checkpoint_is_small_and_an_object_that_changed_is_an_error(folder, tm
     path.write_bytes(path.read_bytes() + bytes(512))
     fresh = iter(t2t.open(plain, limits=Limits(chunk_records=2)).dataset())
     tf.train.Checkpoint(iterator=fresh).restore(saved)
-    with pytest.raises(tf.errors.UnknownError, match="ObjectChanged.*the object was replaced"):
+    with pytest.raises(tf.errors.UnknownError, match=r"ObjectChanged.*the object was replaced"):
         list(fresh)
 
 
@@ -340,7 +350,9 @@ def damaged(memory) -> str:
 def test_an_error_inside_the_pipeline_names_shard_and_key(damaged):
     iterator = iter(t2t.open(damaged).dataset(t2t.default_record_to_pair))
     assert len([next(iterator) for _ in range(7)]) == 7
-    with pytest.raises(tf.errors.UnknownError, match=rf"{damaged}, record 'bad/000007'.*could not.*convert string: cat"):
+    with pytest.raises(
+        tf.errors.UnknownError, match=rf"{damaged}, record 'bad/000007'.*could not.*convert string: cat"
+    ):
         next(iterator)
 
 
@@ -353,7 +365,11 @@ def test_a_failing_last_record_does_not_end_the_epoch_early(damaged):
 @pytest.mark.parametrize("batch", [None, 8])
 def test_what_does_not_decode_can_be_skipped_and_is_counted(damaged, batch):
     source = t2t.open(damaged, on_error="skip-record")
-    elements = list(source.dataset(t2t.default_record_to_pair, batch=batch).unbatch() if batch else source.dataset(t2t.default_record_to_pair))
+    elements = list(
+        source.dataset(t2t.default_record_to_pair, batch=batch).unbatch()
+        if batch
+        else source.dataset(t2t.default_record_to_pair)
+    )
     assert len(elements) == 47
     assert source.stats.skipped == {"MappingError": 3}
     assert (source.stats.records_read, source.stats.records_emitted) == (50, 47)
@@ -364,12 +380,14 @@ def test_a_callable_sees_the_errors(damaged):
     source = t2t.open(damaged, on_error=seen.append)
     assert len(list(source.dataset(t2t.default_record_to_pair))) == 47
     assert [(type(error), error.key) for error in seen] == [
-        (MappingError, "bad/000007"), (MappingError, "bad/000033"), (MappingError, "bad/000049"),
+        (MappingError, "bad/000007"),
+        (MappingError, "bad/000033"),
+        (MappingError, "bad/000049"),
     ]
 
 
 def test_all_records_failing_is_no_empty_epoch(memory):
-    memory.put("a.tar", made.labelled("a", 3, lambda i: {"cls": b"x"}))
+    memory.put("a.tar", made.labelled("a", 3, lambda _: {"cls": b"x"}))
     with pytest.raises(tf.errors.UnknownError, match="a/000000"):
         list(t2t.open(memory.url("a.tar")).dataset(lambda r: tf.strings.to_number(r["cls"])))
 
@@ -382,7 +400,7 @@ def test_no_exception_of_a_mapping_ends_the_dataset_early(bucket, raised):
         return json.loads(record["cls"])
 
     dataset = t2t.open(bucket).dataset(fails, output_types=tf.int32, output_shapes=())
-    with pytest.raises(tf.errors.OpError, match="train-1.tar, record 's1/000003'"):
+    with pytest.raises(tf.errors.OpError, match=r"train-1.tar, record 's1/000003'"):
         list(dataset)
     skipping = t2t.open(bucket, on_error="skip-record")
     assert len(list(skipping.dataset(fails, output_types=tf.int32, output_shapes=()))) == SHARDS * RECORDS - 1
@@ -392,14 +410,14 @@ def test_no_exception_of_a_mapping_ends_the_dataset_early(bucket, raised):
 @pytest.mark.parametrize("mapping", [None, pair])
 @pytest.mark.parametrize("cut", [1, 5_000, 30_000])
 def test_a_truncated_shard_is_an_error_of_the_dataset(memory, mapping, cut):
-    shard = made.labelled("t", 50, lambda i: {"jpg": b"x" * 1000, "cls": b"1"})
+    shard = made.labelled("t", 50, lambda _: {"jpg": b"x" * 1000, "cls": b"1"})
     memory.put("a.tar", shard)
     memory.put("b.tar", shard[: len(shard) - 10_240 - cut].rstrip(b"\0"))
-    seen = 0
+    iterator = iter(t2t.open(memory.url("{a,b}.tar")).dataset(mapping))
+    for _ in range(50):
+        next(iterator)
     with pytest.raises(tf.errors.UnknownError, match=r"TruncatedArchive.*b.tar"):
-        for _ in t2t.open(memory.url("{a,b}.tar")).dataset(mapping):
-            seen += 1
-    assert seen >= 50
+        list(iterator)
 
 
 @pytest.mark.parametrize("mapping", [None, pair])
@@ -428,7 +446,11 @@ def test_a_dropped_iterator_leaves_no_stream_for_long(bucket):
         break
     deadline = threading.Event()
     for _ in range(100):
-        left = [t for t in set(threading.enumerate()) - before if t.name.startswith("ais_tar2tf") or isinstance(t, threading.Timer)]
+        left = [
+            t
+            for t in set(threading.enumerate()) - before
+            if t.name.startswith("ais_tar2tf") or isinstance(t, threading.Timer)
+        ]
         if not left:
             break
         deadline.wait(0.05)

@@ -1,0 +1,728 @@
+"""The tar reader against Python's tarfile, against archives that others made, and against damage of every kind."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import os
+import random
+import tarfile
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ais_tar2tf.archive import ShardArchive, TarReader
+from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
+from ais_tar2tf.options import KIB, MIB, Limits
+
+BLOCK = 512
+SHARD = "memory://b/s.tar"
+END = bytes(2 * BLOCK)
+
+
+class Member(NamedTuple):
+    name: str
+    body: bytes
+    offset: int
+
+
+def drain(archive: TarReader | ShardArchive, blocks: Sequence[bytes]) -> Iterator[Member]:
+    for block in blocks:
+        for members in archive.feed(block):
+            for name, offset, start, size in zip(
+                members.names, members.offsets, members.starts, members.sizes, strict=True
+            ):
+                yield Member(name, bytes(members.data[start : start + size]), offset)
+    archive.finish()
+
+
+def read(data: bytes, cuts: Sequence[int] = (), limits: Limits | None = None, **options: object) -> list[Member]:
+    edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    blocks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return list(drain(TarReader(SHARD, limits or Limits(), **options), blocks))  # type: ignore[arg-type]
+
+
+def read_until_error(data: bytes, **options: object) -> tuple[list[Member], ArchiveError | None]:
+    found: list[Member] = []
+    try:
+        for member in drain(TarReader(SHARD, Limits(), **options), [data]):  # type: ignore[arg-type]
+            found.append(member)  # noqa: PERF402
+    except ArchiveError as error:
+        assert error.shard == SHARD
+        assert error.offset >= 0
+        assert SHARD in str(error)
+        return found, error
+    return found, None
+
+
+def pairs(members: Sequence[Member]) -> list[tuple[str, bytes]]:
+    return [(member.name, member.body) for member in members]
+
+
+_NO_FILES = frozenset({b"D", b"V", b"M"})  # GNU's listing of a directory, volume label, continued member
+
+
+def by_tarfile(data: bytes) -> list[tuple[str, bytes]]:
+    """The files as Python's tarfile reads them; POSIX: a type that is not known is a file."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+        found: list[tuple[str, bytes]] = []
+        for info in tar:
+            unknown = info.type not in tarfile.SUPPORTED_TYPES and info.type not in _NO_FILES
+            if info.isreg() or unknown:
+                body = tar.extractfile(info)
+                assert body is not None
+                found.append((info.name, body.read()))
+        return found
+
+
+def patched(header: bytes, at: int, value: bytes) -> bytes:
+    """A header with other bytes in one place, and its checksum made good."""
+    raw = bytearray(header)
+    raw[at : at + len(value)] = value
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw)
+
+
+def padded(body: bytes) -> bytes:
+    return body + bytes(-len(body) % BLOCK)
+
+
+def entry(
+    name: str, body: bytes = b"", *, fmt: int = tarfile.USTAR_FORMAT, kind: bytes = tarfile.REGTYPE, **more: object
+) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(body)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info.tobuf(fmt, "utf-8", "surrogateescape") + padded(body)
+
+
+def pax(*records: tuple[str, bytes], kind: bytes = b"x") -> bytes:
+    """A PAX header with these records, whatever they are."""
+    body = b"".join(pax_record(key, value) for key, value in records)
+    return entry("PaxHeader", body, kind=kind)
+
+
+def pax_record(key: str, value: bytes) -> bytes:
+    rest = b" " + key.encode() + b"=" + value + b"\n"
+    length = len(rest)
+    while len(str(length)) + len(rest) != length:
+        length = len(str(length)) + len(rest)
+    return str(length).encode() + rest
+
+
+# --- archives that others made --------------------------------------------------------------------------------
+
+_HERE = Path(__file__).resolve().parent
+CORPUS = Path(os.environ.get("TAR_CORPUS", _HERE.parent / ".." / "shared" / "corpus"))
+
+_SPARSE = "a sparse member is refused by name: it is never returned wrong, and shards have none"
+_NO_END = "no end mark, so members may be missing: read with allow_missing_end=True"
+
+DIFFERENT: dict[str, tuple[type[ArchiveError] | None, str]] = {
+    "go/gnu-incremental.tar": (UnsupportedArchive, _SPARSE),
+    "go/gnu-nil-sparse-data.tar": (UnsupportedArchive, _SPARSE),
+    "go/gnu-nil-sparse-hole.tar": (UnsupportedArchive, _SPARSE),
+    "go/gnu-sparse-big.tar": (UnsupportedArchive, _SPARSE),
+    "go/pax-nil-sparse-data.tar": (UnsupportedArchive, _SPARSE),
+    "go/pax-nil-sparse-hole.tar": (UnsupportedArchive, _SPARSE),
+    "go/pax-sparse-big.tar": (UnsupportedArchive, _SPARSE),
+    "go/sparse-formats.tar": (UnsupportedArchive, _SPARSE),
+    "tar-rs/sparse-1.tar": (UnsupportedArchive, _SPARSE),
+    "tar-rs/sparse-large.tar": (UnsupportedArchive, _SPARSE),
+    "tar-rs/sparse.tar": (UnsupportedArchive, _SPARSE),
+    "cpython/testtar.tar": (UnsupportedArchive, _SPARSE),
+    "go/gnu-multi-hdrs.tar": (TruncatedArchive, _NO_END),
+    "go/nil-uid.tar": (TruncatedArchive, _NO_END),
+    "go/pax-multi-hdrs.tar": (TruncatedArchive, _NO_END),
+    "go/ustar-file-reg.tar": (TruncatedArchive, _NO_END),
+    "tar-rs/empty_filename.tar": (TruncatedArchive, _NO_END),
+    "go/pax-path-hdr.tar": (TruncatedArchive, "a PAX header that nothing follows: what it speaks of is missing"),
+    "go/pax-global-records.tar": (
+        None,
+        "a global header's `path` is a remark, as in Go; tarfile gives its name to the members behind it",
+    ),
+}
+# tarfile takes GNU's times for a part of the name in `go/gnu-incremental.tar`; the manifest has it right.
+_TARFILE_IS_WRONG = frozenset({"go/gnu-incremental.tar", "go/pax-global-records.tar"})
+
+
+def _manifest() -> list[dict[str, str]]:
+    path = CORPUS / "MANIFEST.tsv"
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row["expected"] != "data"
+        ]
+
+
+MANIFEST = _manifest()
+
+
+def corpus_file(row: dict[str, str]) -> bytes:
+    data = (CORPUS / row["path"]).read_bytes()
+    return bz2.decompress(data) if row["path"].endswith(".bz2") else data
+
+
+def as_in_manifest(name: str) -> str:
+    """The manifest shows bytes that are no UTF-8 as \\xNN, and characters beyond ASCII as \\uNNNN."""
+    shown = [
+        char
+        if ord(char) < 128
+        else f"\\x{ord(char) - 0xDC00:02x}"
+        if "\udc80" <= char <= "\udcff"
+        else f"\\u{ord(char):04x}"
+        for char in name.removeprefix("./")
+    ]
+    return "".join(shown)
+
+
+def is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
+    rest = iter(whole)
+    return all(each in rest for each in part)
+
+
+def test_corpus_is_there() -> None:
+    if MANIFEST:
+        assert {row["path"] for row in MANIFEST} >= DIFFERENT.keys()
+        return
+    message = f"no tar corpus at {CORPUS}: set TAR_CORPUS"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["path"]) for row in MANIFEST])
+def test_corpus(row: dict[str, str]) -> None:
+    data, path = corpus_file(row), row["path"]
+    found, error = read_until_error(data)
+    careful, careful_error = read_until_error(data, vectorised=False)
+    assert (found, str(error)) == (careful, str(careful_error))
+    if row["expected"] == "err":
+        assert error is not None
+        return
+    different, _ = DIFFERENT.get(path, (None, ""))
+    if different is None:
+        assert error is None
+    else:
+        assert type(error) is different
+    if different is TruncatedArchive and path != "go/pax-path-hdr.tar":
+        assert "allow_missing_end" in str(error)
+        found = read(data, allow_missing_end=True)
+    assert is_subsequence([as_in_manifest(member.name) for member in found], json.loads(row["names"]))
+    if path not in _TARFILE_IS_WRONG and path != "go/pax-path-hdr.tar":
+        expected = by_tarfile(data)
+        assert pairs(found) == (expected[: len(found)] if different is UnsupportedArchive else expected)
+
+
+def test_corpus_names_of_global_headers() -> None:
+    if not MANIFEST:
+        pytest.skip("no tar corpus")
+    data = (CORPUS / "go/pax-global-records.tar").read_bytes()
+    assert [member.name for member in read(data)] == ["file1", "file2", "file3", "file4"]
+
+
+# --- archives that hypothesis makes ---------------------------------------------------------------------------
+
+_parts = st.text(alphabet="ab.x_- éß☺\udcff\udce2\n", min_size=1, max_size=60).filter(
+    lambda part: part.strip(".") != ""
+)
+_names = st.one_of(
+    st.lists(_parts, min_size=1, max_size=3).map("/".join),
+    st.builds(
+        lambda folder, count, base: "/".join([folder] * count + [base]),
+        st.sampled_from(["d" * 9, "é" * 20]),
+        st.integers(1, 20),
+        _parts,
+    ),
+    st.builds(lambda length: "n" * length, st.sampled_from([99, 100, 101, 155, 255, 256, 257, 300])),
+)
+_SIZES = (0, 0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 4096, 5000)
+_INNER = entry("inner.jpg", b"i" * 700) + entry("inner/" + "l" * 120, b"z", fmt=tarfile.GNU_FORMAT) + END
+_bodies = st.one_of(
+    st.builds(
+        lambda size, fill: (fill * size)[:size],
+        st.sampled_from(_SIZES),
+        st.sampled_from([b"\0", b"x", b"ustar\0", b"\xff"]),
+    ),
+    st.sampled_from([_INNER, _INNER[:BLOCK], b"q" * 100 + _INNER, _INNER[: 3 * BLOCK + 7], END]),
+)
+_FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+_mtimes = st.sampled_from([0, 1_700_000_000, 1_700_000_000.25, -1.5, 1e-05, 3e20])
+
+
+@st.composite
+def _entries(draw: st.DrawFn) -> bytes:
+    """One member, with whatever headers extend it."""
+    name, fmt, mtime = draw(_names), draw(st.sampled_from(_FORMATS)), draw(_mtimes)
+    kind = draw(
+        st.sampled_from([tarfile.REGTYPE] * 6 + [tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+    )
+    body = draw(_bodies) if kind in (tarfile.REGTYPE, tarfile.AREGTYPE) else b""
+    more: dict[str, object] = {}
+    if fmt == tarfile.PAX_FORMAT:
+        more["mtime"] = mtime
+        more["pax_headers"] = draw(st.sampled_from([{}, {}, {"comment": "é"}, {"SCHILY.xattr.a": "b=c\n"}]))
+    if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+        more["linkname"] = draw(_names)
+    try:
+        made = entry(name, body, fmt=fmt, kind=kind, **more)
+    except ValueError:  # ustar has no room for this name
+        made = entry(name, body, fmt=tarfile.GNU_FORMAT, kind=kind, **more)
+    variant = draw(st.sampled_from(["as it is"] * 5 + ["base-256", "v7", "pax size"]))
+    header_at = len(made) - len(padded(body)) - BLOCK
+    before, header, rest = made[:header_at], made[header_at : header_at + BLOCK], made[header_at + BLOCK :]
+    if variant == "base-256":
+        header = patched(header, 124, b"\x80" + len(body).to_bytes(11, "big"))
+    elif variant == "v7" and not header[345]:
+        header = patched(header, 257, bytes(8))
+    elif variant == "pax size" and not before and body:
+        before, header = pax(("size", b"%d" % len(body))), patched(header, 124, b"%011o\0" % 0)
+    return before + header + rest
+
+
+@st.composite
+def _archives(draw: st.DrawFn) -> bytes:
+    made = draw(st.lists(_entries(), max_size=10))
+    if draw(st.booleans()):
+        made.insert(0, pax(("comment", b"all of it"), kind=b"g"))
+    return b"".join(made) + bytes(BLOCK * draw(st.integers(1, 20)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=_archives(), cuts=st.lists(st.integers(0, 60_000), max_size=12), step=st.integers(1, 3 * BLOCK))
+def test_all_ways_of_reading_agree(data: bytes, cuts: list[int], step: int) -> None:
+    whole = read(data)
+    assert pairs(whole) == by_tarfile(data)
+    assert read(data, vectorised=False) == whole
+    assert read(data, cuts) == whole
+    assert read(data, range(step, len(data), step)) == whole
+    around = [edge + by for edge in range(BLOCK, len(data), BLOCK) for by in (-1, 0, 1)]
+    assert read(data, around) == whole
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=_archives())
+def test_byte_by_byte(data: bytes) -> None:
+    data = data[: 40 * BLOCK]
+    one_go, error = read_until_error(data)
+    found: list[Member] = []
+    try:
+        for member in drain(TarReader(SHARD, Limits()), [data[at : at + 1] for at in range(len(data))]):
+            found.append(member)  # noqa: PERF402
+    except ArchiveError as other:
+        assert str(other) == str(error)
+    else:
+        assert error is None
+    assert found == one_go
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=_archives())
+def test_reading_from_each_offset_gives_the_rest(data: bytes) -> None:
+    whole = read(data)
+    for at, member in enumerate(whole):
+        assert read(data[member.offset :], start=member.offset) == whole[at:]
+
+
+def test_the_offset_is_that_of_the_first_header_that_speaks_of_the_member() -> None:
+    first = entry("a.bin", b"x" * 600)
+    for fmt in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        data = first + entry("n" * 300, b"y" * 10, fmt=fmt) + entry("z", b"z") + END
+        for vectorised in (True, False):
+            members = read(data, vectorised=vectorised)
+            assert [member.offset for member in members[:2]] == [0, len(first)]
+            assert pairs(read(data[len(first) :], start=len(first), vectorised=vectorised)) == pairs(members[1:])
+
+
+def test_types_that_are_files_and_types_that_are_not() -> None:
+    kinds = [b"0", b"\0", b"7", b"Z", b"1", b"2", b"3", b"4", b"5", b"6"]
+    data = b"".join(entry(f"t{at}", kind=kind) for at, kind in enumerate(kinds)) + entry("dir/", kind=b"\0") + END
+    for vectorised in (True, False):
+        reader = TarReader(SHARD, Limits(), vectorised=vectorised)
+        assert [member.name for member in drain(reader, [data])] == ["t0", "t1", "t2", "t3"]
+        assert reader.ignored == 7
+
+
+def test_a_directory_written_with_a_size_has_no_body() -> None:
+    header = patched(entry("dir", kind=b"5")[:BLOCK], 124, b"%011o\0" % 9999)
+    assert pairs(read(header + entry("a", b"b") + END)) == [("a", b"b")]
+
+
+def test_a_member_continued_from_another_volume_is_refused() -> None:
+    with pytest.raises(UnsupportedArchive, match="'part' goes on from another volume"):
+        read(entry("part", b"x", kind=b"M") + END)
+
+
+# --- extension headers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_pax_size_overrides_the_header(vectorised: bool) -> None:
+    header = patched(entry("a", b"")[:BLOCK], 124, b"%011o\0" % 3)
+    data = entry("first", b"f") + pax(("size", b"1000")) + header + padded(b"x" * 1000) + entry("b", b"y") + END
+    assert pairs(read(data, vectorised=vectorised)) == [("first", b"f"), ("a", b"x" * 1000), ("b", b"y")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"x",
+        b"9 a=b\n",
+        b"5 a=b\n",
+        b"07 a=b\n",
+        b"6 ab=\n",
+        b"-6 a=b\n",
+        b"6 a=b ",
+        b"6 =ab\n",
+        b"99999999999999999999999 a=b\n",
+        pax_record("size", b"-1"),
+        pax_record("size", b"9" * 5000),
+        pax_record("size", b"1e3"),
+        pax_record("size", "²".encode()),
+        pax_record("mtime", b"1.2.3"),
+        pax_record("mtime", b"-"),
+        pax_record("mtime", b"e5"),
+        pax_record("mtime", b"12 "),
+        b"20 mtime=1700000000\n",
+        b"19 mtime=1700000000\n" + b"\0",
+        pax_record("path", b"a\0b"),
+        pax_record("mtime", b"12") + b"junk",
+        pax_record("mtime", b"12") + b"\0" * 5,
+    ],
+)
+def test_pax_headers_that_are_read_with_care(body: bytes) -> None:
+    """Whatever a PAX header says, the two paths say the same, and what came before it comes."""
+    data = entry("before", b"b" * 99) + entry("P", body, kind=b"x") + entry("a", b"x" * 9) + END
+    fast, fast_error = read_until_error(data)
+    slow, slow_error = read_until_error(data, vectorised=False)
+    assert (fast, str(fast_error)) == (slow, str(slow_error))
+    assert fast[0].body == b"b" * 99
+    harmless = (b"", b"07 a=b\n", b"20 mtime=1700000000\n")
+    if body in harmless:
+        assert fast_error is None
+    else:
+        assert isinstance(fast_error, ArchiveError)
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
+def test_an_extension_header_that_nothing_follows(kind: bytes) -> None:
+    body = pax_record("comment", b"c") if kind in b"xg" else b"name\0"
+    data = entry("a", b"x") + entry("ext", body, kind=kind)
+    if kind == b"g":  # speaks of nothing in particular
+        assert pairs(read(data + END)) == [("a", b"x")]
+        return
+    with pytest.raises(ArchiveError, match="extension header"):
+        read(data + END)
+    with pytest.raises(TruncatedArchive, match="extension header"):
+        read(data, allow_missing_end=True)
+
+
+def test_a_global_size_is_refused() -> None:
+    for key in ("size", "GNU.sparse.major"):
+        with pytest.raises(UnsupportedArchive, match="global PAX header"):
+            read(pax((key, b"1"), kind=b"g") + entry("a", b"x") + END)
+
+
+# --- the end --------------------------------------------------------------------------------------------------
+
+
+def shard_of(records: int, fmt: int = tarfile.USTAR_FORMAT, body: int = 300) -> bytes:
+    """No member is empty, and no body begins with zeros."""
+    made = b"".join(
+        entry(
+            f"{at:06d}.{ext}",
+            bytes([1 + at % 250]) * (body + at),
+            fmt=fmt,
+            mtime=1.5 if fmt == tarfile.PAX_FORMAT else 1,
+        )
+        for at in range(records)
+        for ext in ("jpg", "cls")
+    )
+    return made + bytes(-len(made) % tarfile.RECORDSIZE or tarfile.RECORDSIZE)
+
+
+def loses_nothing(cut: int, end: int) -> bool:
+    """A cut behind the first zero block of the end mark, between two blocks: only padding is gone."""
+    return cut >= end + BLOCK and cut % BLOCK == 0
+
+
+@pytest.mark.parametrize("fmt", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+def test_every_cut_of_a_tar_is_seen(fmt: int) -> None:
+    """Byte after byte: `finish` changes nothing, so that it can be asked after each of them."""
+    data = shard_of(64, fmt, body=1)
+    end = len(data.rstrip(b"\0")) + BLOCK - 1
+    end -= end % BLOCK
+    reader, count = TarReader(SHARD, Limits()), 0
+    for cut in range(len(data)):
+        if loses_nothing(cut, end):
+            reader.finish()
+            assert count == 128
+        else:
+            with pytest.raises(TruncatedArchive) as caught:
+                reader.finish()
+            assert caught.value.shard == SHARD
+            assert 0 <= caught.value.offset <= cut
+        count += sum(len(members.names) for members in reader.feed(data[cut : cut + 1]))
+    reader.finish()
+
+
+def test_cuts_of_a_tar_fed_whole() -> None:
+    data = shard_of(16)
+    whole = read(data)
+    end = whole[-1].offset + 2 * BLOCK
+    for cut in sorted(
+        {*range(0, len(data), 37), *(edge + by for edge in range(0, len(data), BLOCK) for by in (-1, 0, 1))}
+    ):
+        if cut < 0:
+            continue
+        found, error = read_until_error(data[:cut])
+        assert found == whole[: len(found)]
+        if loses_nothing(cut, end):
+            assert error is None
+            assert found == whole
+        else:
+            assert type(error) is TruncatedArchive
+
+
+def test_every_cut_of_a_compressed_tar_is_seen() -> None:
+    data = gzip.compress(shard_of(64))
+    for cut in range(len(data)):
+        with pytest.raises(TruncatedArchive) as caught:
+            list(drain(ShardArchive(SHARD, Limits()), [data[:cut]]))
+        assert caught.value.shard == SHARD
+        assert caught.value.offset >= 0
+
+
+def test_a_missing_end_mark_may_be_allowed() -> None:
+    data = entry("a", b"x" * 600) + entry("b", b"y")
+    with pytest.raises(TruncatedArchive, match="allow_missing_end=True"):
+        read(data)
+    assert pairs(read(data, allow_missing_end=True)) == [("a", b"x" * 600), ("b", b"y")]
+    for cut in (BLOCK // 2, BLOCK, 2 * BLOCK, len(data) - 1, len(data) - BLOCK + 1):
+        with pytest.raises(TruncatedArchive):
+            read(data[:cut], allow_missing_end=True)
+
+
+def test_an_archive_without_members() -> None:
+    assert read(END) == []
+    assert read(bytes(BLOCK)) == []
+    with pytest.raises(TruncatedArchive):
+        read(b"")
+
+
+def test_two_archives_one_behind_the_other() -> None:
+    one = entry("a", b"x") + END
+    with pytest.raises(ArchiveError, match="several were concatenated"):
+        read(one + entry("b", b"y") + END)
+
+
+# --- damage ---------------------------------------------------------------------------------------------------
+
+RECORDS = 20
+
+
+def headers_of(data: bytes) -> list[int]:
+    return [member.offset for member in read(data)]
+
+
+def shape(members: Sequence[Member]) -> list[tuple[str, int]]:
+    return sorted((member.name, len(member.body)) for member in members)
+
+
+def assert_seen_or_harmless(damaged: bytes, original: list[tuple[str, int]]) -> bool:
+    """An error, or all of the members."""
+    found, error = read_until_error(damaged)
+    assert error is not None or shape(found) == original
+    return error is not None
+
+
+@pytest.mark.parametrize("fmt", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("flip", [0x01, 0xFF])
+def test_every_byte_of_every_header_flipped(fmt: int, flip: int) -> None:
+    data = shard_of(RECORDS if fmt == tarfile.USTAR_FORMAT else 5, fmt)
+    original = shape(read(data))
+    per_member = 1 if fmt == tarfile.USTAR_FORMAT else 3
+    for header in headers_of(data)[::2]:
+        for at in range(header, header + per_member * BLOCK, 1 if per_member == 1 else 7):
+            damaged = bytearray(data)
+            damaged[at] ^= flip
+            assert_seen_or_harmless(bytes(damaged), original)
+
+
+def test_blocks_zeroed_dropped_doubled() -> None:
+    """Every one of them in turn. (A member without a body is one block: dropped whole, nobody can miss it.)"""
+    data = shard_of(RECORDS, body=700)
+    original, end = shape(read(data)), len(data.rstrip(b"\0"))
+    headers = set(headers_of(data))
+    for at in range(0, end, BLOCK):
+        block = data[at : at + BLOCK]
+        zeroed = assert_seen_or_harmless(data[:at] + bytes(BLOCK) + data[at + BLOCK :], original)
+        assert zeroed == (at in headers)  # a body's bytes are nothing that tar could check
+        assert assert_seen_or_harmless(data[:at] + data[at + BLOCK :], original)
+        assert assert_seen_or_harmless(data[:at] + block + data[at:], original)
+
+
+def test_blocks_swapped() -> None:
+    """Two headers of one size that change places give the same members in another order: as tar is, well-formed."""
+    data = shard_of(RECORDS, body=700)
+    original = shape(read(data))
+    blocks = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
+    chance = random.Random(1)
+    swaps = [(at, at + 1) for at in range(len(blocks) - 1)]
+    swaps += [(chance.randrange(len(blocks)), chance.randrange(len(blocks))) for _ in range(1500)]
+    for a, b in swaps:
+        damaged = list(blocks)
+        damaged[a], damaged[b] = damaged[b], damaged[a]
+        found, error = read_until_error(b"".join(damaged))
+        assert error is not None or [name for name, _ in shape(found)] == [name for name, _ in original]
+
+
+@pytest.mark.parametrize("fmt", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_random_bytes_over_headers(fmt: int) -> None:
+    """A sum of bytes cannot see every change of a name; but no damage may end the list early."""
+    data = shard_of(RECORDS, fmt)
+    headers, count = headers_of(data), 2 * RECORDS
+    chance = random.Random(fmt)
+    for _ in range(1500):
+        damaged = bytearray(data)
+        at = chance.choice(headers) + chance.randrange(BLOCK)
+        damaged[at : at + (run := chance.choice([1, 2, 3, 8, 64, 512]))] = chance.randbytes(run)
+        found, error = read_until_error(bytes(damaged))
+        assert error is not None or len(found) == count
+
+
+def _mutated(data: bytes, chance: random.Random) -> bytes:
+    raw = bytearray(data)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        at = chance.randrange(len(raw))
+        match chance.randrange(6):
+            case 0:
+                raw[at] ^= 1 << chance.randrange(8)
+            case 1:
+                raw[at : at + chance.randrange(1, 40)] = chance.randbytes(chance.randrange(40))
+            case 2:
+                del raw[at:]
+                raw += b"\0"
+            case 3:
+                at -= at % BLOCK
+                raw[at:at] = raw[(other := chance.randrange(0, len(raw), BLOCK)) : other + BLOCK]
+            case _:  # a field of a header, with a good checksum
+                at -= at % BLOCK
+                header = bytes(raw[at : at + BLOCK]).ljust(BLOCK, b"\0")
+                field = chance.choice([0, 99, 100, 108, 124, 130, 135, 136, 156, 157, 257, 263, 345, 500, 508])
+                value = chance.choice(
+                    [b"\0", b"0", b"7", b" ", b"x", b"g", b"L", b"S", b"\x80", b"\xff", b"5", chance.randbytes(3)]
+                )
+                raw[at : at + BLOCK] = patched(header, field, value)
+    return bytes(raw)
+
+
+def test_random_mutations_against_tarfile() -> None:
+    """No untyped error ever; both paths agree; and what is read without an error, tarfile reads as well."""
+    chance = random.Random(20_240)
+    seeds = [
+        shard_of(4),
+        shard_of(3, tarfile.PAX_FORMAT),
+        entry("n" * 300, b"x" * 600, fmt=tarfile.GNU_FORMAT) + shard_of(2, tarfile.GNU_FORMAT),
+        entry("d/" + "p" * 120, b"x", fmt=tarfile.USTAR_FORMAT)
+        + pax(("path", b"q" * 40), ("size", b"700"))
+        + entry("r", b"z" * 700)
+        + END,
+    ]
+    read_whole = 0
+    for _ in range(4000):
+        data = _mutated(chance.choice(seeds), chance)
+        found, error = read_until_error(data)
+        slow, slow_error = read_until_error(data, vectorised=False)
+        assert (found, str(error)) == (slow, str(slow_error))
+        if error is None:
+            read_whole += 1
+            assert pairs(found) == by_tarfile(data)
+    assert read_whole > 200
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+@pytest.mark.parametrize(
+    ("limits", "data", "field"),
+    [
+        (Limits(member_bytes=99), entry("a", b"x" * 100), "member_bytes"),
+        (Limits(name_bytes=99), entry("n" * 100, b"x"), "name_bytes"),
+        (Limits(name_bytes=10), entry("é" * 6, b"x", fmt=tarfile.GNU_FORMAT), "name_bytes"),
+        (Limits(name_bytes=150), entry("d/" + "n" * 98 + "/" + "m" * 99, b"x"), "name_bytes"),
+        (Limits(name_bytes=299), entry("n" * 300, b"x", fmt=tarfile.GNU_FORMAT), "name_bytes"),
+        (Limits(name_bytes=299), entry("n" * 300, b"x", fmt=tarfile.PAX_FORMAT), "name_bytes"),
+        (Limits(header_bytes=299), entry("n" * 300, b"x", fmt=tarfile.GNU_FORMAT), "header_bytes"),
+        (Limits(header_bytes=299), entry("n" * 300, b"x", fmt=tarfile.PAX_FORMAT), "header_bytes"),
+        (Limits(header_bytes=999), pax(("comment", b"c" * 500)) * 2 + entry("a", b"x"), "header_bytes"),
+        (Limits(member_bytes=99), pax(("size", b"100")) + entry("a", b"x" * 100), "member_bytes"),
+    ],
+)
+def test_limits(limits: Limits, data: bytes, field: str, vectorised: bool) -> None:
+    with pytest.raises(LimitExceeded, match=rf"Limits\.{field}") as caught:
+        read(entry("ok", b"x") + data + END, limits=limits, vectorised=vectorised)
+    assert caught.value.shard == SHARD
+    assert caught.value.offset >= 2 * BLOCK
+
+
+def huge(size: int) -> bytes:
+    """A header that claims `size` bytes, and hardly any behind it."""
+    return patched(entry("a.bin")[:BLOCK], 124, b"\x80" + size.to_bytes(11, "big")) + b"x" * 100
+
+
+@pytest.mark.parametrize("claim", [12 * 10**9, 2**63, 2**87 - 1])
+def test_a_claim_costs_no_memory(claim: int) -> None:
+    archives = [
+        huge(claim),
+        pax(("size", b"%d" % claim)) + entry("a.bin")[:BLOCK] + b"x" * 100,
+        patched(entry("P", kind=b"x")[:BLOCK], 124, b"\x80" + claim.to_bytes(11, "big")) + b"x" * 100,
+        patched(entry("L", kind=b"L")[:BLOCK], 124, b"\x80" + claim.to_bytes(11, "big")) + b"x" * 100,
+        pax(("GNU.sparse.realsize", b"%d" % claim)) + entry("a", b"x"),
+    ]
+    tracemalloc.start()
+    try:
+        for data in archives:
+            with pytest.raises(ArchiveError):
+                read(data)
+            with pytest.raises(ArchiveError):
+                read(data, limits=Limits(member_bytes=2**100))
+        assert tracemalloc.get_traced_memory()[1] < 1 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_negative_sizes() -> None:
+    header = patched(entry("a")[:BLOCK], 124, b"\xff" * 12)
+    with pytest.raises(ArchiveError, match="negative size: -1"):
+        read(header + END)
+
+
+def test_what_is_not_wanted_is_not_put_together() -> None:
+    size = 4 * MIB
+    head = patched(entry("big.bin")[:BLOCK], 124, b"%011o\0" % size)
+    blocks = [head, *[b"x" * (64 * KIB)] * (size // (64 * KIB)), entry("a.cls", b"7") + END]
+    limits = Limits(member_bytes=1 * MIB)
+    reader = TarReader(SHARD, limits, wanted=lambda name: name.endswith(".cls"))
+    tracemalloc.start()
+    try:
+        found = list(drain(reader, blocks))
+        assert tracemalloc.get_traced_memory()[1] < 1 * MIB
+    finally:
+        tracemalloc.stop()
+    assert pairs(found) == [("big.bin", b""), ("a.cls", b"7")]
+    with pytest.raises(LimitExceeded, match=r"'big\.bin'.*Limits\.member_bytes"):
+        list(drain(TarReader(SHARD, limits), blocks))

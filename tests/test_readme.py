@@ -1,0 +1,58 @@
+"""The README's Python runs, in its order, on a bucket that has what it names; its files and commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import shards as made
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """A folder with the bucket `imagenet` (a few of the many shards have records) and one named `bucket`."""
+    folder = tmp_path / "folder"
+    for name, shards in (("imagenet", 147), ("bucket", 1)):
+        (folder / name).mkdir(parents=True)
+        for number in range(shards):
+            records = 2 if number < 3 else 0
+            shard = made.labelled(f"n{number}", records)
+            (folder / name / f"train-{number:03d}.tar").write_bytes(shard)
+            (folder / name / f"train-{number}.tar").write_bytes(shard)
+            (folder / name / f"test-{number:02d}.tar.gz").write_bytes(made.gzipped(shard))
+    monkeypatch.chdir(tmp_path)
+    with t2t.serve(folder) as server:
+        yield server
+
+
+def test_its_python_runs(bucket, capsys):
+    model = tf.keras.Sequential([tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(10)])
+    model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    names = {"model": model, "tf": tf}
+    for block in BLOCKS:
+        code = block.replace("http://localhost:51080", bucket.url)
+        code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
+        exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
+    assert len(list(names["train"])) > 0
+    assert len(BLOCKS) == 5
+    assert names["src"].stats.records_read == 6
+    assert "n0/000000" in capsys.readouterr().out
+
+
+def test_what_it_names_is_there():
+    for path in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / path).is_file(), path
+    for name in re.findall(r"^([a-z0-9_]+\.py|[a-z]+/) ", README, re.MULTILINE):
+        assert (ROOT / "ais_tar2tf" / name).exists(), name
+    for verb in re.findall(r"\./setup\.sh (\w+)", README):
+        assert f"{verb} " in (ROOT / "setup.sh").read_text(encoding="utf-8")
+    for name in re.findall(r"options\.(\w+)", README):
+        assert hasattr(t2t.options, name)
