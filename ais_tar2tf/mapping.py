@@ -151,11 +151,29 @@ class GraphMapping:
 
         return tf.nest.map_structure(tf.type_spec_from_value, self.traced.structured_outputs)
 
+    @property
+    def selected(self) -> Any:
+        """The structure with a field's name in each place, when all it does is to hand fields on; else None."""
+        import tensorflow as tf
+
+        fields = {_argument(name): name for name in self.names}
+        found = [fields.get(_origin(tensor)) for tensor in tf.nest.flatten(self.traced.outputs)]
+        if None in found or len(found) != len(tf.nest.flatten(self.traced.structured_outputs)):
+            return None
+        return tf.nest.pack_sequence_as(self.traced.structured_outputs, found)
+
     def __call__(self, columns: dict[str, Any]) -> Any:
         import tensorflow as tf
 
         blank = tf.constant("")
         return self.traced(**{_argument(n): columns[n] if n in self.fields else blank for n in self.names})
+
+
+def _origin(tensor: Any) -> str:
+    """The name of the operation that a tensor comes from, through operations that change nothing."""
+    while tensor.op.type == "Identity":
+        (tensor,) = tensor.op.inputs
+    return tensor.op.name if tensor.op.type == "Placeholder" else ""
 
 
 @dataclass(frozen=True)

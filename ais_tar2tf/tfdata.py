@@ -95,8 +95,9 @@ def build(request: Request) -> Dataset:
     chunks = _Chunks(request)
     mapping = request.mapping
     dataset = _chunk_dataset(chunks)
-    if mapping is None:
-        dataset = _batched(dataset.map(lambda _tags, columns: columns), request, is_chunks=True)
+    selected = mapping.selected if isinstance(mapping, GraphMapping) else None
+    if mapping is None or selected is not None:
+        dataset = _batched(dataset.map(_choose(selected)), request, is_chunks=True)
     elif isinstance(mapping, PythonMapping):
         dataset = _batched(_map_python(dataset.unbatch(), mapping, request), request).prefetch(tf.data.AUTOTUNE)
     else:
@@ -108,6 +109,15 @@ def build(request: Request) -> Dataset:
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
     return dataset.with_options(options)
+
+
+def _choose(selected: Any) -> Callable[..., Any]:
+    """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
+
+    def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+        return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
+
+    return choose
 
 
 def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
