@@ -71,6 +71,7 @@ class _Lane:
         self._step = step
         self._account = account
         self._start = mark
+        self._closed = False
         self._fetch = Fetch(shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead)
         self._next_at = mark.at
         self._shard: _Shard | None = None
@@ -101,6 +102,7 @@ class _Lane:
         return self._behind
 
     def close(self) -> None:
+        self._closed = True
         self._fetch.close()
 
     def _spans(self) -> Iterator[Span]:
@@ -120,6 +122,8 @@ class _Lane:
         try:
             self._read_on(shard)
         except (StoreError, ArchiveError) as error:
+            if self._closed:
+                raise  # nothing is wrong with the shard
             self._leave(shard)
             self._account.shard_error(error)
         return True

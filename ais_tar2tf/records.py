@@ -24,12 +24,15 @@ from ais_tar2tf.errors import (
 )
 from ais_tar2tf.options import Limits
 
-__all__ = ["Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Want", "splitter"]
+__all__ = ["NAMES", "Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Want", "splitter"]
 
 _NO_FIELDS = frozenset({"__key__", "__shard__"})
 
 Record = dict[str, Any]
 """`__key__` and `__shard__` as text, every field as bytes."""
+
+NAMES = ("__key__", "__shard__")
+"""The entries of a record that are no fields of it."""
 
 Split = Callable[[str], "tuple[str, str] | None"]
 Grouping = str | Split
@@ -69,7 +72,7 @@ def splitter(grouping: Grouping) -> Split:
     ('a/b.seg', 'png')
     """
     if callable(grouping):
-        return grouping
+        return lambda name: None if name.endswith("/") else grouping(name)
     rules = {"first-dot": _first_dot, "last-dot": _last_dot}
     if grouping not in rules:
         raise ValueError(f"grouping is one of {', '.join(rules)} or a callable, not {grouping!r}")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.errors import SchemaError, ShardNotFound, Tar2TFError, TemplateError
+from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
-from ais_tar2tf.records import Grouping, Record, Selection, Want
+from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.stores import Store, open_store, split_url
-from ais_tar2tf.templates import expand, glob_match, glob_prefix, is_glob, is_prefix, unescape
+from ais_tar2tf.templates import expand, unescape
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -198,7 +199,8 @@ class Source:
         record's number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
         from ais_tar2tf import mapping as mappings
-        from ais_tar2tf import tfdata
+        from ais_tar2tf import tfdata, tracing
+        from ais_tar2tf.chunks import Request
 
         how = _shuffle_option(shuffle, seed)
         host, hosts = _host(shard)
@@ -207,7 +209,7 @@ class Source:
         names, optional = source._columns(sample)
         prepared = None
         if map is not None:
-            prepared = mappings.prepare(
+            prepared = tracing.prepare(
                 map,
                 names,
                 sample[0] if sample else None,
@@ -215,9 +217,9 @@ class Source:
                 output_shapes=output_shapes,
                 label_is_number=label_is_number,
             )
-            names = (*(n for n in prepared.fields if n not in _NAMES), *_NAMES)
+            names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
             source = source._narrowed(names, optional)
-        request = tfdata.Request(
+        request = Request(
             shards=source._shards,
             plan=Plan(len(self._shards.names), how, host, hosts),
             account=self._account,
@@ -233,7 +235,7 @@ class Source:
             auto_shard=shard is None,
         )
 
-        def build(request: tfdata.Request) -> ShardDataset:
+        def build(request: Request) -> ShardDataset:
             def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
                 chosen = replace(_shuffle_option(window or True, seed) or Shuffle(), reshuffle_each_epoch=reshuffle)
                 seed = random.getrandbits(62) if seed is None else seed
@@ -263,7 +265,7 @@ class Source:
         if chosen is not None:
             wants = [want for want in chosen.wants if want.name in names]
         else:
-            wants = [Want(name, (name,), optional=name in optional) for name in names if name not in _NAMES]
+            wants = [Want(name, (name,), optional=name in optional) for name in names if name not in NAMES]
         return self._with(replace(self._shards, selection=Selection(wants)))
 
     def _sampled(self) -> list[Record]:
@@ -285,14 +287,11 @@ class Source:
         selection = self._shards.selection
         if selection is not None:
             optional = frozenset(want.name for want in selection.wants if want.optional)
-            return (*selection.names, *_NAMES), optional
+            return (*selection.names, *NAMES), optional
         if not sample:
             raise SchemaError(f"{self!r} has no records, so its fields are not known; say select(…)")
-        names = dict.fromkeys(name for record in sample for name in record if name not in _NAMES)
-        return (*names, *_NAMES), frozenset()
-
-
-_NAMES = ("__key__", "__shard__")
+        names = dict.fromkeys(name for record in sample for name in record if name not in NAMES)
+        return (*names, *NAMES), frozenset()
 
 
 def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> Shuffle | None:

@@ -1,4 +1,4 @@
-r"""Braces in shard names are counted, then expanded one by one; globs become predicates; nothing is listed.
+r"""Braces in shard names are counted, then expanded one by one; nothing is listed.
 
 Braces mean what they mean to bash, with two exceptions that are errors here and literal text there: braces
 that do not balance, and ranges of numbers beyond 64 bits. There is no shell behind it: quotes, `$` and spaces
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -23,7 +23,7 @@ from braceexpand import braceexpand
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.options import Limits
 
-__all__ = ["Names", "expand", "glob_match", "glob_prefix", "is_glob", "is_prefix", "unescape"]
+__all__ = ["Names", "expand", "unescape"]
 
 _MAX_DEPTH = 32  # braces within braces; below it, neither we nor braceexpand come near Python's recursion limit
 _MAX_DIGITS = 64  # of a number in a range, its zero padding included
@@ -380,105 +380,3 @@ class _Scanner:
 def _letter(character: str) -> str:
     # Bash gives an empty text for the backslash in {Z..a}: its own quote removal takes it.
     return {"\\": "", "[": r"\[", "]": r"\]"}.get(character, character)
-
-
-# --- prefixes and globs -------------------------------------------------------------------------------------
-
-_GLOB = re.compile(
-    r"""
-      \\(?P<escaped>.)
-    | (?P<folders>(?:\A|(?<=/))\*\*+/)  # any number of folders, none included
-    | (?P<deep>\*\*+)
-    | (?P<star>\*)
-    | (?P<one>\?)
-    | \[(?P<negated>[!^]?+)(?P<body>(?:\\[^/]|[^/\\])(?:[^/\\\]]++|\\[^/])*+)\]
-    | (?P<plain>.)
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-_CLASS_PART = re.compile(r"\\?+(.)-\\?+(.)|\\?+(.)", re.DOTALL)
-_FOLDER_START = "(?<![^/])"
-
-
-def is_prefix(template: str) -> bool:
-    """Whether `template` is everything below a folder: it ends in '/'."""
-    return template.endswith("/")
-
-
-def is_glob(template: str) -> bool:
-    """Whether `template` has an unescaped `*`, `?` or `[…]`; for the exact answer expand braces first."""
-    return any(_literal(token) is None for token in _GLOB.finditer(template))
-
-
-def glob_prefix(pattern: str) -> str:
-    """What every match begins with, as a name: what a listing asks for."""
-    prefix: list[str] = []
-    for token in _GLOB.finditer(pattern):
-        literal = _literal(token)
-        if literal is None:
-            break
-        prefix.append(literal)
-    return "".join(prefix)
-
-
-def glob_match(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole name matches: `*` and `?` stop at '/', `**` does not, and `**/` may be no folder at all."""
-    match = re.compile(_glob_regex(pattern), re.DOTALL).match
-    return lambda name: match(name) is not None
-
-
-def _literal(token: re.Match[str]) -> str | None:
-    return token["plain"] or token["escaped"]
-
-
-def _glob_regex(pattern: str) -> str:
-    r"""A regex that does not try the ways to share a name out among the stars.
-
-    `**` cuts the pattern into runs, `*` cuts a run into chunks, and a chunk has a fixed length. The first
-    place where a chunk fits is always right, since a later one reaches nothing more: hence the atomic groups.
-    The last run must end where the name does, so it alone is tried at every start.
-    """
-    first, *others = _glob_runs(pattern)
-    if not others:
-        return _run_at_end(first)
-    *middle, last = others
-    return _run(first) + "".join(f"(?>.*?{_run(run)})" for run in middle) + ".*?" + _run_at_end(last)
-
-
-def _run(chunks: Sequence[str]) -> str:
-    return chunks[0] + "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:])
-
-
-def _run_at_end(chunks: Sequence[str]) -> str:
-    if len(chunks) == 1:
-        return chunks[0] + r"\Z"
-    return _run(chunks[:-1]) + "[^/]*" + chunks[-1] + r"\Z"
-
-
-def _glob_runs(pattern: str) -> list[list[str]]:
-    runs = [[""]]
-    for token in _GLOB.finditer(pattern):
-        if token["folders"]:
-            runs.append([_FOLDER_START])
-        elif token["deep"]:
-            runs.append([""])
-        elif token["star"]:
-            runs[-1].append("")
-        else:
-            runs[-1][-1] += _one_character(token)
-    return runs
-
-
-def _one_character(token: re.Match[str]) -> str:
-    literal = _literal(token)
-    if literal is not None:
-        return re.escape(literal)
-    return "[^/]" if token["one"] else _character_class(token["body"], negated=bool(token["negated"]))
-
-
-def _character_class(body: str, *, negated: bool) -> str:
-    parts = [(part[1] or part[3], part[2] or part[3]) for part in _CLASS_PART.finditer(body)]
-    allowed = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in parts if low <= high)
-    if not allowed:  # only ranges that run backwards
-        return "[^/]" if negated else "(?!)"
-    return f"(?!/)[{'^' if negated else ''}{allowed}]"

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from ais_tar2tf import templates
 from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.options import Limits
-from ais_tar2tf.templates import expand, glob_match, glob_prefix, is_glob, is_prefix, unescape
+from ais_tar2tf.templates import expand, unescape
 
 
 def bash(template: str) -> list[str]:

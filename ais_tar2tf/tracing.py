@@ -1,0 +1,311 @@
+"""How a user's function of a record is traced: into a graph when it can be, and which fields it touches.
+
+What cannot be traced (PIL, numpy, json, randomness of Python's) runs as Python, and must say what it returns.
+TensorFlow is imported when something here is called.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import MissingField, SchemaError
+from ais_tar2tf.mapping import LABEL, Mapping, to_number
+from ais_tar2tf.records import NAMES, Record
+
+__all__ = ["GraphMapping", "PythonMapping", "flatten_shapes", "prepare"]
+
+
+@dataclass(frozen=True)
+class GraphMapping:
+    """A traced function of all `names`, of which it touches `fields`."""
+
+    traced: Any  # a ConcreteFunction of one string tensor a name
+    names: tuple[str, ...]
+    fields: tuple[str, ...]
+    fallible: bool  # whether there is an operation in it that can fail on data
+
+    @property
+    def spec(self) -> Any:
+        """The structure, types and shapes of what it returns."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(tf.type_spec_from_value, self.traced.structured_outputs)
+
+    @property
+    def selected(self) -> Any:
+        """The structure with a field's name in each place, when all it does is to hand fields on; else None."""
+        import tensorflow as tf
+
+        fields = {_argument(name): name for name in self.names}
+        found = [fields.get(_origin(tensor)) for tensor in tf.nest.flatten(self.traced.outputs)]
+        if None in found or len(found) != len(tf.nest.flatten(self.traced.structured_outputs)):
+            return None
+        return tf.nest.pack_sequence_as(self.traced.structured_outputs, found)
+
+    def try_on(self, values: dict[str, bytes]) -> None:
+        """Raise what it raises on one record."""
+        import tensorflow as tf
+
+        self({name: tf.constant(value) for name, value in values.items()})
+
+    def __call__(self, columns: dict[str, Any]) -> Any:
+        import tensorflow as tf
+
+        blank = tf.constant("")
+        return self.traced(**{_argument(n): columns[n] if n in self.fields else blank for n in self.names})
+
+
+def _origin(tensor: Any) -> str:
+    """The name of the operation that a tensor comes from, through operations that change nothing."""
+    while tensor.op.type == "Identity":
+        (tensor,) = tensor.op.inputs
+    return tensor.op.name if tensor.op.type == "Placeholder" else ""
+
+
+@dataclass(frozen=True)
+class PythonMapping:
+    """A function that runs as Python, and the types and shapes of what it returns."""
+
+    function: Mapping
+    fields: tuple[str, ...]
+    types: Any
+    shapes: Any
+
+
+class _Traced(dict[str, Any]):
+    """A record of symbolic tensors that notes which of its fields are touched."""
+
+    def __init__(self, tensors: dict[str, Any], touched: set[str], missing: list[str]) -> None:
+        super().__init__(tensors)
+        self._touched = touched
+        self._missing = missing
+
+    def __getitem__(self, name: str) -> Any:
+        self._touched.add(name)
+        return super().__getitem__(name)
+
+    def __missing__(self, name: str) -> Any:
+        self._missing.append(name)
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401  # through __getitem__, which notes it
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self._touched.add(name)
+        return super().pop(name, *default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._touched.update(self.keys())
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self._touched.update(super().keys())
+        return super().items()
+
+    def values(self) -> Any:
+        self._touched.update(super().keys())
+        return super().values()
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+
+# Graph operations that cannot fail on any data of the right type; all others are guarded.
+_HARMLESS = frozenset(
+    {"Const", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "StringLower", "StringUpper", "StringStrip"}
+)
+
+
+def prepare(
+    function: Mapping,
+    names: Sequence[str],
+    sample: Record | None,
+    *,
+    output_types: Any = None,
+    output_shapes: Any = None,
+    label_is_number: bool = False,
+) -> GraphMapping | PythonMapping:
+    """Trace `function` over a record of the fields `names`; the Python path when that is not possible.
+
+    `label_is_number`: a `cls` that a pair hands through untouched is a label, and becomes int32 unless
+    `output_types` says otherwise.
+    """
+    drawn = _random_state()
+    missing: list[str] = []
+    try:
+        traced, again = (
+            _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(2)
+        )
+    except Exception as error:  # whatever a user's function raises on symbolic tensors
+        if missing:
+            raise _no_such_field(missing[0], names, sample) from None
+        if isinstance(error, SchemaError):
+            raise
+        return _as_python(function, names, output_types, output_shapes, _last_line(error))
+    if drawn != _random_state() or _drawing(traced) != _drawing(again):
+        return _as_python(function, names, output_types, output_shapes, "it draws random numbers in Python")
+    return traced
+
+
+def _random_state() -> tuple[Any, ...]:
+    """What Python and numpy would draw next: a graph would freeze the one value that its trace drew."""
+    kind, keys, *rest = np.random.get_state()
+    return random.getstate(), kind, np.asarray(keys).tobytes(), *rest
+
+
+def _drawing(mapping: GraphMapping) -> str:
+    """The graph as text, without the counters that TensorFlow puts into names."""
+    return re.sub(r"_\d+", "", str(mapping.traced.graph.as_graph_def()))
+
+
+def _trace(
+    function: Mapping,
+    names: Sequence[str],
+    missing: list[str],
+    output_types: Any,
+    output_shapes: Any,
+    label_is_number: bool,
+) -> GraphMapping:
+    import tensorflow as tf
+
+    touched: set[str] = set()
+    as_it_is: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert  # ours, unlike the user's
+
+    @as_it_is
+    def begin(arguments: dict[str, Any]) -> _Traced:
+        return _Traced({name: arguments[_argument(name)] for name in names}, touched, missing)
+
+    @as_it_is
+    def finish(result: Any, arguments: dict[str, Any]) -> Any:
+        if isinstance(result, _Traced):
+            result = result.copy()
+        if label_is_number and output_types is None:
+            result = _number_label(result, arguments.get(_argument(LABEL)))
+        return _shaped(_typed(result, output_types), output_shapes)
+
+    def by_argument(**arguments: Any) -> Any:
+        return finish(function(begin(arguments)), arguments)
+
+    specs = {_argument(name): tf.TensorSpec((), tf.string) for name in names}
+    traced = tf.function(by_argument).get_concrete_function(**specs)
+    if not tf.nest.flatten(traced.structured_outputs):
+        raise TypeError("the function returns nothing")
+    operations = {operation.type for operation in traced.graph.get_operations()}
+    used = tuple(name for name in names if name in touched)
+    return GraphMapping(traced, tuple(names), used, fallible=not operations <= _HARMLESS)
+
+
+def _argument(name: str) -> str:
+    """A field's name as the name of a graph's input: `seg.png` is no identifier."""
+    return "f_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
+
+
+def _number_label(result: Any, label: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(result, tuple) and len(result) == 2 and label is not None and result[1] is label:
+        return result[0], to_number(label, tf.int32)
+    return result
+
+
+def _typed(result: Any, output_types: Any) -> Any:
+    """The result with the types asked for: numbers written as text are read, numbers are cast."""
+    import tensorflow as tf
+
+    if output_types is None:
+        return tf.nest.map_structure(
+            lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result
+        )
+
+    def convert(value: Any, dtype: Any) -> Any:
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype == tf.string and tf.as_dtype(dtype) != tf.string:
+            return to_number(tensor, dtype)
+        return tf.cast(tensor, dtype) if tensor.dtype != tf.as_dtype(dtype) else tensor
+
+    return tf.nest.map_structure(convert, result, _like(result, output_types))
+
+
+def _shaped(result: Any, output_shapes: Any) -> Any:
+    import tensorflow as tf
+
+    if output_shapes is None:
+        return result
+    flat = tf.nest.flatten(result)
+    shapes = flatten_shapes(output_shapes, len(flat))
+    return tf.nest.pack_sequence_as(
+        result, [tf.ensure_shape(value, shape) for value, shape in zip(flat, shapes, strict=True)]
+    )
+
+
+def _like(result: Any, types: Any) -> Any:
+    import tensorflow as tf
+
+    flat = tf.nest.flatten(types)
+    if len(flat) != len(tf.nest.flatten(result)):
+        raise SchemaError(f"output_types has {len(flat)} types, the mapping returns {len(tf.nest.flatten(result))}")
+    return tf.nest.pack_sequence_as(result, flat)
+
+
+def flatten_shapes(shapes: Any, count: int) -> list[Any]:
+    """The shapes in a nest of shapes; a lone list or tuple of numbers is one shape."""
+    import tensorflow as tf
+
+    def is_shape(value: Any) -> bool:
+        return isinstance(value, tf.TensorShape) or (
+            isinstance(value, list | tuple) and all(n is None or isinstance(n, int) for n in value)
+        )
+
+    def walk(value: Any) -> Iterator[Any]:
+        if is_shape(value):
+            yield tf.TensorShape(value)
+        elif isinstance(value, dict):
+            for key in sorted(value):
+                yield from walk(value[key])
+        else:
+            for part in value:
+                yield from walk(part)
+
+    found = list(walk(shapes))
+    if len(found) == 1 and shapes == (None,) * count:
+        unknown: Any = None  # which the stubs do not know
+        found = [tf.TensorShape(unknown)] * count
+    if len(found) != count:
+        raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")
+    return found
+
+
+def _as_python(
+    function: Mapping, names: Sequence[str], output_types: Any, output_shapes: Any, why: str
+) -> PythonMapping:
+    missing = [
+        name for name, value in (("output_types", output_types), ("output_shapes", output_shapes)) if value is None
+    ]
+    if missing:
+        raise SchemaError(
+            f"this mapping cannot become a TensorFlow graph ({why}), so it runs as Python and "
+            f"needs {' and '.join(missing)}: say what it returns, for example "
+            "output_types=(tf.float32, tf.int32), output_shapes=((224, 224, 3), ())"
+        )
+    return PythonMapping(function, tuple(names), output_types, output_shapes)
+
+
+def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:
+    there = ", ".join(name for name in names if name not in NAMES) or "none"
+    at = sample or {"__shard__": "(no record)", "__key__": ""}
+    return MissingField(
+        f"the mapping reads field {field!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"]
+    )
+
+
+def _last_line(error: Exception) -> str:
+    """Where AutoGraph and Python put what really happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__
