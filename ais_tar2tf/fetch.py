@@ -304,7 +304,7 @@ class Fetch:
         with self._lock:
             if shard.size is not None or shard.given_up:
                 return
-            shard.identity = body.info.identity
+            shard.identity = shard.identity.completed_by(body.info.identity)
             shard.size = size = self._size_told(part, body)
             if size is None:
                 part.stop = None  # all of it comes in this answer
@@ -340,8 +340,13 @@ class Fetch:
         wanted = min(self._read.connections, len(self._parts))
         while len(self._workers) < wanted and not self._closed:
             worker = threading.Thread(target=self._work, name="ais_tar2tf-fetch", daemon=True)
+            try:
+                worker.start()
+            except RuntimeError:  # no more threads are to be had: those there are do it all
+                if not self._workers:
+                    raise
+                return
             self._workers.append(worker)
-            worker.start()
 
     # The workers' side.
 

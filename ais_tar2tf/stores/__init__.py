@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read

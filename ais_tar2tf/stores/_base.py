@@ -31,6 +31,11 @@ class Identity:
                 return name
         return None
 
+    def completed_by(self, other: Identity) -> Identity:
+        """All that is known: an answer to a range may say less than the first one did."""
+        size = other.size if self.size is None else self.size
+        return Identity(self.version or other.version, self.etag or other.etag, self.checksum or other.checksum, size)
+
     def check(self, other: Identity, url: str) -> None:
         """Raises ObjectChanged if `other`, seen later, is another content."""
         what = self.differs_from(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Retry, Timeouts
-from ais_tar2tf.stores._http import error_for
+from ais_tar2tf.stores._http import error_for, followed
 
 if TYPE_CHECKING:
     import requests
@@ -45,6 +46,7 @@ class ControlPlane:
         self._retry = retry
         self._pause = pause
         self._session: requests.Session | None = None
+        self._process = os.getpid()
 
     def call(
         self,
@@ -64,7 +66,8 @@ class ControlPlane:
                 answer = self._send(method, url, shown, json, data, follow)
                 if answer.ok or answer.status_code in accept or (not follow and answer.is_redirect):
                     return answer
-                raise error_for(answer.status_code, shown, answer.headers, self._redacted(answer.content))
+                secrets = (self._token,) if self._token else ()
+                raise error_for(answer.status_code, shown, answer.headers, answer.content, secrets)
             except TransportError as error:
                 tried += 1
                 if tried >= self._retry.attempts:
@@ -80,8 +83,8 @@ class ControlPlane:
     ) -> requests.Response:
         import requests
 
-        if self._session is None:
-            self._session = requests.Session()
+        if self._session is None or self._process != os.getpid():  # a forked child shares no socket
+            self._session, self._process = requests.Session(), os.getpid()
             self._session.auth = _no_auth
         timeouts = (self._timeouts.connect, self._timeouts.idle)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -99,11 +102,8 @@ class ControlPlane:
                 ) from None
             if not (follow and answer.is_redirect):
                 return answer
-            url = answer.headers["Location"]
-        raise TransportError("the redirects do not end", url=shown)
-
-    def _redacted(self, explanation: bytes) -> bytes:
-        return explanation.replace(self._token.encode(), b"[token]") if self._token else explanation
+            url = followed(url, answer.headers["Location"], shown)
+        raise StoreError("the redirects do not end", url=shown)
 
 
 def _no_auth(request: Any) -> Any:

@@ -110,7 +110,9 @@ def is_address(url: str) -> bool:
     """Whether this is http(s)://host[:port]…, without a name and password, which would stand in every error."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+        )
     except ValueError:
         return False
 
@@ -263,9 +265,7 @@ class HttpPool:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         return connection
 
-    def _ask(
-        self, connection: http.client.HTTPConnection, route: _Route, shown: str, interrupt: Interrupt
-    ) -> Answer:
+    def _ask(self, connection: http.client.HTTPConnection, route: _Route, shown: str, interrupt: Interrupt) -> Answer:
         sock: socket.socket = connection.sock
         interrupt.watch(sock)
         try:
@@ -343,14 +343,12 @@ class Answer:
 class HttpBody:
     """A body of known length over a plain socket goes from the kernel straight into the caller's buffer."""
 
-    def __init__(self, answer: Answer, info: ObjectInfo, start: int) -> None:
+    def __init__(self, answer: Answer, info: ObjectInfo, start: int, length: int | None) -> None:
         self.info = info
         self.start = start
-        length = answer.response.length
         self.stop = None if length is None else start + length
         self._answer = answer
-        response = answer.response
-        self._left: int | None = response.length  # None: chunked, or until the connection closes
+        self._left: int | None = length  # None: chunked, or until the connection closes
         self._sock: socket.socket | None = None
         self._buffered = 0
         sock: Any = answer.connection.sock  # None where the connection will be closed behind this answer
@@ -429,11 +427,11 @@ def body_of(
     headers = answer.response.headers
     if answer.status == 200:
         size = answer.response.length
-        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), 0)
+        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), 0, size)
     found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
     if answer.status == 206 and found is not None and int(found[1]) == start:
         size = None if found[3] == "*" else int(found[3])
-        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), start)
+        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), start, answer.response.length)
     if answer.status == 206:
         answer.finish(reusable=False)
         raise TransportError(
@@ -442,4 +440,7 @@ def body_of(
     if answer.status == 416 and start == 0 and stop is not None:
         answer.drain()
         return None
+    if answer.status == 416 and headers.get("Content-Range", "") == f"bytes */{start}":
+        answer.drain()  # all of it came before: this is the end
+        return HttpBody(answer, ObjectInfo(name, start, Identity(size=start)), start, 0)
     raise answer.error(secrets)

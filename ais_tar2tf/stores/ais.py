@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, identity_of, range_header
+from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, followed, identity_of, is_address, range_header
 
 __all__ = ["AisStore", "endpoint_url"]
 
@@ -28,9 +28,9 @@ def endpoint_url(given: str | None) -> str:
             url="ais://",
         )
     endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise StoreError("this is no endpoint; one looks like http://host:51080", url=endpoint)
+    if not is_address(endpoint):
+        shown = endpoint.partition("://")[0] + "://" + endpoint.rpartition("@")[2].rpartition("://")[2]
+        raise StoreError("this is no endpoint; one looks like http://host:51080, without a password", url=shown)
     return endpoint.rstrip("/")
 
 
@@ -51,7 +51,9 @@ class AisStore:
         self._bucket = bucket
         self._provider = provider
         self._endpoint = endpoint_url(endpoint)
-        self._token = token or os.environ.get("AIS_AUTHN_TOKEN") or None
+        self._token = (token or os.environ.get("AIS_AUTHN_TOKEN", "")).strip() or None
+        if self._token and not (self._token.isascii() and self._token.isprintable()):
+            raise StoreError("the token holds characters that no header carries", url=f"{provider}://{bucket}")
         self._read = read
         self._pool = HttpPool(read.timeouts)
         self._control = ControlPlane(self._endpoint, self._token, read.timeouts, read.retry)
@@ -72,12 +74,12 @@ class AisStore:
             answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
             location = answer.redirect
             if location is None:
-                body = body_of(answer, name, start, self._secrets())
+                body = body_of(answer, name, start, stop, self._secrets())
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
             # The query is the grant: it is replayed as it came, and the token stays here.
-            url, headers = self._allowed(location, shown), wanted
-        raise TransportError("the redirects do not end", url=shown)
+            url, headers = followed(url, location, shown), wanted
+        raise StoreError("the redirects do not end", url=shown)
 
     def head(self, name: str) -> ObjectInfo:
         answer = self._control.call("HEAD", self._object(name), shown=self.url(name))
@@ -88,20 +90,20 @@ class AisStore:
         """One page at a time; the last page may be empty."""
         token = ""
         while True:
-            page = self._page(prefix, token)
-            for entry in page.get("entries") or ():
-                size = int(entry.get("size", 0))
-                yield ObjectInfo(entry["name"], size, Identity(size=size))
-            token = page.get("continuation_token") or ""
-            if not token:
+            found, following = self._page(prefix, token)
+            yield from found
+            if not following:
                 return
+            if following == token:
+                raise StoreError("the listing does not go on: its continuation token repeats", url=self.url(prefix))
+            token = following
 
     def put(self, name: str, data: bytes) -> None:
         """An empty PUT for the target's address, then the body there: a big body does not survive the proxy."""
         url, shown = self._object(name), self.url(name)
         answer = self._control.call("PUT", url, shown=shown, data=b"", follow=False)
         if answer.is_redirect:
-            url = self._allowed(answer.headers["Location"], shown)
+            url = followed(url, answer.headers["Location"], shown)
         self._control.call("PUT", url, shown=shown, data=data)
 
     def create(self) -> None:
@@ -113,18 +115,23 @@ class AisStore:
         self._pool.close()
         self._control.close()
 
-    def _page(self, prefix: str, token: str) -> dict[str, Any]:
+    def _page(self, prefix: str, token: str) -> tuple[list[ObjectInfo], str]:
+        """The objects of one page, and the token of the next one."""
         value = {
             "prefix": prefix,
             "pagesize": str(self._read.limits.listing_page),
             "props": "name,size",
             "continuation_token": token,
         }
-        answer = self._control.call(
-            "GET", self._bucket_url(), shown=self.url(prefix), json={"action": "list", "value": value}
-        )
-        page: dict[str, Any] = answer.json()
-        return page
+        shown = self.url(prefix)
+        answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
+        try:
+            page: dict[str, Any] = answer.json()
+            sizes = {entry["name"]: int(entry.get("size", 0)) for entry in page.get("entries") or ()}
+            following = page.get("continuation_token") or ""
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
+        return [ObjectInfo(name, size, Identity(size=size)) for name, size in sizes.items()], following
 
     def _bucket_url(self) -> str:
         return f"{self._endpoint}/v1/buckets/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
@@ -138,12 +145,3 @@ class AisStore:
 
     def _secrets(self) -> tuple[str, ...]:
         return (self._token,) if self._token else ()
-
-    def _allowed(self, location: str, shown: str) -> str:
-        parts = urlsplit(location)
-        downgraded = self._endpoint.startswith("https:") and parts.scheme != "https"
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or downgraded:
-            raise StoreError(
-                f"the endpoint redirects to {parts.scheme}://{parts.hostname}, which is not followed", url=shown
-            )
-        return location

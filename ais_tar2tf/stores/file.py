@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,21 +75,24 @@ class FileStore:
     def put(self, name: str, data: bytes) -> None:
         """Written beside, then renamed: no partial file has the name."""
         path = self._path(name)
+        beside = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             try:
-                with os.fdopen(handle, "wb") as file:
+                with beside.open("xb") as file:
                     file.write(data)
-                Path(beside).replace(path)
+                beside.replace(path)
             except BaseException:
-                Path(beside).unlink(missing_ok=True)
+                beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise _translated(error, self.url(name)) from error
 
     def create(self) -> None:
-        Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
+        try:
+            Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _translated(error, self._folder) from error
 
     def close(self) -> None:
         pass
@@ -109,7 +113,8 @@ class FileStore:
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(f"{folder}{entry.name}/", "")
             elif entry.is_file():
-                yield _info(f"{folder}{entry.name}", entry.stat())
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    yield _info(f"{folder}{entry.name}", entry.stat())
 
 
 def _listing_order(entry: os.DirEntry[str]) -> str:
@@ -118,7 +123,7 @@ def _listing_order(entry: os.DirEntry[str]) -> str:
 
 
 def _translated(error: OSError, url: str) -> StoreError:
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ShardNotFound("there is no such file", url=url)
     if isinstance(error, PermissionError):
         return AccessDenied("the file may not be read or written", url=url)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urljoin, urlsplit
 
-from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, identity_of, range_header
+from ais_tar2tf.stores._http import (
+    HttpBody,
+    HttpPool,
+    as_sent,
+    body_of,
+    followed,
+    identity_of,
+    is_address,
+    range_header,
+)
 
 __all__ = ["HttpStore"]
 
@@ -17,9 +25,15 @@ _MOST_REDIRECTS = 5
 
 
 class HttpStore:
-    """One origin, `http://host:port`; names are paths with their query, used as they are written."""
+    """One origin, `http://host:port`; names are paths with their query, as they stand in URLs: `%20` is a space."""
 
     def __init__(self, origin: str, read: Read) -> None:
+        if not is_address(origin):
+            scheme, _, host = origin.partition("://")
+            raise StoreError(
+                "this is no host[:port]; names and passwords in URLs are not sent",
+                url=f"{scheme}://{host.rpartition('@')[2]}",
+            )
         self._origin = origin.rstrip("/")
         self._pool = HttpPool(read.timeouts)
         self._control = ControlPlane(self._origin, None, read.timeouts, read.retry)
@@ -33,19 +47,19 @@ class HttpStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
-        url = shown = self.url(name)
+        url, shown = self._address(name), self.url(name)
         headers = range_header(start, stop)
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
             if answer.redirect is None:
-                body = body_of(answer, name, start)
+                body = body_of(answer, name, start, stop)
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
-            url = _followed(url, answer.redirect, shown)
-        raise TransportError("the redirects do not end", url=shown)
+            url = followed(url, answer.redirect, shown)
+        raise StoreError("the redirects do not end", url=shown)
 
     def head(self, name: str) -> ObjectInfo:
-        answer = self._control.call("HEAD", self.url(name), shown=self.url(name))
+        answer = self._control.call("HEAD", self._address(name), shown=self.url(name))
         length = answer.headers.get("Content-Length")
         size = int(length) if length is not None else None
         return ObjectInfo(name, size, identity_of(answer.headers, size))
@@ -56,6 +70,7 @@ class HttpStore:
         )
 
     def put(self, name: str, data: bytes) -> None:
+        del data
         raise StoreError("plain HTTP is read only here", url=self.url(name))
 
     def create(self) -> None:
@@ -65,11 +80,5 @@ class HttpStore:
         self._pool.close()
         self._control.close()
 
-
-def _followed(url: str, location: str, shown: str) -> str:
-    target = urljoin(url, location)
-    parts = urlsplit(target)
-    downgraded = urlsplit(url).scheme == "https" and parts.scheme == "http"
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or downgraded:
-        raise StoreError(f"a redirect to {parts.scheme}://{parts.hostname} is not followed", url=shown)
-    return target
+    def _address(self, name: str) -> str:
+        return f"{self._origin}/{as_sent(name)}"

@@ -1,0 +1,300 @@
+"""An HTTP server that fails as told: request by request, on 127.0.0.1, and counts what it handed out."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+import struct
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal, Self
+
+import xxhash
+
+PATIENCE = 20  # seconds that a test waits for what must come
+PIECE = 64 * 1024
+
+
+@dataclass
+class Thing:
+    """What one name holds. `stated` are the headers that tell one content from another."""
+
+    data: bytes
+    stated: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def plain(data: bytes) -> Thing:
+    return Thing(data)
+
+
+def tagged(data: bytes, tag: str = "1") -> Thing:
+    return Thing(data, {"ETag": f'"{tag}"'})
+
+
+def ais(data: bytes, version: int = 1) -> Thing:
+    """As an AIStore target states an object."""
+    digest = xxhash.xxh64_hexdigest(data)
+    return Thing(data, {"Ais-Checksum-Type": "xxhash2", "Ais-Checksum-Value": digest, "Ais-Version": str(version)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """How one answer differs from a good one. Offsets count in the body of this answer."""
+
+    status: int = 0  # refuse with this status
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    mute: bool = False  # close before any header
+    silent: bool = False  # never answer
+    after: int | None = None  # when so many bytes of the body were sent …
+    then: Literal["reset", "short", "stall"] = "reset"  # … this
+    wait: threading.Event | None = None  # or, in place of that: go on when it is set
+    flip: int | None = None  # this byte of the body is another one
+    framing: Literal["length", "chunked", "close"] = "length"
+    ranges: bool = True  # False: the header Range is ignored
+    total: bool = True  # False: Content-Range ends in /*
+    shift: int = 0  # what Content-Range says is wrong by so much
+    piece: int = PIECE  # sent at once
+    before: Callable[[], None] = lambda: None  # called when the request has come
+
+
+GOOD = Fault()
+
+
+def some_faults(seed: int, size: int, count: int) -> list[Fault]:
+    """`count` faults that a client gets over, drawn for a body of `size` bytes."""
+    draw = random.Random(seed)
+    kinds: list[Callable[[], Fault]] = [
+        lambda: Fault(status=draw.choice([408, 429, 500, 502, 503])),
+        lambda: Fault(mute=True),
+        lambda: Fault(after=draw.randrange(size + 1), then="reset"),
+        lambda: Fault(after=draw.randrange(size + 1), then="short"),
+        lambda: Fault(after=draw.randrange(size + 1), then="short", ranges=False),
+        lambda: Fault(after=draw.randrange(size + 1), framing="chunked"),
+        lambda: Fault(shift=1),
+        lambda: Fault(piece=draw.choice([1 + size // 50, 1000])),
+        lambda: GOOD,
+    ]
+    return [draw.choice(kinds)() for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    target: str
+    headers: dict[str, str]  # names in lower case
+
+    @property
+    def range(self) -> str | None:
+        return self.headers.get("range")
+
+
+class FaultServer:
+    """Serves `things` by name. `script[name]` are the faults of the next answers; then all answers are good."""
+
+    def __init__(self) -> None:
+        self.things: dict[str, Thing] = {}
+        self.script: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self.requests: list[Request] = []
+        self.sent = 0  # bytes of bodies that the kernel took
+        self.blocked = threading.Event()  # set when the client took nothing for a while
+        self.most_at_once = 0
+        self._at_once = 0
+        self._lock = threading.Condition()
+        self._connections: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._acceptor = threading.Thread(target=self._accept, name="faults", daemon=True)
+        self._acceptor.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, name: str, thing: Thing, faults: Iterable[Fault] = ()) -> None:
+        self.things[name] = thing
+        self.script[name].extend(faults)
+
+    def ranges(self, name: str) -> list[str | None]:
+        return [request.range for request in self.requests if request.target == f"/{name}"]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            connections = list(self._connections)
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join(PATIENCE)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def wait_until_left(self) -> None:
+        """Until no client is connected."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: not self._connections, PATIENCE), "a client is still connected"
+
+    def wait_until_asked(self, count: int) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: len(self.requests) >= count, PATIENCE), "no more requests came"
+
+    def wait_until_at_once(self, count: int) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: self.most_at_once >= count, PATIENCE), self.most_at_once
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                if self._closed:
+                    connection.close()
+                    return
+                self._connections.add(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), name="faults", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            with contextlib.suppress(OSError), connection.makefile("rb") as stream:
+                while (request := _read_request(stream)) is not None:
+                    name = request.target.removeprefix("/")
+                    with self._lock:
+                        self.requests.append(request)
+                        fault = self.script[name].popleft() if self.script[name] else GOOD
+                        self._lock.notify_all()
+                    fault.before()
+                    if not self._answer(connection, request, self.things.get(name), fault):
+                        return
+        finally:
+            connection.close()
+            with self._lock:
+                self._connections.discard(connection)
+                self._lock.notify_all()
+
+    def _answer(self, connection: socket.socket, request: Request, thing: Thing | None, fault: Fault) -> bool:
+        """Whether the connection goes on."""
+        if fault.mute:
+            return False
+        if fault.silent:
+            _wait_for_client(connection)
+            return False
+        if fault.status or thing is None:
+            headers = {"Content-Length": str(len(fault.body)), **fault.headers}
+            connection.sendall(_head(fault.status or 404, headers) + fault.body)
+            return True
+        data, status, headers = _part(request, thing, fault)
+        if fault.framing == "chunked":
+            headers["Transfer-Encoding"] = "chunked"
+        elif fault.framing == "length":
+            headers["Content-Length"] = str(len(data))
+        else:
+            headers["Connection"] = "close"
+        connection.sendall(_head(status, {**headers, **fault.headers}))
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            self._lock.notify_all()
+        try:
+            return self._send(connection, data, fault)
+        finally:
+            with self._lock:
+                self._at_once -= 1
+
+    def _send(self, connection: socket.socket, data: memoryview, fault: Fault) -> bool:
+        at, stop = 0, len(data) if fault.after is None else min(fault.after, len(data))
+        while at < stop:
+            piece = data[at : min(at + fault.piece, stop)]
+            if fault.flip is not None and at <= fault.flip < at + len(piece):
+                changed = bytearray(piece)
+                changed[fault.flip - at] ^= 0x40
+                piece = memoryview(changed)
+            if fault.framing == "chunked":
+                connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.sent += len(piece)
+            else:
+                self._push(connection, piece)
+            at += len(piece)
+        if fault.wait is not None:
+            fault.wait.wait(PATIENCE)
+            self._push(connection, data[stop:])
+        elif fault.after is not None and (stop < len(data) or fault.framing == "chunked"):
+            if fault.then == "stall":
+                _wait_for_client(connection)
+            elif fault.then == "reset":
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return False
+        if fault.framing == "chunked":
+            connection.sendall(b"0\r\n\r\n")
+        return fault.framing != "close"
+
+    def _push(self, connection: socket.socket, piece: memoryview) -> None:
+        """As sendall, but it tells when the client takes no more."""
+        while piece:
+            connection.settimeout(0.3)
+            try:
+                count = connection.send(piece)
+            except TimeoutError:
+                self.blocked.set()
+                connection.settimeout(None)
+                count = connection.send(piece)
+            connection.settimeout(None)
+            self.sent += count
+            piece = piece[count:]
+
+
+def _read_request(stream: BinaryIO) -> Request | None:
+    """The next request, its body read and forgotten; None when the client has left."""
+    first = stream.readline().decode("latin-1").split()
+    if len(first) != 3:
+        return None
+    headers: dict[str, str] = {}
+    while line := stream.readline().decode("latin-1").strip():
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    stream.read(int(headers.get("content-length", "0")))
+    return Request(first[0], first[1], headers)
+
+
+def _head(status: int, headers: dict[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} {'OK' if status < 300 else 'No'}", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _part(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int, dict[str, str]]:
+    data, size = memoryview(thing.data), len(thing.data)
+    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.range or "")
+    if asked is None or not fault.ranges:
+        return data, 200, dict(thing.stated)
+    start, stop = int(asked[1]), min(int(asked[2]) + 1 if asked[2] else size, size)
+    if start >= size:
+        return data[:0], 416, {"Content-Range": f"bytes */{size}"}
+    total = str(size) if fault.total else "*"
+    said = f"bytes {start + fault.shift}-{stop - 1 + fault.shift}/{total}"
+    return data[start:stop], 206, {"Content-Range": said, **thing.stated}
+
+
+def _wait_for_client(connection: socket.socket) -> None:
+    """Until it leaves."""
+    connection.settimeout(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    with contextlib.suppress(OSError):
+        while connection.recv(4096) and time.monotonic() < deadline:
+            pass

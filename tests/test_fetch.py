@@ -1,0 +1,849 @@
+"""Bytes over bad lines: exactly what was stored, or exactly one typed error; in bounds; and nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import (
+    AccessDenied,
+    ChecksumMismatch,
+    ObjectChanged,
+    ShardNotFound,
+    StoreError,
+    TransportError,
+)
+from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Timeouts
+from ais_tar2tf.stores import Identity, Store
+from ais_tar2tf.stores.http import HttpStore
+from ais_tar2tf.stores.memory import MemoryStore
+from faults import GOOD, PATIENCE, Fault, FaultServer, Thing, ais, plain, some_faults, tagged
+
+RETRY = Retry(attempts=4, first_delay=0.001, max_delay=0.002, max_retry_after=0.05)
+READ = Read(retry=RETRY, timeouts=Timeouts(connect=2, idle=10), connections=1)
+DATA = bytes(i * i % 251 for i in range(200_003))
+
+
+def with_connections(count: int, range_bytes: int = 30_011) -> Read:
+    return replace(READ, connections=count, range_bytes=range_bytes)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def fetching(server: FaultServer) -> Iterator[Callable[..., Fetch]]:
+    """Makes Fetches over the server, and closes them."""
+    store = HttpStore(server.url, READ)
+    opened: list[Fetch] = []
+
+    def make(names: Sequence[str | Span] = ("x",), read: Read = READ, account: Account | None = None) -> Fetch:
+        spans = [Span(name) if isinstance(name, str) else name for name in names]
+        store._pool._timeouts = read.timeouts
+        opened.append(Fetch(store, iter(spans), read, account or Account(), draw=lambda: 0.0))
+        return opened[-1]
+
+    yield make
+    for fetch in opened:
+        fetch.close()
+    store.close()
+
+
+def read_into(found: bytearray, fetch: Fetch) -> None:
+    while block := fetch.read():
+        found += block
+
+
+def shard_of(fetch: Fetch) -> bytes:
+    """All of the current shard."""
+    found = bytearray()
+    read_into(found, fetch)
+    assert fetch.read() == b""
+    return bytes(found)
+
+
+def all_of(fetch: Fetch) -> list[bytes]:
+    found: list[bytes] = []
+    while fetch.next_shard() is not None:
+        found.append(shard_of(fetch))
+    return found
+
+
+# Good lines
+
+
+SIZES = (1, 0, 100_003, 64 * 1024, 30_011, 0, 2 * MIB + 17, 30_012)
+
+
+@pytest.mark.parametrize("range_bytes", [30_011, 1 << 20, 8 << 20])
+@pytest.mark.parametrize("connections", [1, 2, 4])
+@pytest.mark.parametrize("kind", [plain, tagged, ais])
+def test_shards_come_whole_and_in_order(
+    server: FaultServer,
+    fetching: Callable[..., Fetch],
+    connections: int,
+    range_bytes: int,
+    kind: Callable[[bytes], Thing],
+) -> None:
+    contents = [(DATA * 12)[at : at + size] for at, size in enumerate(SIZES)]
+    for at, content in enumerate(contents):
+        server.add(str(at), kind(content))
+    account = Account()
+    fetch = fetching([str(at) for at in range(len(SIZES))], with_connections(connections, range_bytes), account)
+    assert all_of(fetch) == contents
+    assert fetch.next_shard() is None
+    assert account.stats.bytes == sum(SIZES)
+    assert account.stats.retries == account.stats.resumes == 0
+    if connections == 1:
+        assert {request.range for request in server.requests} == {None}
+
+
+@pytest.mark.parametrize("connections", [1, 2, 4])
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+@pytest.mark.parametrize("size", [0, 30_011, 200_003])
+def test_a_body_of_unknown_length_comes_whole(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int, framing: str, size: int
+) -> None:
+    fault = Fault(framing=framing, ranges=False)  # pyright: ignore[reportArgumentType]  # one of its literals
+    server.add("x", plain(DATA[:size]), [fault] * 9)
+    server.add("y", plain(b"after"))
+    fetch = fetching(["x", "y"], with_connections(connections))
+    assert all_of(fetch) == [DATA[:size], b"after"]
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_a_server_without_ranges_is_asked_once(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int
+) -> None:
+    server.add("x", plain(DATA), [Fault(ranges=False)] * 9)
+    assert all_of(fetching(["x"], with_connections(connections))) == [DATA]
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_stops_honouring_ranges_costs_only_time(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    server.add("x", plain(DATA), [GOOD, GOOD, *[Fault(ranges=False)] * 9])
+    assert all_of(fetching(["x"], with_connections(2))) == [DATA]
+
+
+def test_a_range_without_a_total_is_told(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    server.add("x", plain(DATA), [Fault(total=False)])
+    fetch = fetching(["x"], with_connections(2))
+    fetch.next_shard()
+    with pytest.raises(StoreError, match="read it with connections=1"):
+        fetch.read()
+    server.script["x"].extend([Fault(after=1000), Fault(total=False)])
+    assert all_of(fetching(["x"])) == [DATA]
+
+
+def test_reading_begins_in_the_middle(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    server.add("x", ais(DATA))
+    for connections in (1, 3):
+        fetch = fetching([Span("x", 77_777), Span("x")], with_connections(connections))
+        assert all_of(fetch) == [DATA[77_777:], DATA]  # the checksum of the whole is of no use for the first
+    assert "bytes=77777-" in server.ranges("x")
+
+
+def test_as_many_connections_as_were_asked_for(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    go_on = threading.Event()
+    server.add("x", plain(DATA), [Fault(after=10, wait=go_on)] * 9)
+    fetch = fetching(["x"], with_connections(3))
+    fetch.next_shard()
+    fetch.read()
+    server.wait_until_at_once(3)
+    go_on.set()
+    shard_of(fetch)
+    assert server.most_at_once == 3
+
+
+def test_the_next_shard_is_asked_for_before_this_one_was_read(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    for name in "xyz":
+        server.add(name, plain(DATA))
+    fetch = fetching(["x", "y", "z"], with_connections(2))
+    fetch.next_shard()
+    fetch.read()
+    server.wait_until_asked(3 * 7)
+    assert len(shard_of(fetch)) < len(DATA)
+    assert all_of(fetch) == [DATA, DATA]
+
+
+# Bad lines
+
+OVERCOME: dict[str, list[Fault]] = {
+    **{f"status {status}": [Fault(status=status)] * 3 for status in (408, 425, 429, 500, 502, 503, 504)},
+    "retry after": [
+        Fault(status=429, headers={"Retry-After": "0.01"}),
+        Fault(status=503, headers={"Retry-After": "?"}),
+    ],
+    "no headers": [Fault(mute=True)] * 3,
+    "reset": [Fault(after=100_000)],
+    "reset at once": [Fault(after=0)] * 3,
+    "reset before the last byte": [Fault(after=len(DATA) - 1)],
+    "short": [Fault(after=70_001, then="short"), Fault(after=3, then="short")],
+    "chunked": [Fault(framing="chunked", after=150_000)],
+    "chunked, short of its end mark": [Fault(framing="chunked", after=150_000, then="short")],
+    "chunked, its end mark alone missing": [Fault(framing="chunked", after=len(DATA), then="short")],
+    "trickle": [Fault(piece=5_000)],
+    "no ranges on resume": [Fault(after=90_000), Fault(ranges=False)],
+    "no ranges on resume, and breaks off in what we have": [
+        Fault(after=90_000),
+        Fault(ranges=False, after=50_000),
+        Fault(ranges=False, after=120_000, then="short"),
+    ],
+    "wrong range": [Fault(after=90_000), Fault(shift=1), Fault(shift=-5)],
+    "all of it": [
+        Fault(status=503),
+        Fault(after=10_000),
+        Fault(mute=True),
+        Fault(shift=3),
+        Fault(after=60_000, then="short"),
+        Fault(status=500),
+        Fault(after=1, ranges=False),
+        Fault(after=50_000, framing="chunked"),
+    ],
+}
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize("kind", [plain, tagged, ais])
+@pytest.mark.parametrize("name", OVERCOME)
+def test_faults_that_are_overcome(
+    server: FaultServer, fetching: Callable[..., Fetch], name: str, kind: Callable[[bytes], Thing], connections: int
+) -> None:
+    account = Account()
+    server.add("x", kind(DATA), OVERCOME[name])
+    server.add("y", kind(b"after"))
+    read = replace(with_connections(connections, 120_001), retry=replace(RETRY, attempts=9))  # all may hit one part
+    assert all_of(fetching(["x", "y"], read, account)) == [DATA, b"after"]
+    assert account.stats.bytes == len(DATA) + len(b"after")
+    if connections == 1:  # with ranges, some of the faults lie behind the end of the answer
+        assert (account.stats.retries > 0) == (name != "trickle")
+
+
+def test_what_came_before_a_break_is_not_asked_for_again(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    account = Account()
+    server.add("x", plain(DATA), [Fault(after=70_001, then="short"), Fault(after=3, then="short")])
+    assert all_of(fetching(account=account)) == [DATA]
+    assert server.ranges("x") == [None, "bytes=70001-200002", "bytes=70004-200002"]
+    assert (account.stats.retries, account.stats.resumes) == (2, 2)
+
+
+def test_what_came_before_a_chunked_break_is_not_asked_for_again(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    server.add("x", plain(DATA), [Fault(after=70_001, then="short", framing="chunked")])
+    assert all_of(fetching()) == [DATA]
+    assert server.ranges("x") == [None, "bytes=70001-"]
+
+
+FATAL: dict[str, tuple[list[Fault], type[StoreError], str, int]] = {
+    "no such object": ([Fault(status=404)], ShardNotFound, "there is no such object", 1),
+    "gone on resume": ([Fault(after=9_000, then="short"), Fault(status=404)], ShardNotFound, "was there when", 2),
+    "401": ([Fault(status=401)], AccessDenied, "401", 1),
+    "403 on resume": ([Fault(after=9_000, then="short"), Fault(status=403)], AccessDenied, "403", 2),
+    "418": ([Fault(status=418)], StoreError, "418", 1),
+    "412": ([Fault(status=412)], ObjectChanged, "412", 1),
+    "503 for ever": ([Fault(status=503)] * 9, TransportError, "503.*given up after 4 tries", 4),
+    "mute for ever": ([Fault(mute=True)] * 9, TransportError, "given up after 4 tries", 4),
+    "no progress": (
+        [Fault(after=9_000, then="short"), *[Fault(after=0, then="short")] * 9],
+        TransportError,
+        "given up after 4 tries",
+        4,
+    ),
+    "wrong range for ever": (
+        [Fault(after=9_000, then="short"), *[Fault(shift=1)] * 9],
+        TransportError,
+        "Content-Range.*given up",
+        4,
+    ),
+    "unsatisfiable on resume": ([Fault(after=9_000, then="short"), Fault(status=416)], ObjectChanged, "416", 2),
+    "redirect for ever": (
+        [Fault(status=302, headers={"Location": "/x"})] * 20,
+        StoreError,
+        "redirects do not end",
+        6,
+    ),
+    "redirect to nowhere": ([Fault(status=302)], StoreError, "302", 1),
+}
+
+
+@pytest.mark.parametrize("name", FATAL)
+def test_faults_that_are_one_error(server: FaultServer, fetching: Callable[..., Fetch], name: str) -> None:
+    faults, kind, text, requests = FATAL[name]
+    server.add("x", tagged(DATA), faults)
+    server.add("y", tagged(b"after"))
+    fetch = fetching(["x", "y"])
+    fetch.next_shard()
+    found = bytearray()
+    with pytest.raises(StoreError, match=text) as caught:
+        read_into(found, fetch)
+    assert type(caught.value) is kind
+    assert caught.value.url == f"{server.url}/x"
+    assert found == DATA[: len(found)]
+    assert len(found) == (9_000 if faults[0].after else 0)
+    assert len(server.ranges("x")) == requests
+    with pytest.raises(kind):
+        fetch.read()  # still
+    assert all_of(fetch) == [b"after"]
+
+
+def test_a_break_behind_the_last_byte_needs_no_byte_more(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    cut = Fault(framing="chunked", after=len(DATA), then="short")
+    server.add("x", plain(DATA), [cut])
+    server.add("y", plain(DATA), [cut, Fault(status=416, headers={"Content-Range": "bytes */9"})])
+    fetch = fetching(["x", "y"])
+    fetch.next_shard()
+    assert shard_of(fetch) == DATA
+    assert server.ranges("x") == [None, "bytes=200003-"]
+    fetch.next_shard()
+    with pytest.raises(ObjectChanged, match="416"):
+        shard_of(fetch)
+
+
+def test_the_budget_of_retries_begins_again_with_progress(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    account = Account()
+    cut = [Fault(after=5_000, then="short"), Fault(status=503), Fault(status=500)]  # 3 of 4 tries
+    server.add("x", plain(DATA), cut * 30)
+    assert all_of(fetching(account=account)) == [DATA]
+    assert account.stats.retries == 90
+
+
+def test_a_retry_after_is_obeyed(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    server.add("x", plain(DATA), [Fault(status=429, headers={"Retry-After": "0.04"})])
+    began = time.monotonic()
+    assert all_of(fetching()) == [DATA]
+    assert time.monotonic() - began >= 0.04
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (tagged(DATA, "1"), tagged(DATA, "2"), "etag"),
+        (ais(DATA), ais(DATA[::-1], 2), "checksum"),
+        (Thing(DATA, {"Ais-Version": "1"}), Thing(DATA, {"Ais-Version": "2"}), "version"),
+        (plain(DATA), plain(DATA + b"more"), "size"),
+        (plain(DATA), plain(DATA[:-1]), "size"),
+        (plain(DATA), plain(DATA[:10]), "416"),
+    ],
+)
+def test_an_object_that_was_replaced_is_told(
+    server: FaultServer, fetching: Callable[..., Fetch], before: Thing, after: Thing, what: str, connections: int
+) -> None:
+    def replaced() -> None:
+        server.things["x"] = after
+
+    server.add("x", before, [Fault(after=20_000, then="short"), Fault(before=replaced)])
+    fetch = fetching(["x"], with_connections(connections))
+    fetch.next_shard()
+    found = bytearray()
+    with pytest.raises(ObjectChanged, match=what):
+        read_into(found, fetch)
+    assert found == DATA[: len(found)]
+
+
+def test_a_shard_is_bound_to_what_was_seen_of_it_before(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    server.add("x", ais(DATA, 7))
+    fetch = fetching([Span("x", 10, Identity(version="7")), Span("x", 10, Identity(version="6"))])
+    fetch.next_shard()
+    assert shard_of(fetch) == DATA[10:]
+    assert fetch.identity.version == "7"
+    fetch.next_shard()
+    with pytest.raises(ObjectChanged, match="version was '6' and is '7'"):
+        fetch.read()
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_a_shard_that_is_shorter_than_where_it_goes_on_has_changed(connections: int) -> None:
+    store = MemoryStore("shorter")
+    store.put("x", DATA)
+    read = with_connections(connections)
+    fetch = Fetch(store, iter([Span("x", len(DATA) + 1), Span("x", len(DATA)), Span("x")]), read, Account())
+    fetch.next_shard()
+    with pytest.raises(ObjectChanged, match="200,003 bytes"):
+        fetch.read()
+    assert all_of(fetch) == [b"", DATA]
+    fetch.close()
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize("at", [0, 123_456, len(DATA) - 1])
+def test_a_byte_that_was_flipped_is_found(
+    server: FaultServer, fetching: Callable[..., Fetch], at: int, connections: int
+) -> None:
+    size = 30_011 if connections > 1 else len(DATA)
+    faults = [GOOD] * (at // size) + [Fault(flip=at % size)] if connections == 1 else []
+    if connections > 1:  # ranges come in any order: flip it at rest
+        broken = bytearray(DATA)
+        broken[at] ^= 1
+        server.add("x", Thing(bytes(broken), ais(DATA).stated))
+    else:
+        server.add("x", ais(DATA), faults)
+    fetch = fetching(["x"], with_connections(connections))
+    fetch.next_shard()
+    with pytest.raises(ChecksumMismatch, match="damaged"):
+        shard_of(fetch)
+
+
+def test_without_a_checksum_a_flipped_byte_goes_unseen(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    """So that it is seen that the test above tests something."""
+    server.add("x", tagged(DATA), [Fault(flip=5)])
+    (found,) = all_of(fetching())
+    assert found != DATA
+    assert len(found) == len(DATA)
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_a_missing_shard_is_told_in_its_turn(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int
+) -> None:
+    server.add("x", plain(DATA))
+    server.add("z", plain(DATA[::-1]))
+    fetch = fetching(["x", "no-such", "z"], with_connections(connections))
+    fetch.next_shard()
+    assert shard_of(fetch) == DATA
+    fetch.next_shard()
+    with pytest.raises(ShardNotFound, match="no-such"):
+        fetch.read()
+    assert all_of(fetch) == [DATA[::-1]]
+
+
+# Waiting
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("after", [0, 50_000, 64 * 1024])
+def test_a_stall_is_found_in_time_and_overcome(
+    server: FaultServer, fetching: Callable[..., Fetch], framing: str, after: int
+) -> None:
+    fault = Fault(after=after, then="stall", framing=framing)  # pyright: ignore[reportArgumentType]  # as above
+    server.add("x", ais(DATA), [fault])
+    began = time.monotonic()
+    assert all_of(fetching(read=replace(READ, timeouts=Timeouts(idle=0.3)))) == [DATA]
+    assert 0.3 <= time.monotonic() - began < 1.3
+
+
+def test_a_stall_of_a_second_is_found_within_another(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    server.add("x", plain(DATA), [Fault(after=50_000, then="stall")] * 9)
+    read = replace(READ, timeouts=Timeouts(idle=1), retry=replace(RETRY, attempts=1))
+    fetch = fetching(read=read)
+    fetch.next_shard()
+    began = time.monotonic()
+    with pytest.raises(TransportError, match="nothing came for 1 s"):
+        shard_of(fetch)
+    assert 1 <= time.monotonic() - began < 2.5
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_server_that_never_answers_is_given_up_once(
+    server: FaultServer, fetching: Callable[..., Fetch], kept: bool
+) -> None:
+    server.add("w", plain(b"w"))
+    server.add("x", plain(DATA), [Fault(silent=True)])
+    account = Account()
+    began = time.monotonic()
+    names = ["w", "x"] if kept else ["x"]  # over a connection that is used again, or over a new one
+    assert all_of(fetching(names, replace(READ, timeouts=Timeouts(idle=0.5)), account))[-1] == DATA
+    assert 0.5 <= time.monotonic() - began < 1.5
+    assert account.stats.retries == 1
+
+
+def test_a_trickle_is_no_stall(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    go_on = threading.Event()
+    server.add("x", plain(DATA), [Fault(after=50_000, wait=go_on)])
+    fetch = fetching(read=replace(READ, timeouts=Timeouts(idle=5)))
+    fetch.next_shard()
+    assert bytes(fetch.read())[:10] == DATA[:10]  # what there is comes at once, though the server waits
+    go_on.set()
+    shard_of(fetch)
+    assert len(server.requests) == 1
+
+
+def test_the_first_block_does_not_wait_for_the_others(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    go_on = threading.Event()
+    server.add("x", plain(bytes(32 * MIB)), [Fault(after=1 * MIB, wait=go_on)])
+    fetch = fetching(read=replace(READ, limits=Limits(read_ahead_bytes=64 * MIB)))
+    fetch.next_shard()
+    assert 0 < len(fetch.read()) <= 64 * 1024
+    assert server.sent <= 1 * MIB
+    go_on.set()
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(("connections", "framing"), [(1, "length"), (1, "close"), (3, "length")])
+def test_the_read_ahead_is_bounded(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int, framing: str
+) -> None:
+    size, ahead, kernel = 64 * MIB, 4 * MIB, 10 * MIB  # what two sockets' buffers hold of a connection
+    fault = Fault(framing=framing)  # pyright: ignore[reportArgumentType]  # as above
+    server.add("x", plain(bytes(size)), [fault] * 64)
+    read = replace(READ, connections=connections, range_bytes=2 * MIB, limits=Limits(read_ahead_bytes=ahead))
+    fetch = fetching(read=read)
+    fetch.next_shard()
+    fetch.read()
+    if connections == 1:
+        assert server.blocked.wait(PATIENCE)
+    else:
+        server.wait_until_asked(3)
+        time.sleep(0.1)  # there is no event for what does not happen
+    assert 0 < server.sent < ahead + connections * (MIB + kernel)
+    assert sum(len(block) for part in fetch._parts for block, _ in part.blocks) <= ahead + connections * MIB
+    assert len(shard_of(fetch)) > size - 2 * MIB
+
+
+def test_a_read_ahead_smaller_than_a_range_is_enough(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    data = DATA * 30
+    server.add("x", ais(data))
+    read = replace(READ, connections=4, range_bytes=3 * MIB, limits=Limits(read_ahead_bytes=1))
+    assert all_of(fetching(["x", "x"], read)) == [data, data]
+
+
+# Leaving early
+
+
+@pytest.mark.parametrize("connections", [1, 2, 4])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_shard_is_given_up_in_the_middle(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int, framing: str
+) -> None:
+    for at in range(30):
+        fault = Fault(framing=framing)  # pyright: ignore[reportArgumentType]  # as above
+        server.add(str(at), plain(DATA[at:]), [fault] * 20)
+    fetch = fetching([str(at) for at in range(30)], with_connections(connections))
+    for at in range(30):
+        assert fetch.next_shard() == Span(str(at))
+        if at % 5 == 4:
+            assert shard_of(fetch) == DATA[at:]
+        elif at % 5 != 3:
+            assert fetch.read()[:5] == DATA[at : at + 5]
+    assert fetch.next_shard() is None
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_giving_up_a_shard_that_stalls_does_not_wait(
+    server: FaultServer, fetching: Callable[..., Fetch], connections: int
+) -> None:
+    server.add("x", plain(DATA), [Fault(after=1_000, then="stall")] * 9)
+    server.add("y", plain(DATA))
+    fetch = fetching(["x", "y"], with_connections(connections))
+    fetch.next_shard()
+    fetch.read()
+    began = time.monotonic()
+    assert all_of(fetch) == [DATA]
+    assert time.monotonic() - began < 2  # idle is 10
+
+
+def open_files() -> set[str]:
+    return {f"{each.name} {each.readlink()}" for each in Path("/proc/self/fd").iterdir() if each.exists()}
+
+
+@pytest.fixture
+def nothing_left(server: FaultServer) -> Iterator[None]:
+    """No thread of ours when the test is over; no socket either, as the server sees it."""
+    gc.collect()
+    before, threads = open_files(), fetchers()
+    yield
+    assert fetchers() == threads
+    server.wait_until_left()
+    assert sorted(open_files() - before) == []
+
+
+def fetchers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("ais_tar2tf")}
+
+
+def records(server: FaultServer, faults: Iterable[Fault] = (), **options: object) -> t2t.open:
+    shard = made.labelled("n", 50)
+    for name in ("s-0.tar", "s-1.tar", "s-2.tar"):
+        server.add(name, ais(shard), faults)
+    return t2t.open(f"{server.url}/s-{{0..2}}.tar", retry=RETRY, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("connections", [1, 3])
+def test_nothing_is_left_at_the_end(server: FaultServer, connections: int) -> None:
+    with records(server, connections=connections) as source:
+        assert len(list(source.records())) == 150
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize("faults", [[], [Fault(after=20_000, then="stall")] * 9, [Fault(piece=700)] * 9])
+def test_nothing_is_left_after_an_early_break(server: FaultServer, faults: list[Fault], connections: int) -> None:
+    with records(server, faults, connections=connections) as source:
+        for record in source.records():
+            assert record["__key__"]
+            break
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("status", [404, 503])
+def test_nothing_is_left_after_an_error(server: FaultServer, status: int) -> None:
+    with records(server, [GOOD, *[Fault(status=status)] * 9], connections=2) as source:
+        server.script["s-0.tar"].clear()
+        server.script["s-1.tar"].popleft()
+        seen: list[str] = []
+        with pytest.raises(StoreError, match=rf"s-1.*{status}" if status == 503 else r"s-1"):
+            seen.extend(record["__key__"] for record in source.records())
+        assert len(seen) == 50
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_nothing_is_left_when_the_iterator_is_dropped(server: FaultServer) -> None:
+    source = records(server, [Fault(after=20_000, then="stall")] * 9)
+    iterator = source.records()
+    next(iterator)
+    del iterator, source
+    gc.collect()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_nothing_is_left_of_one_that_was_never_begun(server: FaultServer) -> None:
+    with records(server) as source:
+        source.records()
+        source.records().close()
+    fetch = Fetch(MemoryStore("nothing"), iter([]), READ, Account())
+    assert fetch.next_shard() is None
+    fetch.close()
+    fetch.close()
+
+
+@pytest.mark.parametrize(
+    "ending", ["", "sys.exit(0)", "del records", "threading.Thread(target=records.close).start()", "source.close()"]
+)
+def test_the_interpreter_exits_in_the_middle(server: FaultServer, ending: str) -> None:
+    records(server, [Fault(after=20_000, then="stall")] * 9)
+    program = f"""
+import sys, threading
+import ais_tar2tf as t2t
+source = t2t.open({f"{server.url}/s-{{0..2}}.tar"!r}, connections=2)
+records = source.records()
+next(records)
+print("read")
+{ending}
+"""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program], capture_output=True, timeout=PATIENCE, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
+    assert time.monotonic() - began < 10
+    server.wait_until_left()
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("fault", [Fault(after=0, then="stall"), Fault(silent=True), Fault(status=503)])
+def test_closing_ends_a_reader_that_waits(server: FaultServer, fault: Fault) -> None:
+    server.add("x", plain(DATA), [fault] * 9)
+    store = HttpStore(server.url, READ)
+    retry = Retry(first_delay=30, max_delay=30)
+    fetch = Fetch(store, iter([Span("x")]), replace(READ, retry=retry, timeouts=Timeouts(idle=30)), Account())
+    fetch.next_shard()
+    raised: list[StoreError] = []
+
+    def read() -> None:
+        try:
+            fetch.read()
+        except StoreError as error:
+            raised.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    server.wait_until_asked(1)
+    began = time.monotonic()
+    fetch.close()
+    reader.join(PATIENCE)
+    assert time.monotonic() - began < 2
+    assert "closed" in str(raised[0])
+    with pytest.raises(StoreError, match="closed"):
+        fetch.read()
+    store.close()
+
+
+def test_shards_that_cannot_be_named_are_told_in_their_turn(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    def spans() -> Iterator[Span]:
+        yield Span("x")
+        raise StoreError("no more names", url="u")
+
+    server.add("x", plain(DATA))
+    store = HttpStore(server.url, READ)
+    for connections in (1, 3):
+        fetch = Fetch(store, spans(), with_connections(connections), Account())
+        fetch.next_shard()
+        assert shard_of(fetch) == DATA
+        for _ in range(2):
+            with pytest.raises(StoreError, match="no more names"):
+                fetch.next_shard()
+        fetch.close()
+    store.close()
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_where_no_more_threads_are_to_be_had_fewer_do(
+    server: FaultServer, fetching: Callable[..., Fetch], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add("x", plain(DATA))
+    start, left = threading.Thread.start, [None] * threads
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name.startswith("ais_tar2tf"):
+            if not left:
+                raise RuntimeError("can't start new thread")
+            left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    fetch = fetching(["x"], with_connections(4))
+    if threads == 1:
+        assert all_of(fetch) == [DATA]
+        return
+    with pytest.raises(RuntimeError, match="can't start"):
+        fetch.next_shard()
+
+
+class _Broken(MemoryStore):
+    def open(self, *_: object, **__: object) -> object:  # type: ignore[override]
+        raise RuntimeError("a fault of ours")
+
+
+def test_a_fault_of_ours_is_an_error_and_no_hang() -> None:
+    store: Store = _Broken("broken")  # type: ignore[assignment]
+    fetch = Fetch(store, iter([Span("x")]), READ, Account())
+    fetch.next_shard()
+    with pytest.raises(StoreError, match=r"unexpectedly.*RuntimeError: a fault of ours") as caught:
+        fetch.read()
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    fetch.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_leaves_its_parents_streams_alone(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
+    go_on = threading.Event()
+    server.add("x", plain(DATA), [Fault(after=100_000, wait=go_on)])
+    fetch = fetching()
+    fetch.next_shard()
+    found = bytes(fetch.read())
+    child = os.fork()
+    if child == 0:
+        from ais_tar2tf import fetch as module
+
+        module._close_all()
+        os._exit(0)
+    os.waitpid(child, 0)
+    go_on.set()
+    assert found + shard_of(fetch) == DATA
+    assert len(server.requests) == 1
+
+
+# End to end, and at random
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_records_come_once_each_over_a_bad_line(server: FaultServer, seed: int, connections: int) -> None:
+    size = len(made.labelled("n", 50))
+    expected = list(records(server, connections=1).records())
+    with records(server, some_faults(seed, size, 12), connections=connections) as source:
+        assert [(each["__key__"], each["jpg"]) for each in source.records()] == [
+            (each["__key__"], each["jpg"]) for each in expected
+        ]
+        assert source.stats.records_read == source.stats.records_emitted == 150
+        assert source.stats.retries > 0
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip-shard"])
+def test_a_shard_that_fails_is_counted_or_raised(server: FaultServer, on_error: str) -> None:
+    with records(server, on_error=on_error, connections=2) as source:
+        server.script["s-1.tar"].extend([Fault(after=9_000), *[Fault(status=503)] * 9])
+        if on_error == "raise":
+            with pytest.raises(TransportError, match=r"s-1\.tar.*503"):
+                list(source.records())
+            return
+        assert 100 <= len(list(source.records())) < 150
+        assert dict(source.stats.skipped) == {"TransportError": 1}
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_faults_give_the_same_bytes(server: FaultServer, data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 150_000), min_size=1, max_size=4), "sizes")
+    read = replace(
+        READ,
+        retry=Retry(attempts=50, first_delay=1e-6, max_delay=1e-6),
+        connections=data.draw(st.sampled_from([1, 2, 4]), "connections"),
+        range_bytes=data.draw(st.sampled_from([1_000, 4_099, 65_536, 1 << 20]), "range_bytes"),
+        limits=Limits(read_ahead_bytes=data.draw(st.sampled_from([1, 2 * MIB]), "read_ahead")),
+    )
+    kind = data.draw(st.sampled_from([plain, tagged, ais]), "kind")
+    spans: list[Span] = []
+    for at, size in enumerate(sizes):
+        faults = some_faults(data.draw(st.integers(0, 1 << 30), "seed"), size, data.draw(st.integers(0, 8), "faults"))
+        server.script[str(at)].clear()
+        server.add(str(at), kind(DATA[at : at + size]), faults)
+        spans.append(Span(str(at), data.draw(st.integers(0, max(0, size - 1)), "start")))
+    store = HttpStore(server.url, read)
+    fetch = Fetch(store, iter(spans), read, Account(), draw=lambda: 0.0)
+    try:
+        whole = [DATA[at : at + size] for at, size in enumerate(sizes)]
+        assert all_of(fetch) == [one[span.start :] for one, span in zip(whole, spans, strict=True)]
+    finally:
+        fetch.close()
+        store.close()
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_way_of_reading_is_in_order(server: FaultServer, data: st.DataObject) -> None:
+    """Some blocks of a shard, then the next one, over a line that breaks now and then, and stopping anywhere."""
+    count = data.draw(st.integers(1, 6), "shards")
+    read = replace(
+        READ,
+        retry=Retry(attempts=50, first_delay=1e-6, max_delay=1e-6),
+        connections=data.draw(st.sampled_from([1, 2, 4]), "connections"),
+        range_bytes=data.draw(st.sampled_from([4_099, 65_536]), "range_bytes"),
+    )
+    for at in range(count):
+        server.script[str(at)].clear()
+        server.add(str(at), ais(DATA[at:]), some_faults(data.draw(st.integers(0, 1 << 30), "seed"), 150_000, 4))
+    store = HttpStore(server.url, read)
+    fetch = Fetch(store, iter([Span(str(at)) for at in range(count)]), read, Account(), draw=lambda: 0.0)
+    try:
+        for at in range(data.draw(st.integers(0, count), "read")):
+            assert fetch.next_shard() == Span(str(at))
+            found = bytearray()
+            for _ in range(data.draw(st.integers(0, 3), "blocks")):
+                found += fetch.read()
+            assert found == DATA[at:][: len(found)]
+    finally:
+        fetch.close()
+        store.close()
+    assert fetchers() == set()
