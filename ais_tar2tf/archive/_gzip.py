@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from isal import isal_zlib
 
@@ -13,6 +14,7 @@ from ais_tar2tf.options import MIB, Limits
 __all__ = ["GZIP_MAGIC", "GzipDecoder"]
 
 GZIP_MAGIC = b"\x1f\x8b"
+_DAMAGED = cast("type[Exception]", isal_zlib.error)  # isal's stub takes the class for an instance
 _OUT_BYTES = 1 * MIB  # given out at once: what the tar reader takes well
 _RATIO_SLACK = 1 * MIB  # before the ratio means anything
 
@@ -25,6 +27,7 @@ class GzipDecoder:
         self._ratio = limits.ratio
         self._taken = 0  # compressed bytes
         self._given = 0  # decompressed bytes
+        self._begun = False
         self._member = None
         self._between = b""  # what stands behind a member, too short to tell what it is
 
@@ -56,7 +59,7 @@ class GzipDecoder:
     def _begin(self, data: Bytes) -> bytes:
         """Start the next member at its magic bytes; zeros between members are padding, as gzip has it."""
         rest = self._between + bytes(data)
-        if self._given:
+        if self._begun:
             rest = rest.lstrip(b"\0")
         self._between = b""
         if len(rest) < len(GZIP_MAGIC):
@@ -68,6 +71,7 @@ class GzipDecoder:
                 shard=self._shard,
                 offset=self._given,
             )
+        self._begun = True
         self._member = isal_zlib.decompressobj(wbits=31)
         return rest
 
@@ -75,7 +79,7 @@ class GzipDecoder:
         assert self._member is not None
         try:
             return self._member.decompress(data, _OUT_BYTES)
-        except isal_zlib.error as error:
+        except _DAMAGED as error:
             raise ArchiveError(
                 f"the gzip stream is damaged ({error})", shard=self._shard, offset=self._given
             ) from error

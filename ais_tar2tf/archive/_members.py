@@ -14,7 +14,10 @@ Wanted = Callable[[str], bool]
 
 
 class Members(NamedTuple):
-    """Whole members of one archive, in order. `data` is valid until the next ones are asked for."""
+    """Whole members of one archive, in order. `data` is valid until the next ones are asked for.
+
+    A name that ends with a slash is a directory, which v7 writes as a file.
+    """
 
     names: list[str]
     offsets: list[int]  # in the archive, of the first header that speaks of the member

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
-from ais_tar2tf.archive._tar_header import BLOCK, ZERO_BLOCK, Header, Kind, decode_name, parse_header, parse_pax
-from ais_tar2tf.archive._tar_table import HeaderTable
+from ais_tar2tf.archive._tar_header import (
+    BLOCK,
+    ZERO_BLOCK,
+    Header,
+    Kind,
+    decode_name,
+    is_time_only_pax,
+    parse_header,
+    parse_pax,
+)
+from ais_tar2tf.archive._tar_table import LONGEST_NAME, HeaderTable
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.options import Limits
 
@@ -18,7 +27,6 @@ __all__ = ["TarReader"]
 
 _PAX_TYPE = ord("x")
 _FILE_TYPE = ord("0")
-_NOT_SIMPLE = "\0"  # no path holds a NUL
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
 
 
@@ -61,7 +69,8 @@ class TarReader:
         self._limits = limits
         self._wanted = wanted
         self._allow_missing_end = allow_missing_end
-        self._vectorised = vectorised
+        # What the table vouches for keeps to these limits by its form, unless they are tiny.
+        self._vectorised = vectorised and limits.name_bytes >= LONGEST_NAME and limits.header_bytes >= 2 * BLOCK
         self._base = start  # offset in the archive of the block's first byte
         self._skip = 0  # bytes that nobody wants, before the next header
         self._partial = b""  # a header that the last block cut
@@ -152,8 +161,8 @@ class TarReader:
             run = run[:-1]
         if not run:
             return None, position
-        origin = self._base + start
         if isinstance(run, range) and table.only_files:
+            origin = self._base + start
             chosen = slice(run.start, run.stop)
             rows = table.rows[chosen]
             members = Members(
@@ -164,7 +173,7 @@ class TarReader:
                 view,
             )
         else:
-            members, run = self._pick(view, run, table, start, origin)
+            members, run = self._pick(view, run, table, start)
             if not run:
                 return None, position
         end = start + table.following[run[-1]] * BLOCK
@@ -172,40 +181,48 @@ class TarReader:
         return members, min(end, length)
 
     def _pick(
-        self, view: memoryview, run: Sequence[int], table: HeaderTable, start: int, origin: int
+        self, view: memoryview, run: Sequence[int], table: HeaderTable, start: int
     ) -> tuple[Members, Sequence[int]]:
         """The files of a run with other things between them, and how far it could be read like that."""
-        names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
-        extended: tuple[int, str | None] | None = None
+        names, offsets, starts, sizes = list[bytes](), list[int](), list[int](), list[int]()
+        rows, kinds, raw_names = table.rows, table.types, table.names
+        extended: int | None = None  # where the PAX header before this one began
+        path: bytes | None = None  # which it states
         for at, index in enumerate(run):
-            row, kind, size = table.rows[index], table.types[index], table.sizes[index]
+            begin = start + rows[index] * BLOCK
+            kind = kinds[index]
             if kind == _PAX_TYPE:
-                path = self._simple_pax(view, start + (row + 1) * BLOCK, size, origin + row * BLOCK)
-                if path is _NOT_SIMPLE or extended is not None:
+                size = table.sizes[index]
+                simple, path = True, None
+                if not is_time_only_pax(view, begin + BLOCK, begin + BLOCK + size):
+                    simple, path = self._simple_pax(view, begin + BLOCK, size)
+                if not simple or extended is not None:
                     run = run[: at - 1 if extended is not None else at]
                     break
-                extended = origin + row * BLOCK, path
+                extended = begin
                 continue
-            offset, path = extended or (origin + row * BLOCK, None)
-            extended = None
             if kind == _FILE_TYPE:
-                names.append(path if path is not None else decode_name(table.names[index]))
-                offsets.append(offset)
-                starts.append(start + (row + 1) * BLOCK)
-                sizes.append(size)
+                names.append(path or raw_names[index])
+                offsets.append(self._base + (begin if extended is None else extended))
+                starts.append(begin + BLOCK)
+                sizes.append(table.sizes[index])
             else:
                 self.ignored += 1
-        return Members(names, offsets, starts, sizes, view), run
+            extended = path = None
+        return Members(_decode_all(names), offsets, starts, sizes, view), run
 
-    def _simple_pax(self, view: memoryview, begin: int, size: int, offset: int) -> str | None:
-        """The path that a PAX header states, None if none; _NOT_SIMPLE if it states what changes the layout."""
+    def _simple_pax(self, view: memoryview, begin: int, size: int) -> tuple[bool, bytes | None]:
+        """Whether a PAX header leaves the layout as it is, and the path it states. What is wrong with one that
+        is malformed, the careful path says when the members before it are out."""
         if size > self._limits.name_bytes or size > self._limits.header_bytes:
-            return _NOT_SIMPLE
-        found = parse_pax(bytes(view[begin : begin + size]), self._shard, offset)
+            return False, None
+        try:
+            found = parse_pax(bytes(view[begin : begin + size]), self._shard, 0)
+        except ArchiveError:
+            return False, None
         if b"size" in found or any(key.startswith(b"GNU.") for key in found):
-            return _NOT_SIMPLE
-        path = found.get(b"path")
-        return decode_name(path) if path else None
+            return False, None
+        return True, found.get(b"path")
 
     # One header at a time.
 
@@ -232,9 +249,8 @@ class TarReader:
         pax, long_name, began = self._pax, self._long_name, self._extended_at
         assert began is not None
         self._pax, self._long_name, self._extended_at, self._extension_bytes = {}, None, None, 0
-        name = header.name
-        if long_name or pax.get(b"path"):
-            name = decode_name(long_name or pax[b"path"])
+        stated = long_name or pax.get(b"path")
+        name = decode_name(stated) if stated else header.name
         if header.kind is Kind.SPARSE or any(key.startswith(b"GNU.sparse") for key in pax):
             raise UnsupportedArchive(
                 f"member {name!r} is sparse; write the archive again without --sparse",
@@ -245,16 +261,14 @@ class TarReader:
         if header.kind is Kind.FILE and pax.get(b"size"):
             size = int(pax[b"size"])
         header = Header(header.kind, name, size)
-        is_file = header.kind is Kind.FILE and not name.endswith("/")
+        is_file = header.kind is Kind.FILE
         keep = is_file and (self._wanted is None or self._wanted(name))
-        self._check_limit("name_bytes", len(name), offset)
+        self._check_limit("name_bytes", len(name.encode("utf-8", "surrogateescape")), offset)
         if keep:
             self._check_limit("member_bytes", size, offset, name)
         if not is_file:
             self.ignored += 1
         self._body = _Body(header, began, keep)
-        if not size:
-            self._body.keep = is_file
 
     def _finish_body(self) -> Iterator[Members]:
         body = self._body
@@ -270,7 +284,7 @@ class TarReader:
             self._check_global(parse_pax(content, self._shard, body.offset), body.offset)
         elif header.kind is Kind.LONG_NAME:
             self._long_name = content.partition(b"\0")[0]
-        elif header.kind is Kind.FILE and not header.name.endswith("/"):
+        elif header.kind is Kind.FILE:
             # A body that nobody wanted was not kept: its member is told with no bytes behind it.
             yield Members([header.name], [body.offset], [0], [len(content)], content)
 

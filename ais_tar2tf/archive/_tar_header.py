@@ -16,7 +16,16 @@ from enum import Enum
 
 from ais_tar2tf.errors import ArchiveError, UnsupportedArchive
 
-__all__ = ["BLOCK", "ZERO_BLOCK", "Header", "Kind", "decode_name", "parse_header", "parse_pax"]
+__all__ = [
+    "BLOCK",
+    "ZERO_BLOCK",
+    "Header",
+    "Kind",
+    "decode_name",
+    "is_time_only_pax",
+    "parse_header",
+    "parse_pax",
+]
 
 BLOCK = 512
 ZERO_BLOCK = bytes(BLOCK)
@@ -135,7 +144,15 @@ def parse_header(raw: bytes, shard: str, offset: int) -> Header:
 _PAX_INTEGERS = frozenset({b"uid", b"gid", b"size"})
 _PAX_TIMES = frozenset({b"mtime", b"atime", b"ctime"})
 _PAX_NAMES = frozenset({b"path", b"linkpath", b"uname", b"gname"})
-_TIME = re.compile(rb"-?\d*(\.\d*)?")
+_PAX_DIGITS = 100  # of a number: more than anybody needs, fewer than int() refuses
+_TIME = re.compile(rb"(?=-?\.?\d)-?\d*(\.\d*)?(e[-+]?\d+)?")  # Python writes tiny and huge ones with an exponent
+_TIME_ONLY = re.compile(rb"(\d{1,3}) [acm]time=-?\d+(?:\.\d+)?\n")
+
+
+def is_time_only_pax(block: memoryview, begin: int, end: int) -> bool:
+    """Whether a PAX header is one record that says when: what Python's tarfile writes before every member."""
+    found = _TIME_ONLY.fullmatch(block, begin, end)
+    return found is not None and int(found[1]) == end - begin
 
 
 def parse_pax(body: bytes, shard: str, offset: int) -> dict[bytes, bytes]:
@@ -157,8 +174,8 @@ def parse_pax(body: bytes, shard: str, offset: int) -> dict[bytes, bytes]:
 def _check_pax(key: bytes, value: bytes, shard: str, offset: int) -> None:
     bad = (
         b"\0" in (value if key in _PAX_NAMES else key)
-        or (key in _PAX_INTEGERS and value and not value.isdigit())
-        or (key in _PAX_TIMES and value and (not _TIME.fullmatch(value) or not value.strip(b"-.")))
+        or (key in _PAX_INTEGERS and value and (not value.isdigit() or len(value) > _PAX_DIGITS))
+        or (key in _PAX_TIMES and value and not _TIME.fullmatch(value))
     )
     if bad:
         raise ArchiveError(f"a PAX header says {key!r} is {value[:40]!r}", shard=shard, offset=offset)

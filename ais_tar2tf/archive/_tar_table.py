@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from ais_tar2tf.archive._tar_header import BLOCK
 
-__all__ = ["HeaderTable"]
+__all__ = ["LONGEST_NAME", "HeaderTable"]
+
+LONGEST_NAME = 256  # bytes, with its prefix and the slash between them
 
 _USTA = np.uint32(int.from_bytes(b"usta", "little"))
 _USTAR = np.uint64(int.from_bytes(b"ustar\x0000", "little"))

@@ -1,0 +1,508 @@
+"""Grouping rules against webdataset's, selection, and the account of what makes no record."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tarfile
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from webdataset.tariterators import base_plus_ext
+
+import ais_tar2tf as t2t
+from ais_tar2tf.account import Account
+from ais_tar2tf.archive import Members
+from ais_tar2tf.errors import (
+    ArchiveError,
+    DuplicateField,
+    DuplicateKey,
+    LimitExceeded,
+    MissingField,
+    RecordError,
+    ShardNotFound,
+    StrayMember,
+    Tar2TFError,
+    TruncatedArchive,
+)
+from ais_tar2tf.options import Limits
+from ais_tar2tf.records import Grouper, Record, Selection, Want, splitter
+from ais_tar2tf.source import Source
+from ais_tar2tf.stores.memory import MemoryStore
+
+_buckets = itertools.count()
+
+
+def tar_of(members: Iterable[tuple[str, bytes]]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name, body in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+    return made.getvalue()
+
+
+def opened(*shards: Iterable[tuple[str, bytes]] | bytes | None, **options: Any) -> Source:
+    """A source over shards s-0.tar, s-1.tar, … in memory; None stands for one that is not there."""
+    bucket = f"records-{next(_buckets)}"
+    store = MemoryStore(bucket)
+    store.create()
+    for number, shard in enumerate(shards):
+        if shard is not None:
+            store.put(f"s-{number}.tar", shard if isinstance(shard, bytes) else tar_of(shard))
+    return t2t.open(f"memory://{bucket}/s-{{0..{len(shards) - 1}}}.tar", **options)
+
+
+def simple(first: int, count: int) -> list[tuple[str, bytes]]:
+    """Records of a jpg and a cls."""
+    return [(f"{at:04d}.{ext}", b"%d" % at) for at in range(first, first + count) for ext in ("jpg", "cls")]
+
+
+def keys(records: Iterable[Record]) -> list[str]:
+    return [record["__key__"] for record in records]
+
+
+def names(first: int, count: int) -> list[str]:
+    return [f"{at:04d}" for at in range(first, first + count)]
+
+
+def read_until_error(source: Source) -> tuple[list[Record], Exception | None]:
+    found: list[Record] = []
+    try:
+        found.extend(source.records())
+    except Exception as error:  # noqa: BLE001  # whatever it is, the test looks at it
+        return found, error
+    return found, None
+
+
+def assert_balanced(source: Source) -> None:
+    stats = source.stats
+    assert stats.records_read == stats.records_emitted + sum(stats.skipped.values())
+
+
+# --- the rules ------------------------------------------------------------------------------------------------
+
+
+def as_webdataset(name: str) -> tuple[str, str] | None:
+    """What webdataset's rule says, but for three kinds of names that we call stray and it doesn't."""
+    key, field = base_plus_ext(name)
+    if key is None or not field:  # `a.` has no extension
+        return None
+    if key.endswith("/"):  # `a/.hidden`: no record is called `a/`
+        return None
+    return key, field.lower()
+
+
+@settings(max_examples=1000, deadline=None)
+@given(name=st.lists(st.text(alphabet="ab.É_ ", max_size=6), min_size=1, max_size=4).map("/".join))
+@example(name="a/b.seg.PNG")
+@example(name="v1.0/b.jpg")
+@example(name=".bashrc")
+@example(name="a/.hidden.jpg")
+@example(name="a/b")
+@example(name="a.d/b")
+@example(name="b.")
+@example(name="./b.jpg")
+@example(name="../b.jpg")
+@example(name="a..jpg")
+@example(name="")
+def test_first_dot_is_webdatasets_rule(name: str) -> None:
+    parts = splitter("first-dot")(name)
+    assert (parts if parts and parts[1] else None) == as_webdataset(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a/b.jpg", ("a/b", "jpg")),
+        ("a/b.seg.PNG", ("a/b.seg", "png")),
+        ("v1.0/b.jpg", ("v1.0/b", "jpg")),
+        ("v1.0/b", None),
+        ("b", None),
+        (".bashrc", None),
+        ("a/.bashrc", None),
+        ("a/.x.jpg", ("a/.x", "jpg")),
+        ("a/._x.jpg", None),
+        ("._x.jpg", None),
+        ("a.d/", None),
+    ],
+)
+def test_last_dot(name: str, expected: tuple[str, str] | None) -> None:
+    assert splitter("last-dot")(name) == expected
+
+
+@given(
+    key=st.text("ab/", min_size=1, max_size=8).filter(lambda key: not key.endswith("/")),
+    field=st.text("xyz", min_size=1),
+)
+def test_the_rules_agree_on_one_dot(key: str, field: str) -> None:
+    name = f"{key}.{field}"
+    assert splitter("first-dot")(name) == splitter("last-dot")(name) == (key, field)
+
+
+def test_unknown_rule() -> None:
+    with pytest.raises(ValueError, match="first-dot, last-dot or a callable, not 'middle-dot'"):
+        splitter("middle-dot")
+
+
+def test_what_is_no_field_is_ignored_and_counted() -> None:
+    """macOS's files and directories; a folder stays in the key, an extension's case does not matter."""
+    members = [("d/._a.jpg", b"mac"), ("d/a.JPG", b"1"), ("._b", b""), ("d/a.seg.PNG", b"2"), ("d/._a.cls", b"mac")]
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            info = tarfile.TarInfo("d/link.jpg")
+            info.type = kind
+            tar.addfile(info)
+        for name, body in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+    for grouping, expected in (
+        ("first-dot", [{"__key__": "d/a", "jpg": b"1", "seg.png": b"2"}]),
+        ("last-dot", [{"__key__": "d/a", "jpg": b"1"}, {"__key__": "d/a.seg", "png": b"2"}]),
+    ):
+        source = opened(made.getvalue(), grouping=grouping)
+        assert [{k: v for k, v in r.items() if k != "__shard__"} for r in source.records()] == expected
+        assert source.stats.ignored == 7
+        assert_balanced(source)
+
+
+def test_a_grouping_of_ones_own() -> None:
+    """None leaves a member out, which is counted; directories never come to it."""
+
+    def by_folder(name: str) -> tuple[str, str] | None:
+        folder, _, rest = name.rpartition("/")
+        assert rest
+        return (folder, rest) if rest != "README" else None
+
+    v7_directory = bytearray(tar_of([("r3/", b"")])[:512])
+    v7_directory[156] = 0
+    v7_directory[148:156] = b" " * 8
+    v7_directory[148:156] = b"%06o\0 " % sum(v7_directory)
+    data = bytes(v7_directory) + tar_of(
+        [("r1/img.jpg", b"1"), ("r1/README", b"?"), ("r1/label", b"2"), ("r2/label", b"3")]
+    )
+    source = opened(data, grouping=by_folder)
+    records = list(source.records())
+    assert [(r["__key__"], r.get("img.jpg"), r["label"]) for r in records] == [("r1", b"1", b"2"), ("r2", None, b"3")]
+    assert source.stats.ignored == 2
+    assert_balanced(source)
+
+
+def test_a_record_says_where_it_is_from() -> None:
+    source = opened(simple(0, 1), simple(1, 1))
+    assert [record["__shard__"] for record in source.records()] == list(source.shards)
+
+
+# --- selection ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("jpg", Want("jpg", ("jpg",))),
+        ("JPG", Want("jpg", ("jpg",))),
+        ("cls?", Want("cls", ("cls",), optional=True)),
+        ("jpg;png", Want("jpg", ("jpg", "png"))),
+        ("jpg;png?", Want("jpg", ("jpg", "png"), optional=True)),
+        ("Image=JPG;png", Want("Image", ("jpg", "png"))),
+        ("image=jpg?", Want("image", ("jpg",), optional=True)),
+        ("seg.png", Want("seg.png", ("seg.png",))),
+    ],
+)
+def test_wants(text: str, want: Want) -> None:
+    assert Want.parse(text) == want
+
+
+@pytest.mark.parametrize("text", ["", "?", "=", "a=", "=a", ";", "a;", ";a", "a;;b", "a=;b", "=?"])
+def test_wants_that_make_no_sense(text: str) -> None:
+    with pytest.raises(ValueError, match="a field is asked for as"):
+        Want.parse(text)
+
+
+def test_a_field_selected_twice() -> None:
+    for fields in (["jpg", "jpg"], ["jpg", "JPG"], ["a=jpg", "a=png"]):
+        with pytest.raises(ValueError, match="selected twice"):
+            Selection(fields)
+
+
+def test_selection() -> None:
+    members = [
+        ("a.jpg", b"1"),
+        ("a.cls", b"2"),
+        ("b.png", b"3"),
+        ("b.json", b"{}"),
+        ("b.cls", b"4"),
+        ("c.png", b"5"),
+        ("c.jpg", b"6"),
+    ]
+    source = opened(members).select("image=jpg;png", "cls?")
+    assert [(r["__key__"], r["image"], r.get("cls")) for r in source.records()] == [
+        ("a", b"1", b"2"),
+        ("b", b"3", b"4"),
+        ("c", b"6", None),
+    ]
+    assert [sorted(record) for record in source.records()][1] == ["__key__", "__shard__", "cls", "image"]
+    assert_balanced(source)
+
+
+class _Watched(bytes):
+    """Bytes that remember which parts of them were taken."""
+
+    taken: list[slice]
+
+    def __getitem__(self, key: Any) -> Any:
+        self.taken.append(key)
+        return super().__getitem__(key)
+
+
+def test_what_is_not_selected_is_not_copied() -> None:
+    data = _Watched(b"j" * 100 + b"c" * 10 + b"J" * 100 + b"C" * 10)
+    data.taken = []
+    grouper = Grouper("s", Account(), Limits(record_bytes=50), selection=Selection(["cls"]))
+    batch = grouper.add(
+        Members(["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data)
+    )
+    records = batch.records + grouper.finish().records
+    assert [record["cls"] for record in records] == [b"c" * 10, b"C" * 10]
+    assert data.taken == [slice(100, 110), slice(210, 220)]
+    assert [grouper.wants(name) for name in ("a.jpg", "a.cls", "x/y.CLS", "a", "._a.cls")] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+# --- what makes no record -------------------------------------------------------------------------------------
+
+MIDDLE: dict[str, tuple[list[tuple[str, bytes]], type[RecordError], str]] = {
+    "field twice": (
+        [("x.jpg", b"1"), ("x.cls", b"1"), ("x.JPG", b"2")],
+        DuplicateField,
+        "field 'jpg' is there twice",
+    ),
+    "unselected field twice": (
+        [("x.jpg", b"1"), ("x.cls", b""), ("x.t", b""), ("x.t", b"")],
+        DuplicateField,
+        "'t' is there twice",
+    ),
+    "key again": ([("0000.jpg", b"1"), ("0000.cls", b"2")], DuplicateKey, "comes back after other records"),
+    "field missing": (
+        [("x.jpg", b"1"), ("x.txt", b"2")],
+        MissingField,
+        r"'cls' is missing \(there are: jpg, txt\).*'cls\?'",
+    ),
+    "no field there": ([("x.txt", b"1")], MissingField, r"'jpg' is missing \(there are: txt\)"),
+    "no extension": ([("d/LICENSE", b"1")], StrayMember, "member 'd/LICENSE' has no extension"),
+    "hidden": ([("d/.hidden", b"1")], StrayMember, "member 'd/.hidden' has no extension"),
+    "nothing behind the dot": ([("x.", b"1")], StrayMember, "member 'x.' has no extension"),
+}
+FAULTS = pytest.mark.parametrize(("middle", "kind", "text"), MIDDLE.values(), ids=MIDDLE)
+
+
+def with_fault(middle: list[tuple[str, bytes]], **options: Any) -> Source:
+    """Three shards of five records each, and something wrong behind the second record of the middle one."""
+    shard = simple(0, 2) + middle + simple(2, 3)
+    return opened(simple(100, 5), shard, simple(200, 5), fields=["jpg", "cls"], **options)
+
+
+WHOLE = names(100, 5) + names(0, 5) + names(200, 5)
+
+
+@FAULTS
+def test_faults_are_errors(middle: list[tuple[str, bytes]], kind: type[RecordError], text: str) -> None:
+    """By default; and the records before the fault come before the error."""
+    source = with_fault(middle)
+    found, error = read_until_error(source)
+    assert type(error) is kind
+    assert error.shard == list(source.shards)[1]
+    assert error.key in (middle[0][0].split(".")[0], middle[0][0])
+    with pytest.raises(kind, match=text):
+        list(source.records())
+    kept_back = 1 if kind is StrayMember else 0  # a record that may still grow is not out yet
+    assert keys(found) == WHOLE[: 7 - kept_back]
+    assert_balanced(source)
+
+
+@FAULTS
+@pytest.mark.parametrize("on_error", ["skip-record", "skip-shard", "callable"])
+def test_faults_can_be_skipped(
+    middle: list[tuple[str, bytes]], kind: type[RecordError], text: str, on_error: str
+) -> None:
+    """A record is what is skipped, also by skip-shard; it is counted by reason."""
+    seen: list[Tar2TFError] = []
+    source = with_fault(middle, on_error=seen.append if on_error == "callable" else on_error)
+    assert keys(source.records()) == WHOLE
+    assert source.stats.skipped == {kind.__name__: 1}
+    assert source.stats.records_read == 16
+    assert_balanced(source)
+    assert [type(error) for error in seen] == ([kind] if on_error == "callable" else [])
+
+
+@FAULTS
+def test_a_callable_may_stop(middle: list[tuple[str, bytes]], kind: type[RecordError], text: str) -> None:
+    class StopHereError(Exception):
+        pass
+
+    def stop(error: Tar2TFError) -> None:
+        raise StopHereError from error
+
+    found, error = read_until_error(with_fault(middle, on_error=stop))
+    assert isinstance(error, StopHereError)
+    assert type(error.__cause__) is kind
+    assert keys(found) == WHOLE[: len(found)]
+
+
+def test_missing_field_names_what_is_there() -> None:
+    with pytest.raises(MissingField, match=r"'jpg or png' is missing \(there are: cls, txt\); select 'image\?' if"):
+        list(opened([("a.txt", b""), ("a.cls", b"")], fields=["image=jpg;png"]).records())
+
+
+def test_on_error_is_checked() -> None:
+    with pytest.raises(
+        ValueError, match="on_error is one of raise, skip-record, skip-shard or a callable, not 'ignore'"
+    ):
+        opened(simple(0, 1), on_error="ignore")
+
+
+def test_every_member_is_accounted_for() -> None:
+    twice = [("q.jpg", b""), ("q.jpg", b""), ("q.cls", b"")]
+    members = [*simple(0, 3), ("LICENSE", b""), ("._x", b""), ("0001.txt", b""), *twice]
+    source = opened(members, fields=["jpg", "cls"], on_error="skip-record")
+    assert keys(source.records()) == names(0, 3)
+    assert source.stats.skipped == {"StrayMember": 1, "DuplicateKey": 1, "DuplicateField": 1}
+    assert source.stats.ignored == 1
+    assert (source.stats.records_read, source.stats.records_emitted) == (6, 3)
+    assert_balanced(source)
+
+
+# --- shards that are given up ---------------------------------------------------------------------------------
+
+
+def _truncated() -> bytes:
+    data = tar_of(simple(0, 20))
+    return data[: 21 * 1024 + 700]  # within the second member of the eleventh record
+
+
+def _corrupt() -> bytes:
+    data = bytearray(tar_of(simple(0, 20)))
+    data[20 * 1024 + 3] ^= 1
+    return bytes(data)
+
+
+def _zero_block() -> bytes:
+    data = bytearray(tar_of(simple(0, 20)))
+    data[20 * 1024 : 20 * 1024 + 512] = bytes(512)
+    return bytes(data)
+
+
+BAD_SHARDS: dict[str, tuple[Callable[[], bytes | None], type[Tar2TFError], Sequence[int]]] = {
+    "truncated": (_truncated, TruncatedArchive, (10,)),
+    "corrupt": (_corrupt, ArchiveError, (9, 10)),  # whether the tenth could still have grown, nobody knows
+    "early end mark": (_zero_block, ArchiveError, (9, 10)),
+    "empty": (lambda: b"", TruncatedArchive, (0,)),
+    "missing": (lambda: None, ShardNotFound, (0,)),
+    "no tar": (lambda: b"<html>" * 200, ArchiveError, (0,)),
+}
+BAD = pytest.mark.parametrize(("make", "kind", "before"), BAD_SHARDS.values(), ids=BAD_SHARDS)
+
+
+@BAD
+@pytest.mark.parametrize("on_error", ["skip-shard", "callable"])
+def test_a_bad_shard_can_be_skipped(
+    make: Callable[[], bytes | None], kind: type[Tar2TFError], before: Sequence[int], on_error: str
+) -> None:
+    """What came before in it, and all of the other shards, is there; what was given up counts one."""
+    seen: list[Tar2TFError] = []
+    source = opened(
+        simple(100, 5), make(), simple(200, 5), on_error=seen.append if on_error == "callable" else on_error
+    )
+    found = keys(source.records())
+    assert found in [names(100, 5) + names(0, count) + names(200, 5) for count in before]
+    assert sum(source.stats.skipped.values()) == 1
+    assert source.stats.records_read == len(found) + 1
+    assert source.stats.shards == 3
+    assert_balanced(source)
+    assert all(isinstance(error, kind) for error in seen)
+
+
+@BAD
+@pytest.mark.parametrize("on_error", ["raise", "skip-record"])
+def test_a_bad_shard_is_an_error(
+    make: Callable[[], bytes | None], kind: type[Tar2TFError], before: Sequence[int], on_error: str
+) -> None:
+    source = opened(simple(100, 5), make(), simple(200, 5), on_error=on_error)
+    found, error = read_until_error(source)
+    assert isinstance(error, kind)
+    assert "s-1.tar" in str(error)
+    assert keys(found) in [names(100, 5) + names(0, count) for count in before]
+    assert_balanced(source)
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+
+def _big_record() -> list[tuple[str, bytes]]:
+    return [*simple(0, 3), ("x.a", b"1" * 60), ("x.b", b"2" * 60), *simple(3, 2)]
+
+
+def _many_fields() -> list[tuple[str, bytes]]:
+    return [*simple(0, 3), *((f"x.f{at}", b"") for at in range(6)), *simple(3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "members", "field"),
+    [
+        (Limits(record_bytes=119), _big_record(), "record_bytes"),
+        (Limits(fields=5), _many_fields(), "fields"),
+        (Limits(keys=3), simple(0, 6), "keys"),
+    ],
+)
+def test_limits(limits: Limits, members: list[tuple[str, bytes]], field: str) -> None:
+    source = opened(members, simple(100, 2), limits=limits)
+    found, error = read_until_error(source)
+    assert isinstance(error, LimitExceeded)
+    assert f"Limits.{field}" in str(error)
+    assert keys(found) == names(0, 3)
+    assert error.offset in (6 * 1024, 7 * 1024)  # of its first member, or of the one that is too much
+    source = opened(members, simple(100, 2), limits=limits, on_error="skip-shard")
+    assert keys(source.records()) == names(0, 3) + names(100, 2)
+    assert source.stats.skipped == {"LimitExceeded": 1}
+    assert_balanced(source)
+
+
+def test_limits_that_are_just_reached() -> None:
+    limits = Limits(record_bytes=120, fields=6, keys=6)
+    for members in (_big_record(), _many_fields(), simple(0, 6)):
+        assert len(list(opened(members, limits=limits).records())) == 6
+
+
+def test_one_key_with_fields_without_end() -> None:
+    """Fields are counted while the record grows, selected or not, not when it is whole."""
+    for selection in (None, Selection(["jpg"])):
+        grouper = Grouper("s", Account(), Limits(fields=100), selection=selection)
+        fifty = ([Members([f"x.{n}-{at}" for at in range(50)], [0] * 50, [0] * 50, [0] * 50, b"")] for n in range(3))
+        for _ in range(2):
+            grouper.add(*next(fifty))
+        with pytest.raises(LimitExceeded, match=r"Limits\.fields"):
+            grouper.add(*next(fifty))
+
+
+def test_a_failure_comes_behind_the_records_before_it() -> None:
+    """And the position is that of the record that failed, so that going on there neither skips nor repeats."""
+    grouper = Grouper("s", Account(), Limits(keys=2))
+    batch = grouper.add(
+        Members([f"{at}.x" for at in range(5)], [at * 1024 for at in range(5)], [0] * 5, [0] * 5, b"")
+    )
+    assert keys(batch.records) == ["0", "1"]
+    assert grouper.kept_back_at == 2048
+    for go_on in (lambda: grouper.add(Members([], [], [], [], b"")), grouper.finish):
+        with pytest.raises(LimitExceeded):
+            go_on()
