@@ -39,6 +39,10 @@ Grouping = str | Split
 """`"first-dot"`, `"last-dot"`, or a callable from a member's name to (key, field), None to leave it out."""
 
 
+_SMALL_FIELDS = 16_384  # bytes of a record
+_FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
+
+
 @dataclass(slots=True)
 class RecordBatch:
     """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields."""
@@ -122,6 +126,41 @@ class Selection:
         return [want.name for want in self.wants]
 
 
+def _digest(key: str) -> bytes:
+    return xxh3_128_digest(key.encode("utf-8", "surrogateescape"))
+
+
+def _alike(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
+    """The fields of each record and the keys, if all but the last record have the same fields in the same order."""
+    if len(names) < _FEW_MEMBERS:
+        return None
+    if split is _first_dot:
+        heads, dots, fields = map(list, zip(*[name.partition(".") for name in names], strict=True))
+    else:
+        parts = list(map(split, names))
+        if None in parts:
+            return None
+        heads, fields = map(list, zip(*parts, strict=True))  # type: ignore[arg-type]
+        dots = heads
+    width = next((at for at, head in enumerate(heads) if head != heads[0]), 0)
+    if not width:
+        return None
+    end = (len(heads) - 1) // width * width
+    pattern, keys = fields[:width], heads[:end:width]
+    if (
+        not all(dots)
+        or fields[:end] != pattern * len(keys)
+        or any(heads[at:end:width] != keys for at in range(1, width))
+        or heads[end] == keys[-1]
+    ):
+        return None
+    if split is _first_dot:
+        if any("/" in field for field in pattern) or not all(keys) or "/\n" in "\n".join((*keys, "")):
+            return None  # a folder with a dot, or a name that begins with one
+        pattern = [field.lower() for field in pattern]
+    return pattern, keys
+
+
 class Grouper:
     """Members of one shard in, whole records out; the record that may still grow is kept back."""
 
@@ -171,21 +210,33 @@ class Grouper:
             raise self._failure
 
     def _add(self, members: Members, batch: RecordBatch) -> None:
-        """This loop runs for every member there is, so it calls little."""
+        begin = self._add_one_by_one(members, 0, batch, until_next_key=True)
+        begin += self._add_alike(members, begin, batch)
+        self._add_one_by_one(members, begin, batch)
+
+    def _add_one_by_one(
+        self,
+        members: Members,
+        begin: int,
+        batch: RecordBatch,
+        *,
+        until_next_key: bool = False,
+    ) -> int:
+        """From the `begin`-th member on; how far it came."""
         split, sources, data, most = self._split, self._sources, members.data, self._limits.record_bytes
         current, fields = self._key, self._fields
-        for name, offset, start, size in zip(
-            members.names, members.offsets, members.starts, members.sizes, strict=True
-        ):
-            parts = split(name)
-            if parts is None or not parts[1]:
-                self._leave_out(name)
+        for at in range(begin, len(members.names)):
+            part, size = split(members.names[at]), members.sizes[at]
+            if part is None or not part[1]:
+                self._leave_out(members.names[at])
                 continue
-            key, field = parts
+            key, field = part
             if key != current:
+                if until_next_key:
+                    return at
                 if current is not None:
                     self._flush(batch)
-                current, fields = key, self._begin(key, offset)
+                current, fields = key, self._begin(key, members.offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
             elif field in fields:
@@ -193,9 +244,71 @@ class Grouper:
             else:
                 self._size += size
                 if self._size > most:
-                    raise self._limit("record_bytes", f"record {key!r} has over {most:,} bytes", offset)
+                    raise self._limit("record_bytes", f"record {key!r} has over {most:,} bytes", members.offsets[at])
+                start = members.starts[at]
                 fields[field] = bytes(data[start : start + size])
         self._check_fields()
+        return len(members.names)
+
+    def _add_alike(self, members: Members, begin: int, batch: RecordBatch) -> int:
+        """Whole records that have the same fields in the same order, as most shards do from end to end: by columns.
+
+        Gives the number of members taken: 0 when they are not alike, or when anything is wrong with any of them;
+        the last record is left, for it may still grow.
+        """
+        alike = _alike(members.names[begin:], self._split)
+        if alike is None:
+            return 0
+        pattern, keys = alike
+        width, count = len(pattern), len(keys)
+        end = begin + width * count
+        chosen = self._chosen(pattern)
+        if chosen is None:
+            return 0
+        sizes = [members.sizes[begin + at : end : width] for _, at in chosen]
+        totals = sizes[0] if len(sizes) == 1 else list(map(sum, zip(*sizes, strict=True))) or [0] * count
+        if max(totals) > self._limits.record_bytes or not self._all_new(keys):
+            return 0
+        if self._key is not None:
+            self._flush(batch)
+            self._key = None
+        shard, data = self._shard, members.data
+        if sum(totals) < _SMALL_FIELDS * count:
+            data = bytes(data)  # one copy makes thousands of small slices cheaper than it costs
+        records: list[Record] = [{"__key__": key, "__shard__": shard} for key in keys]
+        for (name, at), column in zip(chosen, sizes, strict=True):
+            starts = members.starts[begin + at : end : width]
+            for record, start, size in zip(records, starts, column, strict=True):
+                record[name] = bytes(data[start : start + size])
+        batch.records += records
+        batch.offsets += members.offsets[begin:end:width]
+        batch.sizes += totals
+        return end - begin
+
+    def _chosen(self, pattern: list[str]) -> list[tuple[str, int]] | None:
+        """The name and the place of every field that is read; None if a record like this is not in order."""
+        if len(set(pattern)) < len(pattern) or "" in pattern or len(pattern) > self._limits.fields:
+            return None
+        if self._selection is None:
+            return list(zip(pattern, range(len(pattern)), strict=True))
+        chosen: list[tuple[str, int]] = []
+        for want in self._selection.wants:
+            place = next((pattern.index(source) for source in want.sources if source in pattern), None)
+            if place is not None:
+                chosen.append((want.name, place))
+            elif not want.optional:
+                return None
+        return chosen
+
+    def _all_new(self, keys: list[str]) -> bool:
+        """Whether no key came before, nor the one that is kept back; remembers them if so."""
+        digests = {_digest(key) for key in keys}
+        new = len(digests) == len(keys) and digests.isdisjoint(self._seen)
+        kept = self._key is not None and _digest(self._key) in digests
+        if not new or kept or len(self._seen) + len(keys) >= self._limits.keys:
+            return False
+        self._seen |= digests
+        return True
 
     @property
     def kept_back_at(self) -> int | None:
@@ -254,7 +367,7 @@ class Grouper:
         assert key is not None
         seen = self._seen
         before = len(seen)
-        seen.add(xxh3_128_digest(key.encode("utf-8", "surrogateescape")))
+        seen.add(_digest(key))
         if len(seen) > self._limits.keys:
             raise self._limit("keys", f"there are over {self._limits.keys:,} records", self._offset)
         self._check_fields()
