@@ -84,12 +84,14 @@ def test_sample_3_with_a_mapping_of_ones_own(imagenet, model):
     resize = tf.image.resize
     decode = tf.io.decode_jpeg
 
+    # fmt: off
     # Create in-memory tensorflow dataset
     ais = AisDataset(BUCKET_NAME, PROXY_URL)
     train_dataset = ais.load_from_tar(
         "train-{0..3}.tar.gz",
         record_to_pair=lambda r: (resize(convert(decode(r['jpg']), tf.float32), (224, 224)), r['cls'])
     ).shuffle().batch(BATCH_SIZE)
+    # fmt: on
     test_dataset = ais.load_from_tar("train-{4..7}.tar.gz").batch(BATCH_SIZE)
     test_dataset = ais.load_from_tar("train-{4..7}.tar.gz").batch(BATCH_SIZE)
     # ...

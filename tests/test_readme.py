@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-import shards as made
 import tensorflow as tf
 
 import ais_tar2tf as t2t
+import shards as made
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

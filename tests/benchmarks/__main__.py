@@ -1,0 +1,104 @@
+"""Runs the lines that were asked for, prints a table as they come, and writes JSON where that is wanted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.data import Data
+from tests.benchmarks.lines import LINES, Bench, Result
+from tests.benchmarks.web import serving
+
+_ROUNDS, _QUICK_ROUNDS = 3, 2
+_ROW = "{:<24}{:>12}{:>12} {:<10}{:>8} {:>9}  {:<6}{:>15}  {}"
+
+
+def main() -> int:
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that the server ends, too
+    names = _chosen(options.only)
+    with tempfile.TemporaryDirectory(prefix="t2t-benchmarks-") as home, serving(Path(home)) as (web, folder):
+        rounds = options.rounds or (_QUICK_ROUNDS if options.quick else _ROUNDS)
+        bench = Bench(web, Data(folder, quick=options.quick), Path(home), options.quick, rounds)
+        machine = _machine(bench)
+        print("  ".join(f"{name}: {value}" for name, value in machine.items()), end="\n\n")
+        results = list(_run(names, bench))
+    if options.json:
+        document = {"machine": machine, "results": [result.as_json() for result in results]}
+        options.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these lines; patterns such as 'records-*' too")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the data, fewer rounds")
+    parser.add_argument("--rounds", type=int, help=f"how often each side runs (default {_ROUNDS})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here, too")
+    return parser.parse_args()
+
+
+def _chosen(patterns: Sequence[str] | None) -> list[str]:
+    if not patterns:
+        return list(LINES)
+    for pattern in patterns:
+        if not any(fnmatch(name, pattern) for name in LINES):
+            sys.exit(f"no line is called {pattern!r}; there are: {', '.join(LINES)}")
+    return [name for name in LINES if any(fnmatch(name, pattern) for pattern in patterns)]
+
+
+def _machine(bench: Bench) -> dict[str, Any]:
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "platform": platform.platform(terse=True),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("tensorflow", "webdataset")},
+        "server": bench.web.name,
+        "rounds": bench.rounds,
+        "quick": bench.quick,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _run(names: Sequence[str], bench: Bench) -> Sequence[Result]:
+    print(_ROW.format("line", "ours", "peer", "unit", "ratio", "goal", "holds", "CPU s", "peer's name"))
+    results: list[Result] = []
+    for name in names:
+        result = LINES[name](name, bench)
+        print(_row(result), flush=True)
+        results.append(result)
+    return results
+
+
+def _row(result: Result) -> str:
+    cpu = "" if result.ours_cpu_s is None else f"{result.ours_cpu_s:.2f} / {result.peer_cpu_s:.2f}"
+    goal = "" if result.goal is None else f"{'≥' if result.goal_on == 'ratio' else 'ours ≤'} {result.goal:g}"
+    holds = {True: "yes", False: "NO", None: ""}[result.holds]
+    ours, peer = _figure(result.ours), _figure(result.peer)
+    return _ROW.format(
+        result.name, ours, peer, result.unit, f"{result.ratio:.2f}", goal, holds, cpu, result.peer_name
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

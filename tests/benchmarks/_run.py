@@ -1,0 +1,131 @@
+"""One measurement in a process of its own: `_run time|memory TASK`, where the task is JSON; prints JSON."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import resource
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
+
+_LEAST_SECONDS = 1.0  # passes go on until so much is measured, then the fastest one counts
+_STATUS = Path("/proc/self/status")
+_RESET_PEAK = "5"  # what clear_refs takes to begin VmHWM anew
+_BATCH = 16
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    what, task = sys.argv[1], json.loads(sys.argv[2])
+    print(json.dumps({"time": _time, "memory": _memory}[what](task)))
+
+
+def _time(task: dict[str, Any]) -> dict[str, float]:
+    """The fastest of as many passes as a second takes, after one over the little shard."""
+    reader = READERS[task["reader"]]
+    if task["reader"] not in WITHOUT_TENSORFLOW:
+        _start_tensorflow()
+    reader(task["warm_up"])
+    passes: list[tuple[float, float]] = []
+    while sum(wall for wall, _ in passes) < _LEAST_SECONDS:
+        cpu, wall = _cpu_seconds(), time.perf_counter()
+        records = reader(task["shards"])
+        passes.append((time.perf_counter() - wall, _cpu_seconds() - cpu))
+        if records not in (0, task["records"]):
+            raise RuntimeError(f"{task['reader']} gave {records:,} records of {task['records']:,}")
+    wall, cpu = min(passes)
+    return {"wall": wall, "cpu": cpu}
+
+
+def _start_tensorflow() -> None:
+    import tensorflow as tf
+
+    list(tf.data.Dataset.range(3).batch(2))
+
+
+def _cpu_seconds() -> float:
+    """Of this process with all its threads, and of the children (curl) that have ended."""
+    usage = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in usage)
+
+
+def _memory(task: dict[str, Any]) -> dict[str, float]:
+    """How far memory grew at most over all records, and what the server had sent when the first one was there."""
+    steps = _STEPS[task["reader"]](task["shards"])
+    next(steps)
+    before = _begin_peak()
+    next(steps)
+    with Path(task["counter"]).open("rb") as file, mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ) as counter:
+        sent: int = struct.unpack("<q", counter)[0]
+    records = 1 + sum(steps)
+    if records != task["records"]:
+        raise RuntimeError(f"{task['reader']} gave {records:,} records of {task['records']:,}")
+    return {"growth": _peak() - before, "sent": sent}
+
+
+def _records_of_ours(urls: list[str]) -> Iterator[int]:
+    import ais_tar2tf as t2t
+
+    with t2t.open(urls[0]) as source:
+        yield 0
+        for record in source.records():
+            assert record["jpg"]
+            yield 1
+
+
+def _dataset_of_ours(urls: list[str]) -> Iterator[int]:
+    import ais_tar2tf as t2t
+
+    _start_tensorflow()
+    yield 0
+    with t2t.open(urls[0]) as source:
+        dataset = source.select("jpg", "cls").dataset()
+        yield int(next(iter(dataset.take(1)))["jpg"] != b"")
+        yield from (int(batch["jpg"].shape[0]) for batch in dataset.skip(1).batch(_BATCH))
+
+
+def _records_of_webdataset(urls: list[str]) -> Iterator[int]:
+    import webdataset
+
+    dataset = webdataset.WebDataset(f"pipe:curl -s -L {urls[0]}", shardshuffle=False)
+    yield 0
+    for record in dataset:
+        assert record["jpg"]
+        yield 1
+
+
+_STEPS = {
+    "ours-records": _records_of_ours,
+    "ours-dataset": _dataset_of_ours,
+    "webdataset-records": _records_of_webdataset,
+}
+"""Each yields once when it is ready to begin, then the number of records in each step; the first step is one."""
+
+
+def _begin_peak() -> int:
+    """Forget the peak so far; the bytes in use now."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
+    return _peak()
+
+
+def _peak() -> int:
+    """The most bytes that were in use: since `_begin_peak` on Linux, since the start elsewhere."""
+    if not _STATUS.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The bytes that are read: shards and record files, made in a temporary folder when a line first asks for them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SETS", "Data", "DataSet"]
+
+_MTIME = 1_600_000_000  # an integer, or tarfile would write a PAX header for its fraction
+_JPEG_START = b"\xff\xd8\xff\xe0"
+_CODED_VALUES = 64  # a byte drawn from these deflates to some 6 bits: the decoder has real work to do
+_LITTLE_BYTES = 512_000  # of the shard that warms a reader up
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Shards of one kind: their number, and what stands in them."""
+
+    record_bytes: int
+    records: int  # over all shards
+    shards: int
+    ending: str = "tar"
+
+    def quick(self) -> DataSet:
+        """A quarter of it, in as many shards."""
+        return DataSet(self.record_bytes, self.records // 4, self.shards, self.ending)
+
+
+SETS = {
+    "2KB": DataSet(2_000, 40_000, 2),
+    "2KB-pax": DataSet(2_000, 40_000, 2, "pax.tar"),
+    "2KB-gzip": DataSet(2_000, 40_000, 2, "tar.gz"),
+    "100KB": DataSet(100_000, 3_000, 3),
+}
+
+
+class Data:
+    """The files of a run, under one folder that a server shows."""
+
+    def __init__(self, folder: Path, *, quick: bool) -> None:
+        self.folder = folder
+        self.sets = {name: kind.quick() if quick else kind for name, kind in SETS.items()}
+        self.shards = cache(self._shards)
+        self.tfrecords = cache(self._tfrecords)
+
+    def _shards(self, name: str) -> list[str]:
+        """The names of a set's shards; behind them, the little one that warms a reader up."""
+        kind = self.sets[name]
+        each = kind.records // kind.shards
+        names = [f"{name}-{shard}.{kind.ending}" for shard in range(kind.shards)]
+        for shard, file in enumerate(names):
+            _write(self.folder / file, kind, shard * each, each)
+        warm_up = f"{name}-warm.{kind.ending}"
+        _write(self.folder / warm_up, kind, kind.records, _LITTLE_BYTES // kind.record_bytes)
+        return [*names, warm_up]
+
+    def _tfrecords(self, name: str) -> list[str]:
+        """The same records as local TFRecord files: their paths, and the little one's."""
+        import tensorflow as tf
+
+        paths: list[str] = []
+        for shard in self.shards(name):
+            path = self.folder / f"{shard}.tfrecord"
+            with tf.io.TFRecordWriter(str(path)) as writer:
+                for record in _records_in(self.folder / shard):
+                    writer.write(_example(tf, record))
+            paths.append(str(path))
+        return paths
+
+
+def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes, bytes]]:
+    """(key, jpg, cls); the bytes depend on the record's number alone."""
+    for number in range(first, first + count):
+        random = np.random.Generator(np.random.SFC64(number))
+        body = random.bytes(kind.record_bytes - len(_JPEG_START))
+        if kind.ending == "tar.gz":
+            body = (np.frombuffer(body, np.uint8) % _CODED_VALUES).tobytes()
+        yield f"{number:08d}", _JPEG_START + body, b"%d" % (number % 1000)
+
+
+def _write(path: Path, kind: DataSet, first: int, count: int) -> None:
+    writers: dict[str, Callable[..., None]] = {"tar": _write_tar, "pax.tar": _write_pax, "tar.gz": _write_gzip}
+    writers[kind.ending](path, _records(kind, first, count))
+
+
+def _write_tar(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, records)
+
+
+def _write_gzip(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    with (
+        gzip.open(path, "wb", compresslevel=1) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,  # type: ignore[call-overload]
+    ):
+        _add(tar, records)
+
+
+def _write_pax(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    """As webdataset itself writes: times with a fraction, so a PAX header before every member."""
+    import webdataset
+
+    with webdataset.TarWriter(str(path), encoder=False) as writer:
+        for key, jpg, label in records:
+            writer.write({"__key__": key, "jpg": jpg, "cls": label})
+
+
+def _add(tar: tarfile.TarFile, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    for key, jpg, label in records:
+        for field, body in (("jpg", jpg), ("cls", label)):
+            member = tarfile.TarInfo(f"{key}.{field}")
+            member.size, member.mtime = len(body), _MTIME
+            tar.addfile(member, io.BytesIO(body))
+
+
+def _records_in(path: Path) -> Iterator[dict[str, bytes]]:
+    """The records of a shard, read by tarfile: two members each."""
+    with tarfile.open(path) as tar:
+        members = iter(tar)
+        for one, other in zip(members, members, strict=True):
+            record = {"key": one.name.partition(".")[0].encode()}
+            for member in (one, other):
+                file = tar.extractfile(member)
+                assert file is not None
+                record[member.name.partition(".")[2]] = file.read()
+            yield record
+
+
+def _example(tf: Any, record: dict[str, bytes]) -> bytes:
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value])) for name, value in record.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()

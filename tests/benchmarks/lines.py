@@ -1,0 +1,144 @@
+"""The lines of the benchmark: what is compared with whom, and what it is to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import measure
+from tests.benchmarks.data import Data
+from tests.benchmarks.endless import records_in
+from tests.benchmarks.web import Web
+
+__all__ = ["LINES", "Bench", "Result"]
+
+_GB = 1_000_000_000
+_MB = 1_000_000
+_MIB = 1024 * 1024
+_LOCAL = frozenset({"isal"})  # readers of the shards' files rather than of their URLs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One line of the output. `goal` bounds the ratio from below, or our own figure from above."""
+
+    name: str
+    ours: float
+    peer: float
+    peer_name: str
+    unit: str
+    goal: float | None
+    goal_on: str = "ratio"
+    ours_cpu_s: float | None = None
+    peer_cpu_s: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+    @property
+    def holds(self) -> bool | None:
+        """None for a line that only informs."""
+        if self.goal is None:
+            return None
+        return self.ratio >= self.goal if self.goal_on == "ratio" else self.ours <= self.goal
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "ratio": self.ratio, "holds": self.holds}
+
+
+@dataclass
+class Bench:
+    """What the lines share: the bytes, their server, how often each side runs, and what was measured already."""
+
+    web: Web
+    data: Data
+    home: Path
+    quick: bool
+    rounds: int
+    streamed: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def task(self, reader: str, kind: str) -> dict[str, Any]:
+        """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
+        if reader.startswith("tfrecord"):
+            files = self.data.tfrecords(kind)
+        elif reader in _LOCAL:
+            files = [str(self.data.folder / name) for name in self.data.shards(kind)]
+        else:
+            files = [self.web.url(name) for name in self.data.shards(kind)]
+        records = self.data.sets[kind].records
+        return {"reader": reader, "shards": files[:-1], "warm_up": files[-1:], "records": records}
+
+    def stream(self, reader: str) -> dict[str, float]:
+        """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
+        if reader not in self.streamed:
+            size, counter = (1 if self.quick else 4) * _GB, self.home / f"sent-{reader}"
+            with measure.endless_shard(size, counter) as url:
+                task = {"reader": reader, "shards": [url], "records": records_in(size), "counter": str(counter)}
+                self.streamed[reader] = measure.run_memory(task)
+        return self.streamed[reader]
+
+
+Line = Callable[[str, Bench], Result]
+
+
+def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = None) -> Line:
+    """Records a second, ours to the peer's."""
+
+    def line(name: str, bench: Bench) -> Result:
+        mine, theirs = measure.alternate([bench.task(ours, kind), bench.task(peer, kind)], bench.rounds)
+        records = bench.data.sets[kind].records
+        return Result(
+            name=name,
+            ours=records / mine.wall,
+            peer=records / theirs.wall,
+            peer_name=peer_name,
+            unit="records/s",
+            goal=goal,
+            ours_cpu_s=mine.cpu,
+            peer_cpu_s=theirs.cpu,
+        )
+
+    return line
+
+
+def _import(name: str, bench: Bench) -> Result:
+    ours, peer = measure.import_seconds(["ais_tar2tf", "webdataset"], 2 * bench.rounds)
+    return Result(name=name, ours=ours, peer=peer, peer_name="import webdataset", unit="s", goal=0.15, goal_on="ours")
+
+
+def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> Line:
+    """What streaming one huge shard costs: `figure` of `Bench.stream`, in `unit`s of `each` bytes."""
+
+    def line(name: str, bench: Bench) -> Result:
+        peer = bench.stream("webdataset-records")[figure] / each
+        ours = bench.stream(reader)[figure] / each
+        return Result(name=name, ours=ours, peer=peer, peer_name="webdataset", unit=unit, goal=goal, goal_on="ours")
+
+    return line
+
+
+_WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
+_WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
+_OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
+
+LINES: dict[str, Line] = {
+    "records-2KB": _rate(*_WEBDATASET, "2KB", 10),
+    "records-100KB": _rate(*_WEBDATASET, "100KB", 4),
+    "records-pax-2KB": _rate(*_WEBDATASET, "2KB-pax", 10),
+    "records-gzip-2KB": _rate(*_WEBDATASET, "2KB-gzip", 3),
+    "records-curl-100KB": _rate("ours-records", "curl", "one curl, bytes only", "100KB"),
+    "gzip-isal-2KB": _rate("ours-records", "isal", "isal alone, local, bytes only", "2KB-gzip"),
+    "dataset-2KB": _rate(*_WEBDATASET_TF, "2KB", 40),
+    "dataset-100KB": _rate(*_WEBDATASET_TF, "100KB", 7),
+    "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
+    "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
+    "dataset-tfrecord-2KB": _rate("ours-dataset", "tfrecord-single", "local TFRecord", "2KB", 1.5),
+    "dataset-tfrecord-100KB": _rate("ours-dataset", "tfrecord-single-parallel", "local TFRecord", "100KB", 1.5),
+    "import": _import,
+    "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
+    "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),
+    "first-record-4GB": _streaming("ours-records", "sent", "MB", _MB, 16),
+}

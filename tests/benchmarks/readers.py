@@ -1,0 +1,162 @@
+"""One way of reading each: a function from shards to the number of records that came, ours and the peers'.
+
+Everything from opening on belongs to the function, and so to what is measured; imports do not. Every peer reads
+as its documentation advises, or in a faster way where one was found; the comment says which.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+__all__ = ["READERS", "WITHOUT_TENSORFLOW", "Reader"]
+
+Reader = Callable[[list[str]], int]
+"""URLs of shards (for TFRecord and isal: paths) to the number of records that came."""
+
+_BATCH = 64
+_RECORD_BUFFER = 8 * 1024 * 1024  # read ahead from a TFRecord file, as TensorFlow's performance guide advises
+_READ = 1024 * 1024
+
+
+# Plain records.
+
+
+def ours_records(urls: list[str]) -> int:
+    import ais_tar2tf as t2t
+
+    with t2t.open(urls) as source:
+        return _count(source.records())
+
+
+def webdataset_records(urls: list[str]) -> int:
+    return _count(_webdataset(urls))
+
+
+def _webdataset(urls: list[str]) -> Any:
+    """Through curl in a pipe, as its README has it; its own reader for http does the same without the shell."""
+    import webdataset
+
+    return webdataset.WebDataset([f"pipe:curl -s -L {url}" for url in urls], shardshuffle=False)
+
+
+def old_client_records(urls: list[str]) -> Iterator[dict[str, bytes]]:
+    """The way of the client that came before: a shard is fetched whole, then opened by tarfile."""
+    import requests
+
+    for url in urls:
+        content = requests.get(url, timeout=60).content
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            yield from _grouped(tar)
+
+
+def _grouped(tar: tarfile.TarFile) -> Iterator[dict[str, bytes]]:
+    record: dict[str, bytes] = {}
+    for member in tar:
+        key, _, field = member.name.partition(".")
+        if record and record["__key__"] != key.encode():
+            yield record
+            record = {}
+        file = tar.extractfile(member)
+        assert file is not None
+        record["__key__"] = key.encode()
+        record[field] = file.read()
+    if record:
+        yield record
+
+
+def curl(urls: list[str]) -> int:
+    """The bytes alone: one curl, one shard after the other over one connection. It knows nothing of records."""
+    outputs = [part for url in urls for part in ("-o", "/dev/null", url)]
+    subprocess.run(["curl", "-s", "-f", "-L", *outputs], check=True)
+    return 0
+
+
+def isal_alone(paths: list[str]) -> int:
+    """What isal itself needs to decompress the same bytes from local files; nothing is looked at."""
+    from isal import igzip
+
+    for path in paths:
+        with igzip.open(path) as stream:
+            while stream.read(_READ):
+                pass
+    return 0
+
+
+# Into tf.data: single records, each a dict of bytes, gathered by the C++ `batch` on every side. Python then sees
+# one element in 64, so that its loop over elements, the same for all, hides nothing.
+
+
+def ours_dataset(urls: list[str]) -> int:
+    import ais_tar2tf as t2t
+
+    with t2t.open(urls) as source:
+        return _drain(source.select("jpg", "cls").dataset())
+
+
+def webdataset_dataset(urls: list[str]) -> int:
+    return _drain(_from_generator(_webdataset(urls)))
+
+
+def old_client_dataset(urls: list[str]) -> int:
+    return _drain(_from_generator(old_client_records(urls)))
+
+
+def _from_generator(records: Iterable[dict[str, Any]]) -> Any:
+    import tensorflow as tf
+
+    fields = ("__key__", "jpg", "cls")
+    spec = {name: tf.TensorSpec((), tf.string) for name in fields}
+    return tf.data.Dataset.from_generator(
+        lambda: ({name: record[name] for name in fields} for record in records), output_signature=spec
+    )
+
+
+def tfrecord_single(paths: list[str]) -> int:
+    return _drain(_parsed(paths, parallel=False))
+
+
+def tfrecord_single_parallel(paths: list[str]) -> int:
+    return _drain(_parsed(paths, parallel=True))
+
+
+def _parsed(paths: list[str], *, parallel: bool) -> Any:
+    """Parsed one by one; in parallel where that pays (it does not for 2 KB, where the hand-over costs more)."""
+    import tensorflow as tf
+
+    spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("key", "jpg", "cls")}
+    records = tf.data.TFRecordDataset(paths, buffer_size=_RECORD_BUFFER)
+    calls = tf.data.AUTOTUNE if parallel else None
+    return records.map(lambda text: tf.io.parse_single_example(text, spec), num_parallel_calls=calls).prefetch(
+        tf.data.AUTOTUNE
+    )
+
+
+def _drain(dataset: Any) -> int:
+    return sum(int(element["jpg"].shape[0]) for element in dataset.batch(_BATCH))
+
+
+def _count(records: Iterable[Any]) -> int:
+    count = 0
+    for record in records:
+        if record["jpg"]:
+            count += 1
+    return count
+
+
+READERS: dict[str, Reader] = {
+    "ours-records": ours_records,
+    "ours-dataset": ours_dataset,
+    "webdataset-records": webdataset_records,
+    "webdataset-dataset": webdataset_dataset,
+    "old-client-dataset": old_client_dataset,
+    "tfrecord-single": tfrecord_single,
+    "tfrecord-single-parallel": tfrecord_single_parallel,
+    "curl": curl,
+    "isal": isal_alone,
+}
+
+WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal"})

@@ -1,0 +1,97 @@
+"""The server that everyone reads from: nginx when it is there, else the embedded one; stopped by who started it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Web", "serving"]
+
+_START_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+_BUCKET = "bench"
+_NGINX_ELSEWHERE = "/usr/sbin:/usr/local/sbin"  # where packages put it, and what a user's PATH often lacks
+
+_NGINX = """
+daemon off; {user} worker_processes 1; pid {work}/pid; error_log stderr warn;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; default_type application/octet-stream;
+  client_body_temp_path {work}/body; proxy_temp_path {work}/proxy; fastcgi_temp_path {work}/fastcgi;
+  uwsgi_temp_path {work}/uwsgi; scgi_temp_path {work}/scgi;
+  server {{ listen 127.0.0.1:{port}; root {root}; }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Web:
+    """A running server: its name, and where it shows the folder."""
+
+    name: str
+    root: str
+
+    def url(self, file: str) -> str:
+        return f"{self.root}/{file}"
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[tuple[Web, Path]]:
+    """A server, and the folder under `home` whose files it shows."""
+    folder = home / "shown" / _BUCKET
+    folder.mkdir(parents=True)
+    nginx = shutil.which("nginx") or shutil.which("nginx", path=_NGINX_ELSEWHERE)
+    with _nginx(nginx, home, folder) if nginx else _embedded(folder) as web:
+        yield web, folder
+
+
+@contextmanager
+def _embedded(folder: Path) -> Iterator[Web]:
+    import ais_tar2tf as t2t
+
+    with t2t.serve(folder.parent) as server:
+        yield Web("embedded", f"{server.url}/v1/objects/{_BUCKET}")
+
+
+@contextmanager
+def _nginx(program: str, home: Path, folder: Path) -> Iterator[Web]:
+    work, port = home / "nginx", _free_port()
+    work.mkdir()
+    # As root it would give its workers to a user who may not look into our folder.
+    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+    (work / "conf").write_text(_NGINX.format(user=user, work=work, root=folder, port=port))
+    process = subprocess.Popen([program, "-p", str(work), "-c", str(work / "conf")])
+    try:
+        _wait_until_up(process, port)
+        yield Web("nginx", f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait(_STOP_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"nginx ended with {process.returncode}: see above")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"nginx did not listen within {_START_SECONDS:g} s")

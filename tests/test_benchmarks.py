@@ -1,0 +1,67 @@
+"""The benchmarks run, and say what they promise to say; how fast anything is, no test asks but in the crudest way."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LINES = ["records-2KB", "import"]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", "--quick", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    if shutil.which("curl") is None:
+        pytest.skip("webdataset reads through curl, which is not here")
+    path = tmp_path_factory.mktemp("benchmarks") / "results.json"
+    finished = _run("--rounds", "1", "--only", *LINES, "--json", str(path))
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(path.read_text())
+
+
+def test_the_machine_is_described(document: dict[str, Any]) -> None:
+    machine = document["machine"]
+    assert machine["cores"] >= 1
+    assert machine["server"] in ("nginx", "embedded")
+    assert machine["quick"] is True
+
+
+def test_every_line_has_its_figures(document: dict[str, Any]) -> None:
+    assert [result["name"] for result in document["results"]] == LINES
+    for result in document["results"]:
+        assert {"name", "ours", "peer", "peer_name", "ratio", "unit", "goal", "holds"} <= result.keys()
+        assert isinstance(result["holds"], bool)
+        assert result["ratio"] > 0
+        assert math.isclose(result["ratio"], result["ours"] / result["peer"])
+
+
+def test_a_rate_comes_with_cpu_seconds(document: dict[str, Any]) -> None:
+    (records,) = (result for result in document["results"] if result["unit"] == "records/s")
+    assert records["ours_cpu_s"] > 0
+    assert records["peer_cpu_s"] > 0
+    assert records["ratio"] > 2
+
+
+def test_an_unknown_line_is_refused_by_name() -> None:
+    finished = _run("--only", "no-such-line")
+    assert finished.returncode != 0
+    assert "no line is called 'no-such-line'" in finished.stderr
+    assert "records-2KB" in finished.stderr
