@@ -8,7 +8,6 @@ byte after the last one that came, bound to the same object, so no byte is lost 
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import random
 import threading
@@ -17,15 +16,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import xxhash
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.checksum import Checksum
+from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Body, Identity, Interrupt, Store
-from ais_tar2tf.stores._control import delay_before
 
 __all__ = ["Fetch", "Span"]
 
@@ -41,20 +37,6 @@ class Span:
     name: str
     start: int = 0
     identity: Identity = field(default_factory=Identity)
-
-
-class _Hash(Protocol):
-    def update(self, data: bytes | bytearray | memoryview, /) -> object: ...
-    def hexdigest(self) -> str: ...
-
-
-_HASHES: dict[str, Callable[[], _Hash]] = {
-    "xxhash": xxhash.xxh64,
-    "xxhash2": xxhash.xxh64,
-    "md5": lambda: hashlib.md5(usedforsecurity=False),
-    "sha256": hashlib.sha256,
-    "sha512": hashlib.sha512,
-}
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +103,7 @@ class Fetch:
         self._lent: bytearray | None = None
         self._current: _Shard | None = None
         self._delivered = 0  # offset in the current shard
-        self._hash: _Hash | None = None
+        self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
 
     # The reader's side.
@@ -137,7 +119,7 @@ class Fetch:
                     return None
             self._current = self._parts[0].shard
             self._delivered = self._current.span.start
-            self._hash = None
+            self._checksum = None
             self._start_workers()
             return self._current.span
 
@@ -153,10 +135,10 @@ class Fetch:
         self._lent = buffer
         self._account.add(bytes=count)
         data = memoryview(buffer)[:count]
-        if self._hash is None:
-            self._hash = self._start_hash()
-        if self._hash is not None:
-            self._hash.update(data)
+        if self._delivered == 0:
+            self._checksum = Checksum.stated_by(self.identity)
+        if self._checksum is not None:
+            self._checksum.update(data)
         self._delivered += count
         return data
 
@@ -236,12 +218,6 @@ class Fetch:
         self._current = None
         self._lock.notify_all()
 
-    def _start_hash(self) -> _Hash | None:
-        """The running checksum of the whole object, if the store states one and we read from its start."""
-        assert self._current is not None
-        kind = self._current.identity.checksum.partition(":")[0]
-        return _HASHES[kind]() if kind in _HASHES and self._delivered == 0 else None
-
     def _verify(self) -> None:
         """The shard is at its end: it has its length, and the checksum that the store states."""
         shard = self._current
@@ -249,15 +225,9 @@ class Fetch:
         url = self._store.url(shard.span.name)
         if shard.size is not None and self._delivered != shard.size:
             raise TransportError(f"{self._delivered:,} bytes came of {shard.size:,}", url=url)
-        if self._hash is None:
-            return
-        said, found = shard.identity.checksum.partition(":")[2].lower(), self._hash.hexdigest()
-        self._hash = None
-        if said != found:
-            raise ChecksumMismatch(
-                f"the store says its checksum is {said}, what came has {found}: damaged on the way or at rest",
-                url=url,
-            )
+        if self._checksum is not None:
+            self._checksum.verify(shard.identity, url)
+            self._checksum = None
 
     # Planning: under the lock.
 
@@ -404,7 +374,7 @@ class Fetch:
                 if tried >= self._read.retry.attempts:
                     raise self._exhausted(error, tried) from error
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
-                self._wait(delay_before(self._read.retry, tried, error, self._draw))
+                self._wait(self._read.retry.delay(tried, self._draw, asked=error.retry_after))
             else:
                 return
 

@@ -5,6 +5,7 @@ Every default stands here once, with its unit and its reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 __all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts"]
@@ -57,6 +58,11 @@ class Retry(_Checked):
     first_delay: float = 0.2  # seconds; a target that restarts is back in about one
     max_delay: float = 8.0  # seconds
     max_retry_after: float = 60.0  # seconds; a server that asks for more gets this
+
+    def delay(self, tried: int, draw: Callable[[], float], *, asked: float | None = None) -> float:
+        """Seconds before the next try, `tried` having failed; `draw` is random in [0, 1), `asked` a Retry-After."""
+        delay = min(self.max_delay, self.first_delay * 2 ** min(tried - 1, 30)) * (0.5 + draw() / 2)
+        return max(delay, min(asked, self.max_retry_after)) if asked is not None else delay
 
 
 @dataclass(frozen=True, kw_only=True)

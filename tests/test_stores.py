@@ -20,8 +20,7 @@ from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, Transport
 from ais_tar2tf.options import Limits, Read, Retry, Timeouts
 from ais_tar2tf.server import Server, serve
 from ais_tar2tf.stores import Body, Store, open_store, split_url
-from ais_tar2tf.stores._control import delay_before
-from ais_tar2tf.stores._http import followed
+from ais_tar2tf.stores._answers import followed
 from ais_tar2tf.stores.ais import AisStore, endpoint_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.http import HttpStore
@@ -499,13 +498,12 @@ def test_the_control_plane_tries_again(faulty: FaultServer) -> None:
 
 
 def test_delays_grow_and_the_server_may_ask_for_more() -> None:
-    retry, error = Retry(first_delay=0.2, max_delay=8, max_retry_after=60), TransportError("x", url="u")
-    assert [delay_before(retry, tried, error, lambda: 1.0) for tried in (1, 2, 3, 9)] == [0.2, 0.4, 0.8, 8]
-    assert delay_before(retry, 1, error, lambda: 0.0) == 0.1
-    asked = TransportError("x", url="u", retry_after=7)
-    assert delay_before(retry, 1, asked, lambda: 1.0) == 7
+    retry = Retry(first_delay=0.2, max_delay=8, max_retry_after=60)
+    assert [retry.delay(tried, lambda: 1.0) for tried in (1, 2, 3, 9)] == [0.2, 0.4, 0.8, 8]
+    assert retry.delay(1, lambda: 0.0) == 0.1
+    assert retry.delay(1, lambda: 1.0, asked=7) == 7
     for much in (3600.0, float("inf")):
-        assert delay_before(retry, 1, TransportError("x", url="u", retry_after=much), lambda: 1.0) == 60
+        assert retry.delay(1, lambda: 1.0, asked=much) == 60
 
 
 def test_nobody_there_is_a_clear_error(faulty: FaultServer) -> None:

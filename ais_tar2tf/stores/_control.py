@@ -11,21 +11,14 @@ from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Retry, Timeouts
-from ais_tar2tf.stores._http import error_for, followed
+from ais_tar2tf.stores._answers import error_for, followed
 
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["ControlPlane", "delay_before"]
+__all__ = ["ControlPlane"]
 
 _MOST_REDIRECTS = 3
-
-
-def delay_before(retry: Retry, tried: int, error: StoreError, draw: Callable[[], float]) -> float:
-    """Seconds to wait before the next try, `tried` having failed; `draw` gives numbers in [0, 1)."""
-    delay = min(retry.max_delay, retry.first_delay * 2 ** min(tried - 1, 30)) * (0.5 + draw() / 2)
-    asked = error.retry_after if isinstance(error, TransportError) else None
-    return max(delay, min(asked, retry.max_retry_after)) if asked is not None else delay
 
 
 class ControlPlane:
@@ -72,7 +65,7 @@ class ControlPlane:
                 tried += 1
                 if tried >= self._retry.attempts:
                     raise
-                self._pause(delay_before(self._retry, tried, error, random.random))
+                self._pause(self._retry.delay(tried, random.random, asked=error.retry_after))
 
     def close(self) -> None:
         if self._session is not None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
-import math
 import os
 import re
 import socket
@@ -20,125 +18,23 @@ import urllib.request
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts
+from ais_tar2tf.stores._answers import error_for, identity_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
-__all__ = [
-    "Answer",
-    "HttpBody",
-    "HttpPool",
-    "as_sent",
-    "body_of",
-    "error_for",
-    "followed",
-    "identity_of",
-    "is_address",
-    "range_header",
-]
+__all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "range_header"]
 
 _IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idle for 60
 _MOST_POOLED = 16  # connections kept for reuse, over all hosts
 _TICK = 1.0  # seconds between two looks at the idle time while bytes do not come
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
-_MESSAGE = 300  # characters of it that are shown
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
-_STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
-
-
-class Headers(Protocol):
-    """Of an answer, whatever the case of their names: http.client's, or those of requests."""
-
-    def get(self, name: str, default: str, /) -> str: ...
-
-
-def error_for(
-    status: int, url: str, headers: Headers, body: bytes = b"", secrets: tuple[str, ...] = ()
-) -> StoreError:
-    """What a status that is no success means. Servers repeat tokens in their messages: `secrets` are cut out."""
-    said = _explain(body) or _explain(headers.get("Hdr-Error", "").encode())
-    for secret in secrets:
-        said = said.replace(secret, "[token]")
-    because = f" ({said[:_MESSAGE]})" if said else ""
-    if status in (401, 403):
-        token = "check the token (AIS_AUTHN_TOKEN or token=)" if status == 401 else "this token has too few rights"
-        return AccessDenied(f"access denied, status {status}; {token}{because}", url=url)
-    if status == 404:
-        return ShardNotFound(f"there is no such object or bucket, or its target is down{because}", url=url)
-    if status in (412, 416):
-        return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
-    if status in (408, 425, 429) or status >= 500:
-        return TransportError(
-            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After", ""))
-        )
-    return StoreError(f"the server answered {status}{because}", url=url)
-
-
-def _explain(body: bytes) -> str:
-    """The message in an error's body: AIStore sends JSON, others a page that helps nobody."""
-    try:
-        parsed: Any = json.loads(body[:_ERROR_BODY])
-    except ValueError:
-        return ""
-    return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
-
-
-def _seconds(text: str) -> float | None:
-    """Retry-After in seconds; the form with a date is not used by object stores."""
-    try:
-        value = float(text) if text else math.nan
-    except ValueError:
-        return None
-    return value if value >= 0 else None
-
-
-def as_sent(written: str) -> str:
-    """A path with its query as a request line may carry it; what is percent-encoded already stays so.
-
-    >>> as_sent("a b/ü%20#1.tar?x=1")
-    'a%20b/%C3%BC%20%231.tar?x=1'
-    """
-    return _STRAY_PERCENT.sub("%25", quote(written, safe=_SENDABLE))
-
-
-def is_address(url: str) -> bool:
-    """Whether this is http(s)://host[:port]…, without a name and password, which would stand in every error."""
-    try:
-        parts = urlsplit(url)
-        return (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
-        )
-    except ValueError:
-        return False
-
-
-def followed(url: str, location: str, shown: str) -> str:
-    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password."""
-    try:
-        parts = urlsplit(location)
-        target = location if parts.scheme else urljoin(url, location)
-        where = f"{parts.scheme}://{parts.hostname}"
-    except ValueError:
-        target, where = "", "something that is no URL"
-    downgraded = url.startswith("https:") and not target.startswith("https:")
-    if not is_address(target) or downgraded:
-        raise StoreError(f"a redirect to {where} is not followed", url=shown)
-    return target
-
-
-def identity_of(headers: Headers, size: int | None) -> Identity:
-    kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
-    return Identity(
-        version=headers.get("Ais-Version", ""),
-        etag=headers.get("ETag", "") or headers.get("Last-Modified", ""),
-        checksum=f"{kind}:{digest}" if kind not in ("", "none") and digest else "",
-        size=size,
-    )
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
+from ais_tar2tf.stores._answers import followed, identity_of, is_address
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, followed, identity_of, is_address, range_header
+from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
 
 __all__ = ["AisStore", "endpoint_url"]
 

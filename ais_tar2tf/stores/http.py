@@ -6,18 +6,10 @@ from collections.abc import Iterator
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
+from ais_tar2tf.stores._answers import as_sent, followed, identity_of, is_address
 from ais_tar2tf.stores._base import Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import (
-    HttpBody,
-    HttpPool,
-    as_sent,
-    body_of,
-    followed,
-    identity_of,
-    is_address,
-    range_header,
-)
+from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
 
 __all__ = ["HttpStore"]
 

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `_run time|memory TASK`, where the task is JSON; prints JSON."""
+"""One job in a process of its own: `_run time|memory|tfrecords TASK`, where the task is JSON; prints JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.data import write_tfrecords
 from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
 
 _LEAST_SECONDS = 1.0  # passes go on until so much is measured, then the fastest one counts
@@ -26,7 +27,7 @@ _BATCH = 16
 def main() -> None:
     warnings.simplefilter("ignore")
     what, task = sys.argv[1], json.loads(sys.argv[2])
-    print(json.dumps({"time": _time, "memory": _memory}[what](task)))
+    print(json.dumps({"time": _time, "memory": _memory, "tfrecords": write_tfrecords}[what](task)))
 
 
 def _time(task: dict[str, Any]) -> dict[str, float]:
@@ -34,13 +35,13 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
     reader = READERS[task["reader"]]
     if task["reader"] not in WITHOUT_TENSORFLOW:
         _start_tensorflow()
-    reader(task["warm_up"])
+    reader(task["warm_up"], task["warm_up_records"])
     passes: list[tuple[float, float]] = []
     while sum(wall for wall, _ in passes) < _LEAST_SECONDS:
         cpu, wall = _cpu_seconds(), time.perf_counter()
-        records = reader(task["shards"])
+        records = reader(task["shards"], task["records"])
         passes.append((time.perf_counter() - wall, _cpu_seconds() - cpu))
-        if records not in (0, task["records"]):
+        if records != task["records"]:
             raise RuntimeError(f"{task['reader']} gave {records:,} records of {task['records']:,}")
     wall, cpu = min(passes)
     return {"wall": wall, "cpu": cpu}

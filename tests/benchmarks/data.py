@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SETS", "Data", "DataSet"]
+from tests.benchmarks import measure
+
+__all__ = ["SETS", "Data", "DataSet", "write_tfrecords"]
 
 _MTIME = 1_600_000_000  # an integer, or tarfile would write a PAX header for its fraction
 _JPEG_START = b"\xff\xd8\xff\xe0"
@@ -60,21 +62,28 @@ class Data:
         for shard, file in enumerate(names):
             _write(self.folder / file, kind, shard * each, each)
         warm_up = f"{name}-warm.{kind.ending}"
-        _write(self.folder / warm_up, kind, kind.records, _LITTLE_BYTES // kind.record_bytes)
+        _write(self.folder / warm_up, kind, kind.records, self.warm_up_records(name))
         return [*names, warm_up]
+
+    def warm_up_records(self, name: str) -> int:
+        return _LITTLE_BYTES // self.sets[name].record_bytes
 
     def _tfrecords(self, name: str) -> list[str]:
         """The same records as local TFRecord files: their paths, and the little one's."""
-        import tensorflow as tf
+        shards = [str(self.folder / shard) for shard in self.shards(name)]
+        return measure.run("tfrecords", {"shards": shards})["paths"]
 
-        paths: list[str] = []
-        for shard in self.shards(name):
-            path = self.folder / f"{shard}.tfrecord"
-            with tf.io.TFRecordWriter(str(path)) as writer:
-                for record in _records_in(self.folder / shard):
-                    writer.write(_example(tf, record))
-            paths.append(str(path))
-        return paths
+
+def write_tfrecords(task: dict[str, list[str]]) -> dict[str, list[str]]:
+    """A TFRecord file beside each shard. Loads TensorFlow, so it runs in a process of its own."""
+    import tensorflow as tf
+
+    paths = [f"{shard}.tfrecord" for shard in task["shards"]]
+    for shard, path in zip(task["shards"], paths, strict=True):
+        with tf.io.TFRecordWriter(path) as writer:
+            for record in _records_in(Path(shard)):
+                writer.write(_example(tf, record))
+    return {"paths": paths}
 
 
 def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes, bytes]]:

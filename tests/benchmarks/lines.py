@@ -68,8 +68,13 @@ class Bench:
             files = [str(self.data.folder / name) for name in self.data.shards(kind)]
         else:
             files = [self.web.url(name) for name in self.data.shards(kind)]
-        records = self.data.sets[kind].records
-        return {"reader": reader, "shards": files[:-1], "warm_up": files[-1:], "records": records}
+        return {
+            "reader": reader,
+            "shards": files[:-1],
+            "records": self.data.sets[kind].records,
+            "warm_up": files[-1:],
+            "warm_up_records": self.data.warm_up_records(kind),
+        }
 
     def stream(self, reader: str) -> dict[str, float]:
         """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
@@ -77,7 +82,7 @@ class Bench:
             size, counter = (1 if self.quick else 4) * _GB, self.home / f"sent-{reader}"
             with measure.endless_shard(size, counter) as url:
                 task = {"reader": reader, "shards": [url], "records": records_in(size), "counter": str(counter)}
-                self.streamed[reader] = measure.run_memory(task)
+                self.streamed[reader] = measure.run("memory", task)
         return self.streamed[reader]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Best", "alternate", "endless_shard", "import_seconds", "run_memory"]
+__all__ = ["Best", "alternate", "endless_shard", "import_seconds", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_SECONDS = 600
@@ -32,17 +32,13 @@ def alternate(tasks: Sequence[Mapping[str, Any]], rounds: int) -> list[Best]:
     found: list[list[Best]] = [[] for _ in tasks]
     for _ in range(rounds):
         for each, task in zip(found, tasks, strict=True):
-            answer = _run("time", task)
+            answer = run("time", task)
             each.append(Best(answer["wall"], answer["cpu"]))
     return [min(each, key=lambda best: best.wall) for each in found]
 
 
-def run_memory(task: Mapping[str, Any]) -> dict[str, float]:
-    """`growth` and `sent`, in bytes."""
-    return _run("memory", task)
-
-
-def _run(what: str, task: Mapping[str, Any]) -> dict[str, float]:
+def run(what: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_run` answers, from a process of its own."""
     return json.loads(_python("-m", "tests.benchmarks._run", what, json.dumps(task)))
 
 

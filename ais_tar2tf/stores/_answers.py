@@ -1,0 +1,109 @@
+"""What HTTP's answers mean: statuses as our errors, headers as identities, and where a redirect may lead. No I/O."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Protocol
+from urllib.parse import quote, urljoin, urlsplit
+
+from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.stores._base import Identity
+
+__all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address"]
+
+_MESSAGE = 300  # characters of it that are shown
+_SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
+_STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_ERROR_BODY = 4096  # bytes of an error's explanation that are read
+
+
+class Headers(Protocol):
+    """Of an answer, whatever the case of their names: http.client's, or those of requests."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+def error_for(
+    status: int, url: str, headers: Headers, body: bytes = b"", secrets: tuple[str, ...] = ()
+) -> StoreError:
+    """What a status that is no success means. Servers repeat tokens in their messages: `secrets` are cut out."""
+    said = _explain(body) or _explain(headers.get("Hdr-Error", "").encode())
+    for secret in secrets:
+        said = said.replace(secret, "[token]")
+    because = f" ({said[:_MESSAGE]})" if said else ""
+    if status in (401, 403):
+        token = "check the token (AIS_AUTHN_TOKEN or token=)" if status == 401 else "this token has too few rights"
+        return AccessDenied(f"access denied, status {status}; {token}{because}", url=url)
+    if status == 404:
+        return ShardNotFound(f"there is no such object or bucket, or its target is down{because}", url=url)
+    if status in (412, 416):
+        return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
+    if status in (408, 425, 429) or status >= 500:
+        return TransportError(
+            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After", ""))
+        )
+    return StoreError(f"the server answered {status}{because}", url=url)
+
+
+def _explain(body: bytes) -> str:
+    """The message in an error's body: AIStore sends JSON, others a page that helps nobody."""
+    try:
+        parsed: Any = json.loads(body[:_ERROR_BODY])
+    except ValueError:
+        return ""
+    return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
+
+
+def _seconds(text: str) -> float | None:
+    """Retry-After in seconds; the form with a date is not used by object stores."""
+    try:
+        value = float(text) if text else math.nan
+    except ValueError:
+        return None
+    return value if value >= 0 else None
+
+
+def as_sent(written: str) -> str:
+    """A path with its query as a request line may carry it; what is percent-encoded already stays so.
+
+    >>> as_sent("a b/ü%20#1.tar?x=1")
+    'a%20b/%C3%BC%20%231.tar?x=1'
+    """
+    return _STRAY_PERCENT.sub("%25", quote(written, safe=_SENDABLE))
+
+
+def is_address(url: str) -> bool:
+    """Whether this is http(s)://host[:port]…, without a name and password, which would stand in every error."""
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+        )
+    except ValueError:
+        return False
+
+
+def followed(url: str, location: str, shown: str) -> str:
+    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password."""
+    try:
+        parts = urlsplit(location)
+        target = location if parts.scheme else urljoin(url, location)
+        where = f"{parts.scheme}://{parts.hostname}"
+    except ValueError:
+        target, where = "", "something that is no URL"
+    downgraded = url.startswith("https:") and not target.startswith("https:")
+    if not is_address(target) or downgraded:
+        raise StoreError(f"a redirect to {where} is not followed", url=shown)
+    return target
+
+
+def identity_of(headers: Headers, size: int | None) -> Identity:
+    kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
+    return Identity(
+        version=headers.get("Ais-Version", ""),
+        etag=headers.get("ETag", "") or headers.get("Last-Modified", ""),
+        checksum=f"{kind}:{digest}" if kind not in ("", "none") and digest else "",
+        size=size,
+    )
