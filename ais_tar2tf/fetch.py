@@ -8,6 +8,7 @@ byte after the last one that came, bound to the same object, so no byte is lost 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import random
 import threading
@@ -25,9 +26,8 @@ from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 
 __all__ = ["Fetch", "Span"]
 
-_BLOCK = 1 * MIB  # large enough that a system call and a numpy pass cost little, small enough to stay in the cache
+_BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little, small enough for the cache
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
-_SPARE = 4  # empty blocks kept for the next part
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Fetch:
         self._lent: bytearray | None = None
         self._current: _Shard | None = None
         self._delivered = 0  # offset in the current shard
+        _keep_freed_memory()
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
 
@@ -196,7 +197,7 @@ class Fetch:
         return part.done and not part.blocks and part.error is None
 
     def _take_back_lent(self) -> None:
-        if self._lent is not None and len(self._spare) < _SPARE and len(self._lent) == _BLOCK:
+        if self._lent is not None and len(self._lent) == _BLOCK:  # as many as the read-ahead has in use
             self._spare.append(self._lent)
         self._lent = None
 
@@ -498,6 +499,17 @@ def _unexpected(error: Exception, url: str) -> StoreError:
     failure = StoreError(f"fetching failed unexpectedly ({type(error).__name__}: {error})", url=url)
     failure.__cause__ = error
     return failure
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let malloc keep up to 16 MiB that were freed, instead of giving them back and faulting them in again.
+
+    Records come and go in batches of a few MB. By default glibc returns such batches to the system at once, and a
+    record of 100 KB then costs 100 µs of page faults instead of 4 µs of copying. It learns from what is freed: after
+    one block of 8 MiB (never touched, so it costs nothing) it keeps twice as much. Elsewhere this does nothing.
+    """
+    bytearray(8 * MIB - 4 * KIB)
 
 
 _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()

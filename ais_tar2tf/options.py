@@ -78,7 +78,7 @@ class Limits(_Checked):
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
-    read_ahead_bytes: int = 64 * MIB  # received and not yet parsed, over all connections of one stream
+    read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance
     chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
     chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
