@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ais_tar2tf.account import Account
 from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
@@ -59,7 +61,7 @@ class _Part:
     start: int
     stop: int | None  # None: to the end, wherever that is
     place: int  # bytes planned before it, over all shards: what the bound of the read-ahead counts in
-    blocks: deque[tuple[bytearray, int]] = field(default_factory=deque[tuple[bytearray, int]])
+    blocks: deque[tuple[memoryview, int]] = field(default_factory=deque[tuple[memoryview, int]])
     received: int = 0
     done: bool = False
     error: StoreError | None = None
@@ -99,8 +101,8 @@ class Fetch:
         self._closed = False
         self._workers: list[threading.Thread] = []
         self._interrupts: dict[Interrupt, _Shard] = {}  # of the requests under way
-        self._spare: list[bytearray] = []
-        self._lent: bytearray | None = None
+        self._spare: list[memoryview] = []
+        self._lent: memoryview | None = None
         self._current: _Shard | None = None
         self._delivered = 0  # offset in the current shard
         _keep_freed_memory()
@@ -135,7 +137,7 @@ class Fetch:
         buffer, count = block
         self._lent = buffer
         self._account.add(bytes=count)
-        data = memoryview(buffer)[:count]
+        data = buffer[:count]
         if self._delivered == 0:
             self._checksum = Checksum.stated_by(self.identity)
         if self._checksum is not None:
@@ -167,7 +169,7 @@ class Fetch:
             self._waiting.clear()
         _open_fetches.discard(self)
 
-    def _next_block(self) -> tuple[bytearray, int] | None:
+    def _next_block(self) -> tuple[memoryview, int] | None:
         """The next block in order; None at the end of the shard. Waits."""
         shard = self._current
         while True:
@@ -427,7 +429,7 @@ class Fetch:
             if left == 0 or not self._wait_for_room(part):
                 return
             block = self._new_block(min(_BLOCK, block_size))
-            count = self._fill(part, body, memoryview(block), left)
+            count = self._fill(part, body, block, left)
             if not count:
                 if left is not None:
                     raise TransportError(f"it ended {left:,} bytes early", url=self._store.url(body.info.name))
@@ -448,7 +450,7 @@ class Fetch:
             if have:
                 with self._lock:
                     part.received += have
-                    part.blocks.append((block.obj, have))  # pyright: ignore[reportArgumentType]  # a bytearray
+                    part.blocks.append((block, have))
                     if part.stop is None and not part.shard.given_up:
                         self._planned = max(self._planned, part.place + part.received)
                     self._lock.notify_all()
@@ -463,11 +465,11 @@ class Fetch:
                 self._lock.wait()
             return False
 
-    def _new_block(self, size: int) -> bytearray:
+    def _new_block(self, size: int) -> memoryview:
         with self._lock:
             if size == _BLOCK and self._spare:
                 return self._spare.pop()
-        return bytearray(size)
+        return np.empty(size, np.uint8).data  # unlike a bytearray it is not filled with zeros first
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -1,12 +1,14 @@
 """tar, read from blocks of bytes cut anywhere: ustar, GNU, PAX, star and v7; it does no I/O.
 
-Plain headers are taken from a HeaderTable, many at once; anything else (PAX, long names, base-256, v7, an odd
-header, a body that the block does not hold whole) goes header by header. Both give the same members.
+Plain headers are taken many at once, from a HeaderTable, or a HeaderWalk where they are few; anything else (PAX, long
+names, base-256, v7, an odd header, a body that the block does not hold whole) goes header by header. All of them
+give the same members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._tar_header import (
@@ -20,11 +22,16 @@ from ais_tar2tf.archive._tar_header import (
     parse_pax,
 )
 from ais_tar2tf.archive._tar_table import LONGEST_NAME, HeaderTable
+from ais_tar2tf.archive._tar_walk import HeaderWalk
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.options import Limits
 
 __all__ = ["TarReader"]
 
+Headers = Literal["auto", "table", "walk", "careful"]
+"""How headers are found. All of them give the same members; `auto` takes what is quickest."""
+
+_SPARSE_ROWS = 32  # for each header: with members above 16 KB, walking is quicker than a table of all rows
 _PAX_TYPE = ord("x")
 _FILE_TYPE = ord("0")
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
@@ -62,7 +69,7 @@ class TarReader:
         start: int = 0,
         wanted: Wanted | None = None,
         allow_missing_end: bool = False,
-        vectorised: bool = True,
+        headers: Headers = "auto",
     ) -> None:
         self.ignored: int = 0
         self._shard = shard
@@ -70,7 +77,9 @@ class TarReader:
         self._wanted = wanted
         self._allow_missing_end = allow_missing_end
         # What the table vouches for keeps to these limits by its form, unless they are tiny.
-        self._vectorised = vectorised and limits.name_bytes >= LONGEST_NAME and limits.header_bytes >= 2 * BLOCK
+        tight = limits.name_bytes < LONGEST_NAME or limits.header_bytes < 2 * BLOCK
+        self._headers = "careful" if tight else headers
+        self._dense = headers != "walk"  # many headers a block, as far as was seen
         self._base = start  # offset in the archive of the block's first byte
         self._skip = 0  # bytes that nobody wants, before the next header
         self._partial = b""  # a header that the last block cut
@@ -84,7 +93,7 @@ class TarReader:
     def feed(self, block: Bytes) -> Iterator[Members]:
         view = memoryview(block)
         position, length = 0, len(view)
-        table: HeaderTable | None = None
+        table: HeaderTable | HeaderWalk | None = None
         table_start = 0
         while position < length:
             if self._ended_at is not None:
@@ -105,8 +114,9 @@ class TarReader:
                     raw, self._partial = self._partial, b""
                     yield from self._careful(raw, self._base + position - BLOCK)
             else:
-                if table is None and self._vectorised:
-                    table, table_start = HeaderTable(view, position, self._limits.member_bytes), position
+                if table is None and self._headers != "careful":
+                    table_start = position
+                    table = (HeaderTable if self._dense else HeaderWalk)(view, position, self._limits.member_bytes)
                 if table is not None and self._extended_at is None:
                     members, position = self._take_run(view, position, table, table_start)
                     if members is not None:
@@ -115,6 +125,8 @@ class TarReader:
                 raw = bytes(view[position : position + BLOCK])
                 position += BLOCK
                 yield from self._careful(raw, self._base + position - BLOCK)
+        if table is not None and self._headers == "auto":
+            self._dense = len(table.rows) * _SPARSE_ROWS > (length - table_start) // BLOCK
         self._base += length
 
     def finish(self) -> None:
@@ -150,7 +162,7 @@ class TarReader:
     # Many plain members at once.
 
     def _take_run(
-        self, view: memoryview, position: int, table: HeaderTable, start: int
+        self, view: memoryview, position: int, table: HeaderTable | HeaderWalk, start: int
     ) -> tuple[Members | None, int]:
         """The members of a chain of plain headers that the block holds whole, and where they end."""
         length = len(view)
@@ -181,7 +193,7 @@ class TarReader:
         return members, min(end, length)
 
     def _pick(
-        self, view: memoryview, run: Sequence[int], table: HeaderTable, start: int
+        self, view: memoryview, run: Sequence[int], table: HeaderTable | HeaderWalk, start: int
     ) -> tuple[Members, Sequence[int]]:
         """The files of a run with other things between them, and how far it could be read like that."""
         names, offsets, starts, sizes = list[bytes](), list[int](), list[int](), list[int]()

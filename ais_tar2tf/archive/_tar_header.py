@@ -95,8 +95,8 @@ def _check_sum(raw: bytes, shard: str, offset: int) -> None:
     said = _number(raw[148:156], "checksum", shard, offset)
     rest = raw[:148] + b" " * 8 + raw[156:]
     unsigned = sum(rest)
-    signed = unsigned - 256 * sum(byte > 127 for byte in rest)  # what some old tars computed
-    if said not in (unsigned, signed):
+    # Some old tars added the bytes as signed numbers.
+    if said != unsigned and said != unsigned - 256 * sum(byte > 127 for byte in rest):
         raise ArchiveError(
             f"the checksum of a tar header is wrong (said {said}, is {unsigned}): damaged, or not a tar",
             shard=shard,
