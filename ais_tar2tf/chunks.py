@@ -91,7 +91,7 @@ class Chunks:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
         while True:
             try:
-                return stream, stream.next_chunk()
+                return stream, stream.next_chunk(full=True)
             except BaseException:
                 if not stream.closed:
                     stream.close()

@@ -178,15 +178,19 @@ class RecordStream:
         self._lanes: list[_Lane] = []
         self._window: list[Record] = []
         self._behind_window: Position | None = None
+        self._failure: Exception | None = None
         self.closed: bool = False
         shards.streams.add(self)
         self._open_lanes()
 
-    def next_chunk(self, most: int | None = None) -> list[Record]:
-        """The next records, at most `most` and the chunk's limits; [] at the end."""
+    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+        """The next records, at most `most` and the chunk's limits; [] at the end.
+
+        `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
+        """
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
         while not self.closed:
-            chunk = self._next_in_order(most) if self._plan.shuffle is None else self._next_in_window(most)
+            chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
             if chunk:
                 self.position = replace(self.position, count=self.position.count + len(chunk))
                 return chunk
@@ -229,10 +233,24 @@ class RecordStream:
         self._open_lanes()
         return True
 
-    def _next_in_order(self, most: int) -> list[Record]:
+    def _next_in_order(self, most: int, full: bool) -> list[Record]:
+        if self._failure is not None:
+            raise self._failure
         (lane,) = self._lanes
-        chunk, _ = lane.take(most, self._limits.chunk_bytes)
+        chunk, size = lane.take(most, self._limits.chunk_bytes)
         self.position = replace(self.position, marks=(lane.mark,))
+        enough = self._limits.chunk_bytes // 2 if full and self.position.count else 0
+        while chunk and size < enough and len(chunk) < most:
+            try:
+                more, more_size = lane.take(most - len(chunk), self._limits.chunk_bytes - size)
+            except Exception as error:  # noqa: BLE001  # it comes behind the records before it, in the next call
+                self._failure = error
+                break
+            if not more:
+                break
+            chunk = chunk + more
+            size += more_size
+            self.position = replace(self.position, marks=(lane.mark,))
         return chunk
 
     def _next_in_window(self, most: int) -> list[Record]:

