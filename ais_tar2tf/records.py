@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 from xxhash import xxh3_128_digest
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.archive import Members
+from ais_tar2tf.archive import Bytes, Members
 from ais_tar2tf.errors import (
     ArchiveError,
     DuplicateField,
@@ -161,6 +162,12 @@ def _alike(names: list[str], split: Split) -> tuple[list[str], list[str]] | None
     return pattern, keys
 
 
+def _bodies(data: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    if isinstance(data, bytes):
+        return [data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    return [bytes(data[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+
+
 class Grouper:
     """Members of one shard in, whole records out; the record that may still grow is kept back."""
 
@@ -266,7 +273,9 @@ class Grouper:
         if chosen is None:
             return 0
         sizes = [members.sizes[begin + at : end : width] for _, at in chosen]
-        totals = sizes[0] if len(sizes) == 1 else list(map(sum, zip(*sizes, strict=True))) or [0] * count
+        totals = [0] * count
+        for column in sizes:
+            totals = list(map(add, totals, column))
         if max(totals) > self._limits.record_bytes or not self._all_new(keys):
             return 0
         if self._key is not None:
@@ -278,8 +287,8 @@ class Grouper:
         records: list[Record] = [{"__key__": key, "__shard__": shard} for key in keys]
         for (name, at), column in zip(chosen, sizes, strict=True):
             starts = members.starts[begin + at : end : width]
-            for record, start, size in zip(records, starts, column, strict=True):
-                record[name] = bytes(data[start : start + size])
+            for record, body in zip(records, _bodies(data, starts, column), strict=True):
+                record[name] = body
         batch.records += records
         batch.offsets += members.offsets[begin:end:width]
         batch.sizes += totals

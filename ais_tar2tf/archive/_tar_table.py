@@ -41,16 +41,6 @@ _NOTHING_AFTER[list(b"123456")] = True
 _KNOWN = _NOTHING_AFTER.copy()
 _KNOWN[[_FILE, _PAX]] = True
 
-_EVEN_BYTES = np.uint64(0x00FF00FF00FF00FF)
-_LANES = np.array([0, 16, 32, 48], np.uint64)
-
-
-def _byte_sums(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The sum of each header's bytes: four 16-bit lanes a word, which 128 additions of a byte cannot overflow."""
-    words = headers.view("<u8")
-    lanes = (words & _EVEN_BYTES).sum(axis=1) + ((words >> np.uint64(8)) & _EVEN_BYTES).sum(axis=1)
-    return ((lanes[:, None] >> _LANES) & np.uint64(0xFFFF)).sum(axis=1).astype(np.int64)
-
 
 class HeaderTable:
     """What each candidate row of `block[start:]` says, if it is a header.
@@ -67,12 +57,13 @@ class HeaderTable:
         )
         candidates = np.flatnonzero(magic == _USTA)
         view = np.frombuffer(block, np.uint8, count * BLOCK, start).reshape(count, BLOCK)
-        headers = view[candidates]
+        headers = view.take(candidates, axis=0)
         self._headers = headers
         types = headers[:, 156]
         sizes = (headers[:, 124:135].astype(np.int64) - 48).dot(_OCTAL_11)
         sizes[_NOTHING_AFTER[types]] = 0
         self._prefixed = headers[:, 345] != 0
+        self._short_names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
         plain = self._plain() & (sizes <= member_bytes)
         following = candidates + 1 + (sizes + (BLOCK - 1)) // BLOCK
         breaks = np.flatnonzero(~plain | (following != np.append(candidates[1:], following[-1:])))
@@ -92,11 +83,12 @@ class HeaderTable:
         field = headers[:, 148:156]
         written = ~((field ^ _SUM_XOR) & _SUM_AND).any(axis=1)
         said = (field[:, :6].astype(np.int64) - 48).dot(_OCTAL_6)
-        found = _byte_sums(headers) - field.sum(axis=1, dtype=np.int64) + 8 * 32
-        nul = headers[:, :100] == 0
-        clean_name = ~(nul[:, :-1] & ~nul[:, 1:]).any(axis=1)  # nothing behind the first NUL
+        found = headers.sum(axis=1, dtype=np.uint32) - field.sum(axis=1, dtype=np.uint32) + np.uint32(8 * 32)
         flavour = (is_ustar & ~star) | ((exact == _GNU) & ~self._prefixed)
-        return flavour & numbers & written & (said == found) & clean_name & _KNOWN[self._headers[:, 156]]
+        good = flavour & numbers & written & (said == found) & _KNOWN[self._headers[:, 156]]
+        if b"\0" in b"".join(self._short_names):  # behind the first NUL of a name there is more
+            good &= np.array([b"\0" not in name for name in self._short_names])
+        return good
 
     def run(self, row: int, rows: int) -> Sequence[int]:
         """The longest chain of plain headers from `row` on, as indices of candidates.
@@ -127,7 +119,7 @@ class HeaderTable:
     @cached_property
     def names(self) -> list[bytes]:
         """The name of every candidate, with its prefix."""
-        names: list[bytes] = np.ascontiguousarray(self._headers[:, :100]).view("S100").ravel().tolist()
+        names = self._short_names
         for at in np.flatnonzero(self._prefixed).tolist():
             prefix = self._headers[at, 345:500].tobytes().partition(b"\0")[0]
             names[at] = prefix + b"/" + names[at]
