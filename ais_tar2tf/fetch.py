@@ -426,9 +426,10 @@ class Fetch:
         block_size = _FIRST_BLOCK if part.start == part.shard.span.start else _BLOCK
         while True:
             left = None if part.stop is None else part.stop - part.start - part.received
-            if left == 0 or not self._wait_for_room(part):
+            size = min(_BLOCK, block_size)
+            if left == 0 or not self._wait_for_room(part, size if left is None else min(size, left)):
                 return
-            block = self._new_block(min(_BLOCK, block_size))
+            block = self._new_block(size)
             count = self._fill(part, body, block, left)
             if not count:
                 if left is not None:
@@ -456,11 +457,12 @@ class Fetch:
                     self._lock.notify_all()
         return have
 
-    def _wait_for_room(self, part: _Part) -> bool:
-        """Until the bound of the read-ahead allows one more block; False when nobody wants it any more."""
+    def _wait_for_room(self, part: _Part, size: int) -> bool:
+        """Until the bound of the read-ahead allows `size` more bytes; False when nobody wants them any more."""
         with self._lock:
             while not self._closed and not part.shard.given_up:
-                if part.place + part.received - self._consumed < self._ahead:
+                ahead = part.place + part.received - self._consumed
+                if ahead <= 0 or ahead + size <= self._ahead:
                     return True
                 self._lock.wait()
             return False

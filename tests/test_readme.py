@@ -54,5 +54,5 @@ def test_what_it_names_is_there():
         assert (ROOT / "ais_tar2tf" / name).exists(), name
     for verb in re.findall(r"\./setup\.sh (\w+)", README):
         assert f"{verb} " in (ROOT / "setup.sh").read_text(encoding="utf-8")
-    for name in re.findall(r"options\.(\w+)", README):
+    for name in re.findall(r"options\.([A-Z]\w+)", README):
         assert hasattr(t2t.options, name)
