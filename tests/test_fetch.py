@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +32,7 @@ from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.http import HttpStore
 from ais_tar2tf.stores.memory import MemoryStore
 from faults import GOOD, PATIENCE, Fault, FaultServer, Thing, ais, plain, some_faults, tagged
+from leftovers import open_files, our_threads
 
 RETRY = Retry(attempts=4, first_delay=0.001, max_delay=0.002, max_retry_after=0.05)
 READ = Read(retry=RETRY, timeouts=Timeouts(connect=2, idle=10), connections=1)
@@ -561,23 +561,15 @@ def test_giving_up_a_shard_that_stalls_does_not_wait(
     assert time.monotonic() - began < 2  # idle is 10
 
 
-def open_files() -> set[str]:
-    return {f"{each.name} {each.readlink()}" for each in Path("/proc/self/fd").iterdir() if each.exists()}
-
-
 @pytest.fixture
 def nothing_left(server: FaultServer) -> Iterator[None]:
     """No thread of ours when the test is over; no socket either, as the server sees it."""
     gc.collect()
-    before, threads = open_files(), fetchers()
+    before, threads = open_files(), our_threads()
     yield
-    assert fetchers() == threads
+    assert our_threads() <= threads
     server.wait_until_left()
     assert sorted(open_files() - before) == []
-
-
-def fetchers() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("ais_tar2tf")}
 
 
 def records(server: FaultServer, faults: Iterable[Fault] = (), **options: object) -> t2t.open:
@@ -836,7 +828,7 @@ def test_any_way_of_reading_is_in_order(server: FaultServer, data: st.DataObject
     for at in range(count):
         server.script[str(at)].clear()
         server.add(str(at), ais(DATA[at:]), some_faults(data.draw(st.integers(0, 1 << 30), "seed"), 150_000, 4))
-    store = HttpStore(server.url, read)
+    threads, store = our_threads(), HttpStore(server.url, read)
     fetch = Fetch(store, iter([Span(str(at)) for at in range(count)]), read, Account(), draw=lambda: 0.0)
     try:
         for at in range(data.draw(st.integers(0, count), "read")):
@@ -848,4 +840,4 @@ def test_any_way_of_reading_is_in_order(server: FaultServer, data: st.DataObject
     finally:
         fetch.close()
         store.close()
-    assert fetchers() == set()
+    assert our_threads() <= threads

@@ -1,0 +1,21 @@
+"""What a test could leave behind. Compared by membership: what earlier tests left may end at any time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+
+def open_files() -> set[str]:
+    """Each open descriptor with what it is open on."""
+    found: set[str] = set()
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{each.name} {each.readlink()}")
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return found
+
+
+def our_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("ais_tar2tf")}
