@@ -438,6 +438,16 @@ def test_what_is_wrong_from_the_start_is_told_when_the_dataset_is_made(memory):
 # Nothing left behind.
 
 
+def test_no_tuning_thread_holds_up_the_end_of_an_epoch(bucket):
+    """TensorFlow's sleeps for twice as long each time, and an iterator is not gone before it woke."""
+    datasets = [t2t.open(bucket).dataset(), t2t.open(bucket).dataset(lambda record: tf.strings.length(record["jpg"]))]
+    for dataset in datasets:
+        assert dataset.batch(2).options().autotune.enabled is False
+        tuned = tf.data.Options()
+        tuned.autotune.enabled = True
+        assert dataset.with_options(tuned).options().autotune.enabled is True  # who wants it has the last word
+
+
 def test_a_dropped_iterator_leaves_no_stream_for_long(bucket):
     before = set(threading.enumerate())
     source = t2t.open(bucket, limits=Limits(chunk_records=2), timeouts=t2t.options.Timeouts(dropped=0.1))

@@ -144,6 +144,11 @@ def _parsed(paths: list[str], *, parallel: bool) -> Any:
 
 
 def _drain(dataset: Any, records: int) -> int:
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False  # for everyone, as in our datasets: its thread can hold up an iterator's end
+    dataset = dataset.with_options(options)
     return records - 1 + len(list(dataset.skip(records - 1)))
 
 
