@@ -149,6 +149,7 @@ DIFFERENT: dict[str, tuple[type[ArchiveError] | None, str]] = {
     "go/gnu-sparse-big.tar": (LimitExceeded, _HUGE),
     "go/pax-sparse-big.tar": (LimitExceeded, _HUGE),
     "tar-rs/sparse-large.tar": (LimitExceeded, _HUGE),
+    "go/gnu-incremental.tar": (TruncatedArchive, _NO_END),
     "go/gnu-multi-hdrs.tar": (TruncatedArchive, _NO_END),
     "go/nil-uid.tar": (TruncatedArchive, _NO_END),
     "go/pax-multi-hdrs.tar": (TruncatedArchive, _NO_END),
