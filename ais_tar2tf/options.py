@@ -79,7 +79,9 @@ class Limits(_Checked):
     directory_bytes: int = 64 * MIB  # the list of members in a zip that needs it beforehand, held whole: a million
     record_bytes: int = 2 * GIB - 1  # all fields of one record; a tf.train.Example can hold no more
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
-    window_bytes: int = 128 * MIB  # what a decompressor may keep to look back: `xz -9` needs 65, `zstd --long` 128 MiB
+    window_bytes: int = (
+        128 * MIB
+    )  # what a decompressor may keep to look back: `xz -9` needs 65, `zstd --long` 128 MiB
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance

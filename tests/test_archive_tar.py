@@ -170,7 +170,9 @@ TARFILE_DIFFERS: dict[str, list[str]] = {
     "go/pax-path-hdr.tar": [],  # tarfile calls it empty
 }
 SIZES = {"test2/sparse": 536_870_912, "sparse.db": 1000}  # of those, as Go's tests have them
-_LARGEST = {"go/gnu-incremental.tar": 1 * MIB}  # so that half a gigabyte is not expanded once for every way of reading
+_LARGEST = {
+    "go/gnu-incremental.tar": 1 * MIB
+}  # so that half a gigabyte is not expanded once for every way of reading
 
 
 def _manifest() -> list[dict[str, str]]:

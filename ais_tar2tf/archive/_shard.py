@@ -98,9 +98,7 @@ class ShardArchive:
     def _open_outer(self, kind: Format | Container) -> None:
         is_compressed = isinstance(kind, Format)
         if self._start and is_compressed is not bool(self.compressed):
-            raise ArchiveError(
-                "the shard is not what it was: begin it again", shard=self._shard, offset=self._start
-            )
+            raise ArchiveError("the shard is not what it was: begin it again", shard=self._shard, offset=self._start)
         self.compressed = is_compressed
         if isinstance(kind, Format):
             self._decoder = FrameDecoder(self._shard, self._limits, kind)

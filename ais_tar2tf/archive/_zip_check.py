@@ -88,9 +88,7 @@ class DirectoryCheck:
         said = (end.entries, end.size, end.offset)
         found = (self._entries, self._ends_at - self._begins_at, self._begins_at)
         if said != found:
-            raise self._error(
-                f"the directory is said to be (entries, bytes, offset) {said}, and is {found}", at
-            )
+            raise self._error(f"the directory is said to be (entries, bytes, offset) {said}, and is {found}", at)
         if self._listed != self._met:
             raise self._error(
                 "the directory does not list the members that came: one was changed, left out, or written over", at

@@ -105,7 +105,9 @@ class DirectoryFinder:
         start, stop = self.needs
         if len(data) != stop - start:
             raise TruncatedArchive(
-                f"the zip ends at {start + len(data):,}, and had {self._size:,} bytes", shard=self._shard, offset=start
+                f"the zip ends at {start + len(data):,}, and had {self._size:,} bytes",
+                shard=self._shard,
+                offset=start,
             )
         if self._end is None:
             self._take_end(data, start)

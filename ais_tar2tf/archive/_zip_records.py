@@ -40,7 +40,9 @@ LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 END, END64, LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 STORED, DEFLATED = 0, 8
 _LOCAL = struct.Struct("<4s5H3I2H")  # sign, version, flags, method, time, date, crc, packed, size, name, extra
-_CENTRAL = struct.Struct("<4s6H3I5H2I")  # … as above with two versions; name, extra, comment, disk, inner, outer, offset
+_CENTRAL = struct.Struct(
+    "<4s6H3I5H2I"
+)  # … as above with two versions; name, extra, comment, disk, inner, outer, offset
 _END = struct.Struct("<4s4H2IH")  # sign, disk, disk of directory, entries here, entries, size, offset, comment
 _END64 = struct.Struct("<4sQ2H2I4Q")  # sign, bytes, versions, disks, entries here, entries, size, offset
 _LOCATOR = struct.Struct("<4sIQI")  # sign, disk, offset of END64, disks

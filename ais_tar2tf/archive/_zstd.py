@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ais_tar2tf.archive._frames import Format, Frame, WindowTooLarge
@@ -15,6 +16,7 @@ class ZstdDamaged(Exception):
     """The library's own error, under a name that is known before the library is loaded."""
 
 
+@functools.cache  # a search for a module that is not there takes longer than a small frame
 def _library() -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found]
