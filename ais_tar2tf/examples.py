@@ -1,7 +1,8 @@
 """Payloads of a TFRecord file → records, whose fields are the features of a tf.train.Example. No I/O.
 
-`__key__` is the feature of that name if there is one, else the record's number in its file. A feature of one string is its bytes, as a member of a tar is; one of
-several, or of none, is the list of them; numbers are numpy arrays, float32 or int64.
+`__key__` is the feature of that name if there is one, else the record's number in its file. A feature of one string
+is its bytes, as a member of a tar is; one of several, or of none, is the list of them; numbers are numpy arrays,
+float32 or int64.
 """
 
 from __future__ import annotations

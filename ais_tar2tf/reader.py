@@ -174,7 +174,7 @@ class _Lane:
         self._leave(shard)
 
     def _find_directory(self, shard: _Shard) -> Directory:
-        """The directory of a zip, from the end of the object: by ranges, beside the stream, which goes on after it."""
+        """The directory of a zip, from the end of the object: by ranges, beside the stream."""
         url, limits = self._shards.store.url(shard.name), self._shards.read.limits
         if self._fetch.size is None:
             raise StoreError(

@@ -92,7 +92,7 @@ class TFRecordReader:
         return HEAD_BYTES + self._payload_bytes(bytes(held[:HEAD_BYTES]), self._at) + _TAIL_BYTES
 
     def _run(self, view: memoryview, position: int) -> tuple[Members, int]:
-        """The records that stand whole in the view, and where they end. What is wrong comes behind those before it."""
+        """The whole records in the view, and where they end. What is wrong comes behind those before it."""
         names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
         data = np.frombuffer(view, np.uint8)
         while position + HEAD_BYTES <= len(view):

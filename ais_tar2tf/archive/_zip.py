@@ -1,8 +1,8 @@
 """zip, read from blocks of bytes cut anywhere, from its first member to its end record; it does no I/O.
 
-A local header that says how long its member is is believed, and the directory behind the last member must say the same
-of every one. Where a header leaves that to what stands behind the member, the directory is asked for (`missing`), and
-the same bytes go on by what it says.
+A local header that says how long its member is is believed, and the directory behind the last member must say the
+same of every one. Where a header leaves that to what stands behind the member, the directory is asked for
+(`missing`), and the same bytes go on by what it says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ais_tar2tf.archive._frames import RATIO_SLACK, Frame
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._zip_check import DirectoryCheck
 from ais_tar2tf.archive._zip_directory import Directory
-from ais_tar2tf.archive._zip_records import LOCAL, STORED, Entry, parse_local, record_bytes
+from ais_tar2tf.archive._zip_records import LOCAL, MOST_BEHIND, STORED, Entry, parse_local, record_bytes
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
 from ais_tar2tf.options import KIB, MIB, Limits
 
@@ -83,7 +83,7 @@ class _Body:
             if frame.needs_input:
                 return self.size - before
             piece = b""
-        if frame.unused_data or before == self.size and piece:
+        if frame.unused_data or (before == self.size and piece):
             raise ValueError("there is more behind its end")
         return self.size - before
 
@@ -106,12 +106,13 @@ class ZipReader:
         self._at = start  # offset of the next byte
         self._record = b""  # as much of a record as has come
         self._held = b""  # bytes that wait for the directory
-        self._skip = 0
+        self._behind = 0  # bytes that stand behind the member
         self._body: _Body | None = None
         self._packed = self._unpacked = 0  # bytes of deflated members
         self._directory: Directory | None = None  # when it was asked for
         self._to_come: Iterator[Entry] = iter(())  # what it lists from here on
         self._next: Entry | None = None
+        self._last: Entry | None = None
         self._check = DirectoryCheck(shard, limits, start)
         self._names, self._offsets = list[str](), list[int]()
         self._bodies, self._waiting = list[bytes](), 0
@@ -135,7 +136,8 @@ class ZipReader:
         self._directory = directory
         self._to_come = directory.entries(self._at)
         self._check.links_known_from = self._at
-        self._skip_to_next()
+        if self._to_next():
+            raise self._unlisted()
         yield from self.feed(raw + held)
 
     def finish(self) -> None:
@@ -153,9 +155,10 @@ class ZipReader:
         """One step further: the number of bytes taken."""
         if self._check.ended:
             raise self._error("there is something behind the end of the zip")
-        if self._skip:
-            taken = min(self._skip, len(view))
-            self._skip -= taken
+        if self._behind:
+            taken = min(self._behind - len(self._record), len(view))
+            self._record += view[:taken]
+            self._check_behind()
         elif self._body is not None:
             taken = min(self._body.left, len(view))
             self._take(self._body, view[:taken])
@@ -238,16 +241,30 @@ class ZipReader:
         else:
             self.ignored += 1
         if self._directory is not None:
-            self._skip_to_next()
+            self._behind = self._to_next()
+            if self._behind > MOST_BEHIND or (self._behind and not body.entry.sizes_behind):
+                raise self._unlisted()
+            self._last = body.entry
 
-    def _skip_to_next(self) -> None:
-        """What stands behind a member, its sizes for example, is nothing that the directory doesn't say."""
+    def _to_next(self) -> int:
+        """Bytes before what the directory lists next."""
         assert self._directory is not None
         self._next = next(self._to_come, None)
         following = self._directory.begins_at if self._next is None else self._next.offset
         if following < self._at:
             raise self._error("a member is longer than its place in the directory")
-        self._skip = following - self._at
+        return following - self._at
+
+    def _check_behind(self) -> None:
+        if len(self._record) < self._behind:
+            return
+        assert self._last is not None
+        if self._record not in self._last.descriptors:
+            raise self._unlisted()
+        self._record, self._behind = b"", 0
+
+    def _unlisted(self) -> ArchiveError:
+        return self._error("there is something between the members that the directory does not list")
 
     def _hand_out(self) -> Members:
         sizes = list(map(len, self._bodies))

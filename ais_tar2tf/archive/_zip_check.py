@@ -81,7 +81,7 @@ class DirectoryCheck:
 
     def _take_end(self, raw: bytes, at: int) -> None:
         end = parse_end(raw, self._shard, at)
-        if end.is_full and self._end64 is not None:
+        if self._end64 is not None:
             if self._located_at != self._end64_at:
                 raise self._error("the zip64 end does not stand where it is said to", at)
             end = self._end64

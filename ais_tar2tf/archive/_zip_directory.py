@@ -14,6 +14,7 @@ import numpy as np
 from ais_tar2tf.archive._zip_records import (
     CENTRAL,
     END64,
+    END64_BYTES,
     END_BYTES,
     LOCATOR,
     LOCATOR_BYTES,
@@ -31,7 +32,7 @@ from ais_tar2tf.options import Limits
 
 __all__ = ["Directory", "DirectoryFinder"]
 
-_TAIL_BYTES = END_BYTES + 0xFFFF + LOCATOR_BYTES + 56  # the longest comment, and the zip64 records before it
+_TAIL_BYTES = END_BYTES + 0xFFFF + LOCATOR_BYTES + END64_BYTES  # the longest comment, and the zip64 records before it
 
 
 class Directory:
@@ -98,6 +99,7 @@ class DirectoryFinder:
         self._size = size
         self._end: End | None = None
         self._end_at = 0
+        self._end64_needed = False
 
     def give(self, data: bytes) -> None:
         """The bytes of the range that was needed."""
@@ -111,7 +113,7 @@ class DirectoryFinder:
             )
         if self._end is None:
             self._take_end(data, start)
-        elif self._end.is_full:
+        elif self._end64_needed:
             self._take_end64(data, start)
         else:
             self.needs = None
@@ -125,19 +127,20 @@ class DirectoryFinder:
             )
         self._end, self._end_at = parse_end(tail[at:], self._shard, start + at), start + at
         locator = tail[max(0, at - LOCATOR_BYTES) : at]
-        if not self._end.is_full or locator[:4] != LOCATOR:
-            self._end = End(self._end.entries, self._end.size, self._end.offset)
+        # Some write a zip64 end even where all numbers would fit: then nothing else ends where this record begins.
+        if locator[:4] != LOCATOR or self._end.offset + self._end.size == self._end_at:
             self._ask_for_directory()
             return
         where = parse_locator(locator)
-        if not 0 <= where <= self._end_at - LOCATOR_BYTES - 56:
+        if not 0 <= where <= self._end_at - LOCATOR_BYTES - END64_BYTES:
             raise self._error(f"the zip64 end is said to stand at {where:,}")
-        self.needs = (where, min(self._end_at - LOCATOR_BYTES, where + 56))
+        self._end64_needed = True
+        self.needs = (where, where + END64_BYTES)
 
     def _take_end64(self, data: bytes, start: int) -> None:
         if data[:4] != END64:
             raise self._error(f"the zip64 end is said to stand at {start:,}, and does not")
-        self._end, self._end_at = parse_end64(data, self._shard, start), start
+        self._end, self._end_at, self._end64_needed = parse_end64(data, self._shard, start), start, False
         self._ask_for_directory()
 
     def _ask_for_directory(self) -> None:
@@ -151,7 +154,7 @@ class DirectoryFinder:
             )
         if end.offset + end.size != self._end_at:
             raise self._error(
-                f"the directory is said to end at {end.offset + end.size:,}: there is something before the zip, or cut"
+                f"the directory is said to end at {end.offset + end.size:,}: something stands before the zip, or is cut"
             )
         self.needs = (end.offset, end.offset + end.size)
         if not end.size:

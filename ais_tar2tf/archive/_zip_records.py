@@ -20,10 +20,12 @@ __all__ = [
     "DEFLATED",
     "END",
     "END64",
+    "END64_BYTES",
     "END_BYTES",
     "LOCAL",
     "LOCATOR",
     "LOCATOR_BYTES",
+    "MOST_BEHIND",
     "STORED",
     "End",
     "Entry",
@@ -39,6 +41,8 @@ __all__ = [
 LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 END, END64, LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 STORED, DEFLATED = 0, 8
+_DESCRIPTOR = b"PK\x07\x08"
+MOST_BEHIND = 24  # bytes of a sign, a checksum and two sizes
 _LOCAL = struct.Struct("<4s5H3I2H")  # sign, version, flags, method, time, date, crc, packed, size, name, extra
 _CENTRAL = struct.Struct(
     "<4s6H3I5H2I"
@@ -46,10 +50,11 @@ _CENTRAL = struct.Struct(
 _END = struct.Struct("<4s4H2IH")  # sign, disk, disk of directory, entries here, entries, size, offset, comment
 _END64 = struct.Struct("<4sQ2H2I4Q")  # sign, bytes, versions, disks, entries here, entries, size, offset
 _LOCATOR = struct.Struct("<4sIQI")  # sign, disk, offset of END64, disks
-END_BYTES, LOCATOR_BYTES = _END.size, _LOCATOR.size
+END_BYTES, END64_BYTES, LOCATOR_BYTES = _END.size, _END64.size, _LOCATOR.size
 _FULL_16, _FULL_32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
-_ENCRYPTED, _SIZES_BEHIND, _PATCH, _UTF8, _MASKED = 1 << 0, 1 << 3, 1 << 5, 1 << 11, 1 << 13  # flags
+_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags: simple, strong, and names too
+_SIZES_BEHIND, _PATCH, _UTF8 = 1 << 3, 1 << 5, 1 << 11
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
 _UNIX = 3
 
@@ -73,6 +78,16 @@ class Entry:
         return not self.is_link and not self.name.endswith("/")
 
     @property
+    def descriptors(self) -> frozenset[bytes]:
+        """What may stand behind a member that says its sizes there: with a sign or without, in 32 bits or in 64."""
+        wide = struct.pack("<I2Q", self.crc, self.packed, self.size)
+        found = {wide, _DESCRIPTOR + wide}
+        if max(self.packed, self.size) <= _FULL_32:
+            narrow = struct.pack("<3I", self.crc, self.packed, self.size)
+            found |= {narrow, _DESCRIPTOR + narrow}
+        return frozenset(found)
+
+    @property
     def fingerprint(self) -> int:
         """Of all that a local header and the directory must agree on."""
         numbers = struct.pack("<QHIQQ", self.offset, self.method, self.crc, self.packed, self.size)
@@ -86,7 +101,6 @@ class End:
     entries: int
     size: int
     offset: int
-    is_full: bool = False  # a number did not fit: the zip64 record has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +138,7 @@ def record_bytes(head: bytes, shard: str, offset: int) -> int:
 
 
 def _unknown(sign: bytes, place: _Place) -> NoReturn:
-    if sign in (b"PK\x07\x08", b"PK00"):
+    if sign in (_DESCRIPTOR, b"PK00"):
         place.refuse("this zip is one of several volumes, or none of its headers says how long a member is")
     if sign == b"PK\x06\x08":
         place.refuse("the directory of this zip is encrypted; write it again without")
@@ -174,7 +188,7 @@ def _entry(
     name = _name(raw_name, extra.get(_UNICODE_PATH, b""), utf8=bool(flags & _UTF8))
     if not name or "\0" in name:
         place.fail(f"a member's name is empty or has a NUL in it: {name[:80]!r}")
-    if flags & (_ENCRYPTED | _MASKED):
+    if flags & _ENCRYPTED:
         place.refuse(f"member {name!r} is encrypted; write the archive again without")
     if flags & _PATCH or method not in (STORED, DEFLATED):
         how = "a patch" if flags & _PATCH else _METHODS.get(method, f"compressed by method {method}")
@@ -225,7 +239,7 @@ def parse_end(raw: bytes, shard: str, offset: int) -> End:
     _, disk, first_disk, here, entries, size, where, _ = _END.unpack_from(raw)
     if (disk, first_disk) not in ((0, 0), (_FULL_16, _FULL_16)) or here != entries:
         _Place(shard, offset).refuse("this zip is the last of several volumes; join them first")
-    return End(entries, size, where, entries == _FULL_16 or _FULL_32 in (size, where))
+    return End(entries, size, where)
 
 
 def parse_end64(raw: bytes, shard: str, offset: int) -> End:
