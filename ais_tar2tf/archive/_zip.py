@@ -17,7 +17,15 @@ from ais_tar2tf.archive._frames import RATIO_SLACK, Frame
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._zip_check import DirectoryCheck
 from ais_tar2tf.archive._zip_directory import Directory
-from ais_tar2tf.archive._zip_records import LOCAL, MOST_BEHIND, STORED, Entry, parse_local, record_bytes
+from ais_tar2tf.archive._zip_records import (
+    LOCAL,
+    LONGEST_FIXED,
+    MOST_BEHIND,
+    STORED,
+    Entry,
+    parse_local,
+    record_bytes,
+)
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
 from ais_tar2tf.options import KIB, MIB, Limits
 
@@ -172,6 +180,11 @@ class ZipReader:
     def _collect(self, view: memoryview) -> int:
         """Gather one record of the zip; the number of bytes that went into it."""
         begin = self._at - len(self._record)
+        if not self._record and len(view) >= LONGEST_FIXED:
+            need = record_bytes(bytes(view[:LONGEST_FIXED]), self._shard, begin)
+            if need <= len(view) and need <= self._limits.header_bytes:
+                self._read(bytes(view[:need]), begin)
+                return need
         need = record_bytes(self._record, self._shard, begin)
         self._check_limit("header_bytes", need, "a header")
         piece = bytes(view[: need - len(self._record)])

@@ -154,7 +154,7 @@ class DirectoryFinder:
             )
         if end.offset + end.size != self._end_at:
             raise self._error(
-                f"the directory is said to end at {end.offset + end.size:,}: something stands before the zip, or is cut"
+                f"the directory is said to end at {end.offset + end.size:,}: something stands before it"
             )
         self.needs = (end.offset, end.offset + end.size)
         if not end.size:

@@ -25,6 +25,7 @@ __all__ = [
     "LOCAL",
     "LOCATOR",
     "LOCATOR_BYTES",
+    "LONGEST_FIXED",
     "MOST_BEHIND",
     "STORED",
     "End",
@@ -51,6 +52,8 @@ _END = struct.Struct("<4s4H2IH")  # sign, disk, disk of directory, entries here,
 _END64 = struct.Struct("<4sQ2H2I4Q")  # sign, bytes, versions, disks, entries here, entries, size, offset
 _LOCATOR = struct.Struct("<4sIQI")  # sign, disk, offset of END64, disks
 END_BYTES, END64_BYTES, LOCATOR_BYTES = _END.size, _END64.size, _LOCATOR.size
+_FIXED = {LOCAL: _LOCAL, CENTRAL: _CENTRAL, END: _END, END64: _END64, LOCATOR: _LOCATOR}
+LONGEST_FIXED = _END64.size  # with so many bytes, `record_bytes` is exact
 _FULL_16, _FULL_32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
 _ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags: simple, strong, and names too
@@ -122,7 +125,7 @@ def record_bytes(head: bytes, shard: str, offset: int) -> int:
     sign = head[:4]
     if len(sign) < 4:
         return 4
-    fixed = {LOCAL: _LOCAL, CENTRAL: _CENTRAL, END: _END, END64: _END64, LOCATOR: _LOCATOR}.get(sign)
+    fixed = _FIXED.get(sign)
     if fixed is None:
         _unknown(sign, _Place(shard, offset))
     if len(head) < fixed.size:
