@@ -165,6 +165,7 @@ class TarReader:
         zeros = len(rest) - len(rest.lstrip(b"\0"))
         if zeros == len(rest):
             return len(view)
+        position += zeros
         if not self._allow_concatenated:
             raise ArchiveError(
                 "there is more behind the end mark: the archive is damaged here, or several were concatenated; "
@@ -172,7 +173,6 @@ class TarReader:
                 shard=self._shard,
                 offset=self._base + position,
             )
-        position += zeros
         into = (self._base + position) % BLOCK  # the block's beginning may have been another view's
         self._partial, self._ended_at = bytes(into), None
         return position
@@ -278,7 +278,7 @@ class TarReader:
             yield from self._read_sparse(raw, offset, is_header=True)
         else:
             self._begin_member(header, offset)
-        if self._body is not None and not header.size:
+        if self._body is not None and not self._body.header.size:
             yield from self._finish_body()
 
     def _read_sparse(self, raw: bytes, offset: int, *, is_header: bool = False) -> Iterator[Members]:
@@ -296,7 +296,7 @@ class TarReader:
             return
         self._sparse_header = None
         self._begin_member(Header(Kind.FILE, header.name, header.size), offset)
-        if not header.size:
+        if self._body is not None and not self._body.header.size:
             yield from self._finish_body()
 
     def _begin_member(self, header: Header, offset: int) -> None:
@@ -305,14 +305,15 @@ class TarReader:
         assert began is not None
         self._pax, self._long_name, self._extended_at, self._extension_bytes = {}, None, None, 0
         self._sparse = None
-        is_file = header.kind is Kind.FILE
+        is_file = header.kind in (Kind.FILE, Kind.V7_FILE)
         if is_file and is_sparse(pax):
             if sparse is not None:
                 raise UnsupportedArchive("a member is sparse in two ways", shard=self._shard, offset=offset)
             sparse = pax_sparse(pax, self._shard, offset)
         stated = pax.get(b"GNU.sparse.name") or long_name or pax.get(b"path")
         name = decode_name(stated) if stated else header.name
-        size = header.size
+        is_file = is_file and not (header.kind is Kind.V7_FILE and name.endswith("/"))
+        size = 0 if header.kind is Kind.V7_FILE and not is_file else header.size
         if is_file and pax.get(b"size"):
             size = int(pax[b"size"])
         keep = is_file and (self._wanted is None or self._wanted(name))
@@ -323,7 +324,8 @@ class TarReader:
                 self._check_limit("member_bytes", sparse.real_size, offset, name)
         if not is_file:
             self.ignored += 1
-        self._body = _Body(Header(header.kind, name, size), began, keep, sparse)
+        kind = Kind.FILE if is_file else Kind.IGNORED
+        self._body = _Body(Header(kind, name, size), began, keep, sparse)
 
     def _finish_body(self) -> Iterator[Members]:
         body = self._body
@@ -362,9 +364,14 @@ class TarReader:
             raise UnsupportedArchive(
                 "a global PAX header sets the size of all members", shard=self._shard, offset=offset
             )
-        if not self._pax and self._long_name is None:
-            self._extended_at = None
-            self._extension_bytes = 0
+        if self._pax or self._long_name is not None:
+            raise ArchiveError(
+                "a global PAX header stands between a member and a header that speaks of it",
+                shard=self._shard,
+                offset=offset,
+            )
+        self._extended_at = None
+        self._extension_bytes = 0
 
     def _check_limit(self, name: str, value: int, offset: int, member: str = "") -> None:
         limit: int = getattr(self._limits, name)

@@ -37,6 +37,7 @@ class Kind(Enum):
     """What the bytes after a header are."""
 
     FILE = "file"
+    V7_FILE = "v7 file"  # or a directory, if its whole name ends with a slash
     IGNORED = "ignored"  # directories, links, devices: not a field
     PAX = "pax"
     GLOBAL_PAX = "global pax"
@@ -54,7 +55,7 @@ class Header:
 
 _KINDS = {
     b"0": Kind.FILE,
-    b"\0": Kind.FILE,
+    b"\0": Kind.V7_FILE,
     b"7": Kind.FILE,  # contiguous: an ordinary file to everybody today
     b"x": Kind.PAX,
     b"X": Kind.PAX,  # Solaris
@@ -83,8 +84,12 @@ def parse_number(raw: bytes, what: str, shard: str, offset: int) -> int:
     if raw[0] & 0x80:
         value = int.from_bytes(raw, "big", signed=False)
         if raw[0] & 0x40:  # negative, in two's complement over the whole field
-            return value - (1 << (8 * len(raw)))
-        return value & ~(0x80 << (8 * (len(raw) - 1)))
+            value -= 1 << (8 * len(raw))
+        else:
+            value &= ~(0x80 << (8 * (len(raw) - 1)))
+        if not -(1 << 63) <= value < 1 << 63:
+            raise ArchiveError(f"the {what} in a tar header has over 64 bits: {value:,}", shard=shard, offset=offset)
+        return value
     text = _c_string(raw.strip(b" \0"))
     if not text:
         return 0
