@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MappingError, Tar2TFError
+from ais_tar2tf.errors import MappingError, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
@@ -184,11 +184,23 @@ class Chunks:
         column = np.empty(len(chunk), dtype=object)
         if name in NAMES:
             column[:] = [record[name].encode("utf-8", "surrogateescape") for record in chunk]
-        elif name in self.request.optional:
-            column[:] = [record.get(name, b"") for record in chunk]
+            return column
+        if name in self.request.optional:
+            values = [record.get(name, b"") for record in chunk]
         else:
-            column[:] = [record[name] for record in chunk]
+            values = [record[name] for record in chunk]
+        if set(map(type, values)) - {bytes}:
+            raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
+        column[:] = values
         return column
+
+
+def _no_bytes(name: str, record: Record) -> SchemaError:
+    kind = "several strings, or none" if isinstance(record[name], list) else "numbers"
+    return SchemaError(
+        f"{record['__shard__']}, record {record['__key__']!r}: feature {name!r} holds {kind}, and a dataset's fields "
+        "are bytes; select() the features that hold one string each, or read the others by records()"
+    )
 
 
 @dataclass

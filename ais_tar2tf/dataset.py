@@ -41,6 +41,7 @@ class AisDataset:
         timeouts: Timeouts | None = None,
         connections: int | None = None,
         allow_missing_end: bool = False,
+        allow_concatenated: bool = False,
     ) -> None:
         self._read = read_options(
             timeouts=timeouts,
@@ -48,6 +49,7 @@ class AisDataset:
             limits=limits,
             connections=connections,
             allow_missing_end=allow_missing_end,
+            allow_concatenated=allow_concatenated,
         )
         self._store = AisStore(bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
         self._shards = Shards(self._store, (), self._read, grouping)

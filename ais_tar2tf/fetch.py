@@ -151,6 +151,12 @@ class Fetch:
         assert self._current is not None
         return self._current.identity
 
+    @property
+    def size(self) -> int | None:
+        """Of the current shard, where its store says it; known once the first bytes are there."""
+        assert self._current is not None
+        return self._current.size
+
     def close(self) -> None:
         """No thread and no socket is left when this returns."""
         with self._lock:

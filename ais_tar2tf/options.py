@@ -74,8 +74,14 @@ class Limits(_Checked):
     header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
     name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
     member_bytes: int = 1 * GIB  # one file in a shard; it is held whole
+    sparse_bytes: int = 4 * GIB  # what all sparse members of one shard become: zeros cost nothing to claim
+    members: int = 20_000_000  # of one shard, links and directories too: ten fields for as many records as `keys`
+    directory_bytes: int = 64 * MIB  # the list of members in a zip that needs it beforehand, held whole: a million
     record_bytes: int = 2 * GIB - 1  # all fields of one record; a tf.train.Example can hold no more
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
+    window_bytes: int = (
+        128 * MIB
+    )  # what a decompressor may keep to look back: `xz -9` needs 65, `zstd --long` 128 MiB
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance
@@ -118,3 +124,4 @@ class Read(_Checked):
     )
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
+    allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`

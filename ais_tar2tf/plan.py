@@ -27,15 +27,16 @@ class Mark:
     offset: int = 0
     compressed: bool = False  # the offset then counts in what the shard decompresses to
     identity: Identity = field(default_factory=Identity)
+    number: int = 0  # of records before it, where the archive names its records by number
 
     def to_json(self) -> list[Any]:
         i = self.identity
-        return [self.at, self.offset, self.compressed, [i.version, i.etag, i.checksum, i.size]]
+        return [self.at, self.offset, self.compressed, [i.version, i.etag, i.checksum, i.size], self.number]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Mark:
-        at, offset, compressed, identity = data
-        return cls(at, offset, compressed, Identity(*identity))
+        at, offset, compressed, identity, number = data
+        return cls(at, offset, compressed, Identity(*identity), number)
 
 
 @dataclass(frozen=True, slots=True)

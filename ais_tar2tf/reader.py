@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.archive import Members, ShardArchive
+from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
 from ais_tar2tf.errors import ArchiveError, StoreError
+from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Plan, Position
@@ -46,18 +47,26 @@ class _Shard:
     """The shard that a lane is in: its archive and its grouping."""
 
     def __init__(self, shards: Shards, name: str, mark: Mark, account: Account) -> None:
-        url, limits = shards.store.url(name), shards.read.limits
+        url, limits, selection = shards.store.url(name), shards.read.limits, shards.selection
         self.at = mark.at
-        self.grouper = Grouper(url, account, limits, grouping=shards.grouping, selection=shards.selection)
+        self.name = name
+        self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
+        self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
         self.archive = ShardArchive(
             url,
             limits,
             start=mark.offset,
+            number=mark.number,
             compressed=mark.compressed if mark.offset else None,
-            wanted=self.grouper.wants,
+            wanted=self._by_name.wants,
             allow_missing_end=shards.read.allow_missing_end,
+            allow_concatenated=shards.read.allow_concatenated,
         )
         self.members: Iterator[Members] = iter(())
+
+    @property
+    def grouper(self) -> Grouper | ExampleGrouper:
+        return self._examples if self.archive.container == "tfrecord" else self._by_name
 
 
 class _Lane:
@@ -73,6 +82,7 @@ class _Lane:
         self._start = mark
         self._closed = False
         self._fetch = Fetch(shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead)
+        self._aside: Fetch | None = None  # beside the stream, while a directory is looked for
         self._next_at = mark.at
         self._shard: _Shard | None = None
         self._batch = RecordBatch()
@@ -98,11 +108,15 @@ class _Lane:
     def mark(self) -> Mark:
         """Of the next record that `take` will give."""
         if self._taken < len(self._batch.records):
-            return replace(self._of_batch, offset=self._batch.offsets[self._taken])
+            numbers = self._batch.numbers
+            number = numbers[self._taken] if numbers else 0
+            return replace(self._of_batch, offset=self._batch.offsets[self._taken], number=number)
         return self._behind
 
     def close(self) -> None:
         self._closed = True
+        if self._aside is not None:
+            self._aside.close()
         self._fetch.close()
 
     def _spans(self) -> Iterator[Span]:
@@ -146,7 +160,10 @@ class _Lane:
             self._show(shard, shard.grouper.add(members))
             kept = shard.grouper.kept_back_at
             if kept is not None:
-                self._behind = replace(self._of_batch, offset=kept)
+                self._behind = replace(self._of_batch, offset=kept, number=shard.grouper.number)
+            return
+        if shard.archive.missing:
+            shard.members = shard.archive.resume(self._find_directory(shard))
             return
         block = self._fetch.read()
         if block:
@@ -155,6 +172,39 @@ class _Lane:
         shard.archive.finish()
         self._show(shard, shard.grouper.finish())
         self._leave(shard)
+
+    def _find_directory(self, shard: _Shard) -> Directory:
+        """The directory of a zip, from the end of the object: by ranges, beside the stream."""
+        url, limits = self._shards.store.url(shard.name), self._shards.read.limits
+        if self._fetch.size is None:
+            raise StoreError(
+                "the store does not say how long this zip is, so its directory cannot be found; some of its members "
+                "don't say how long they are, either",
+                url=url,
+            )
+        finder = DirectoryFinder(url, limits, self._fetch.size)
+        while finder.needs is not None:
+            start, stop = finder.needs
+            finder.give(self._read_aside(shard, start, stop))
+        assert finder.directory is not None
+        return finder.directory
+
+    def _read_aside(self, shard: _Shard, start: int, stop: int) -> bytes:
+        """A range of the same object, whose content is bound to what the stream has of it."""
+        span = Span(shard.name, start, self._fetch.identity)
+        read = replace(self._shards.read, connections=1)
+        aside = Fetch(self._shards.store, iter((span,)), read, self._account, read_ahead_bytes=_LEAST_READ_AHEAD)
+        self._aside = aside
+        try:
+            aside.next_shard()
+            pieces: list[bytes] = []
+            while (left := stop - start) > 0 and (block := aside.read()):
+                pieces.append(bytes(block[:left]))
+                start += len(pieces[-1])
+        finally:
+            self._aside = None
+            aside.close()
+        return b"".join(pieces)
 
     def _show(self, shard: _Shard, batch: RecordBatch) -> None:
         self._batch, self._taken = batch, 0

@@ -5,7 +5,7 @@ A record is what stands together under one key: `{"__key__": "a/b", "__shard__":
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any
@@ -51,6 +51,7 @@ class RecordBatch:
     records: list[Record] = field(default_factory=list[Record])
     offsets: list[int] = field(default_factory=list[int])
     sizes: list[int] = field(default_factory=list[int])
+    numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
@@ -126,6 +127,26 @@ class Selection:
     def names(self) -> list[str]:
         return [want.name for want in self.wants]
 
+    def of(self, fields: Mapping[str, Any], met: Iterable[str], shard: str, key: str) -> Record:
+        """The fields asked for, of those that a record has; `met` are all that it has, for the error."""
+        chosen: Record = {}
+        for want in self.wants:
+            source = next((source for source in want.sources if source in fields), None)
+            if source is not None:
+                chosen[want.name] = fields[source]
+            elif not want.optional:
+                raise _missing(want, met, shard, key)
+        return chosen
+
+
+def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
+    return MissingField(
+        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(sorted(met)) or 'none'}); "
+        f"select {want.name + '?'!r} if it may be absent",
+        shard=shard,
+        key=key,
+    )
+
 
 def _digest(key: str) -> bytes:
     return xxh3_128_digest(key.encode("utf-8", "surrogateescape"))
@@ -180,6 +201,7 @@ class Grouper:
         grouping: Grouping = "first-dot",
         selection: Selection | None = None,
     ) -> None:
+        self.number: int = 0  # members have names; nothing is numbered
         self._shard = shard
         self._account = account
         self._limits = limits
@@ -400,26 +422,8 @@ class Grouper:
             )
         if self._twice is not None:
             raise DuplicateField(f"field {self._twice!r} is there twice", shard=self._shard, key=key)
-        return self._fields if self._selection is None else self._select(self._selection.wants, key)
-
-    def _select(self, wants: Sequence[Want], key: str) -> Record:
-        fields = self._fields
+        if self._selection is None:
+            return self._fields
+        met = {*(self._fields.keys() - _NO_FIELDS), *(self._met or ())}
         record: Record = {"__key__": key, "__shard__": self._shard}
-        for want in wants:
-            for source in want.sources:
-                if source in fields:
-                    record[want.name] = fields[source]
-                    break
-            else:
-                if not want.optional:
-                    raise self._missing(want, key)
-        return record
-
-    def _missing(self, want: Want, key: str) -> MissingField:
-        there = sorted({*(self._fields.keys() - _NO_FIELDS), *(self._met or ())})
-        return MissingField(
-            f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'}); "
-            f"select {want.name + '?'!r} if it may be absent",
-            shard=self._shard,
-            key=key,
-        )
+        return record | self._selection.of(self._fields, met, self._shard, key)

@@ -35,11 +35,12 @@ def read_options(
     limits: Limits | None = None,
     connections: int | None = None,
     allow_missing_end: bool = False,
+    allow_concatenated: bool = False,
 ) -> Read:
     """The options that were given, and defaults for the others."""
     given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections}
     named = {name: value for name, value in given.items() if value is not None}
-    return Read(**named, allow_missing_end=allow_missing_end)  # type: ignore[arg-type]
+    return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
 
 def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *, listable: bool) -> Sequence[str]:
@@ -83,6 +84,7 @@ def open_source(
     timeouts: Timeouts | None = None,
     connections: int | None = None,
     allow_missing_end: bool = False,
+    allow_concatenated: bool = False,
 ) -> Source:
     """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
 
@@ -97,6 +99,7 @@ def open_source(
         limits=limits,
         connections=connections,
         allow_missing_end=allow_missing_end,
+        allow_concatenated=allow_concatenated,
     )
     given = [urls] if isinstance(urls, str) else list(urls)
     if not given or not all(given):
