@@ -22,9 +22,10 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
-from ais_tar2tf.options import Timeouts
+from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, identity_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._tls import context_of
 
 __all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "range_header"]
 
@@ -76,8 +77,9 @@ def _route(url: str, headers: Mapping[str, str]) -> _Route:
 class HttpPool:
     """Connections by origin, reused while young. Safe to use from several threads."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, tls: Tls = Tls()) -> None:  # noqa: B008  # frozen
         self._timeouts = timeouts
+        self._tls = tls
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
@@ -138,7 +140,7 @@ class HttpPool:
         timeout = self._timeouts.connect
         if scheme == "https":
             if self._context is None:
-                self._context = ssl.create_default_context()
+                self._context = context_of(self._tls, shown)
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 route.tunnel or netloc, timeout=timeout, context=self._context
             )

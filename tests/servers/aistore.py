@@ -81,8 +81,7 @@ class AIStore:
     def wait_until_ready(self) -> None:
         """All targets are there, and no request is answered with 503."""
         for number, target in enumerate(self._targets, 1):
-            ready = "health?readiness=true"
-            target.wait_until(lambda number=number: self._answers(number, ready), "a target is ready")
+            target.wait_until(lambda n=number: self._answers(n, "health?readiness=true"), "a target is ready")
         wait_until(self._has_all, "the cluster's map has every target")
         wait_until(lambda: self._answers(0, "health?apr=true"), "the proxy is ready")
 
@@ -94,7 +93,7 @@ class AIStore:
 
     @property
     def target_urls(self) -> list[str]:
-        return [f"{self._scheme}://127.0.0.1:{self._ports[2 * number]}" for number in range(1, 1 + len(self._targets))]
+        return [f"{self._scheme}://127.0.0.1:{port}" for port in self._ports[2::2]]
 
     def target_of(self, location: str) -> int:
         """The number of the target that a redirect leads to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import requests
 
@@ -19,8 +19,8 @@ _ADMIN = "admin-password-of-a-test"
 class AuthN:
     """Start it, then the cluster with `sections` and `environment`, then `register` the cluster."""
 
-    sections: dict[str, Any] = {"auth": {"client_auth_required": True, "signature": {"method": "HMAC"}}}
-    environment: dict[str, str] = {"AIS_AUTHN_SECRET_KEY": _SECRET}
+    sections: ClassVar[dict[str, Any]] = {"auth": {"client_auth_required": True, "signature": {"method": "HMAC"}}}
+    environment: ClassVar[dict[str, str]] = {"AIS_AUTHN_SECRET_KEY": _SECRET}
 
     def __init__(self, program: Path, folder: Path) -> None:
         (port,) = free_ports(1)
@@ -73,9 +73,8 @@ class AuthN:
         smap = self._as_admin("GET", f"{cluster_url}/v1/daemon?what=smap").json()
         role = {"name": f"{user}-role", "desc": "", "clusters": [{"id": smap["uuid"], "perm": "8"}]}
         self._as_admin("POST", f"{self._url}/v1/roles", json=role)
-        self._as_admin(
-            "POST", f"{self._url}/v1/users", json={"id": user, "password": password, "roles": [{"name": role["name"]}]}
-        )
+        described = {"id": user, "password": password, "roles": [{"name": role["name"]}]}
+        self._as_admin("POST", f"{self._url}/v1/users", json=described)
 
     def revoke(self, token: str) -> None:
         self._as_admin("DELETE", f"{self._url}/v1/tokens", json={"token": token})

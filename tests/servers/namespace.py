@@ -30,16 +30,20 @@ def enter() -> None:
     if is_private():
         return
     user, group = os.getuid(), os.getgid()
-    try:
-        if user != 0:
-            raise PermissionError
-        _unshare(_NEW_NET)
-    except PermissionError:
+    if not (user == 0 and _succeeds(_NEW_NET)):
         _unshare(_NEW_USER | _NEW_NET)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     _raise_loopback()
+
+
+def _succeeds(flags: int) -> bool:
+    try:
+        _unshare(flags)
+    except PermissionError:
+        return False
+    return True
 
 
 def _unshare(flags: int) -> None:

@@ -136,9 +136,7 @@ def minio(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
-def aistore_tls(
-    certified: certificates.Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[AIStore]:
+def aistore_tls(certified: certificates.Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AIStore]:
     """With a CA of the test's own."""
     tls = Tls(certified.ca, certified.server, certified.server_key)
     with AIStore(EVERYDAY["aisnode"].path, tmp_path_factory.mktemp("aistore-tls"), tls=tls) as cluster:
