@@ -34,6 +34,8 @@ class Token:
         self._seen: deque[str] = deque(maxlen=_REMEMBERED)
         self._value: str | None = None
         self._asked = False
+        if isinstance(given, str):
+            self.value()  # so that a wrong one is told early; a function is asked when it is needed
 
     def __repr__(self) -> str:
         return "Token()"
