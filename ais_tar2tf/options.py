@@ -70,7 +70,7 @@ class Limits(_Checked):
     """Bounds on what data may cost. Passing one is a typed error that names the field here."""
 
     template: int = 1_000_000  # shards that one template or listing may name: their names take some 100 MB
-    listing_page: int = 1_000  # names asked for at once: S3's own page
+    listing_page: int = 10_000  # names asked for at once: AIStore's own page, the largest that it gives
     header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
     name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
     member_bytes: int = 1 * GIB  # one file in a shard; it is held whole

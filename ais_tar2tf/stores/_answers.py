@@ -59,7 +59,7 @@ def _explain(body: bytes) -> str:
     if in_xml is not None:
         return html.unescape(in_xml[1].decode("utf-8", "replace"))
     try:
-        parsed: Any = json.loads(body[:_ERROR_BODY])
+        parsed: Any = json.loads(body[:_ERROR_BODY].decode("utf-8", "replace"))
     except ValueError:
         return ""
     return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
@@ -95,7 +95,11 @@ def is_address(url: str) -> bool:
 
 
 def followed(url: str, location: str, shown: str) -> str:
-    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password."""
+    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password.
+
+    Servers that don't encode a Location send UTF-8, which HTTP's libraries take for Latin-1.
+    """
+    location = quote(location, safe=f"{_SENDABLE}#", encoding="latin-1")
     try:
         parts = urlsplit(location)
         target = location if parts.scheme else urljoin(url, location)

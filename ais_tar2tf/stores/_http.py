@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
@@ -35,7 +35,6 @@ _TICK = 1.0  # seconds between two looks at the idle time while bytes do not com
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
 
 
 @dataclass(slots=True)
@@ -205,9 +204,8 @@ class Answer:
 
     @property
     def redirect(self) -> str | None:
-        """Its Location; servers that don't encode it send UTF-8, which http.client takes for Latin-1."""
-        location = self.response.getheader("Location") if self.status in _REDIRECTS else None
-        return location and quote(location, safe=f"{_SENDABLE}#", encoding="latin-1")
+        """Its Location."""
+        return self.response.getheader("Location") if self.status in _REDIRECTS else None
 
     def drain(self) -> bytes:
         """A short body, so that the connection can be used again; a long one is given up."""

@@ -103,11 +103,27 @@ class AisStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """One page at a time; the last page may be empty."""
-        token = ""
+        """One page at a time; the last page may be empty.
+
+        AIStore (1.5) goes through folders in the order of their entries and goes on behind a name: between two pages
+        it loses names where `a/1` comes before `a-1` in the one order and behind it in the other. Where the prefix is
+        also a folder, it looks nowhere else, so it is asked for whole folders.
+        """
+        token, last, folder = "", "", prefix[: prefix.rfind("/") + 1]
         while True:
-            found, following = self._page(prefix, token)
-            yield from found
+            found, following = self._page(folder, token, self.url(prefix))
+            for info in found:
+                if (token or following) and _is_lossy(last, info.name):
+                    raise StoreError(
+                        f"AIStore may leave out names between the pages of a listing that has {last!r} and "
+                        f"{info.name!r}; name the shards, or list one folder (pages: Limits.listing_page)",
+                        url=self.url(prefix),
+                    )
+                last = info.name
+                if last.startswith(prefix):
+                    yield info
+                elif last > prefix:
+                    return
             if not following:
                 return
             if following == token:
@@ -131,15 +147,14 @@ class AisStore:
         self._pool.close()
         self._control.close()
 
-    def _page(self, prefix: str, token: str) -> tuple[list[ObjectInfo], str]:
+    def _page(self, prefix: str, token: str, shown: str) -> tuple[list[ObjectInfo], str]:
         """The objects of one page, and the token of the next one."""
         value = {
             "prefix": prefix,
-            "pagesize": str(self._read.limits.listing_page),
+            "pagesize": self._read.limits.listing_page,
             "props": "name,size",
             "continuation_token": token,
         }
-        shown = self.url(prefix)
         answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
         try:
             page: dict[str, Any] = answer.json()
@@ -155,3 +170,14 @@ class AisStore:
     def _object(self, name: str) -> str:
         query = urlencode({"provider": self._provider})
         return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{query}"
+
+
+def _is_lossy(name: str, following: str) -> bool:
+    """Whether two neighbours in a listing are `a-…` (or another character below the slash) and `a/…`.
+
+    >>> _is_lossy("x/a-1.tar", "x/a/1.tar"), _is_lossy("x/a/1.tar", "x/b.tar"), _is_lossy("x/a-1.tar", "x/b/1.tar")
+    (True, False, False)
+    """
+    differ = ((ours, theirs) for ours, theirs in zip(name, following, strict=False) if ours != theirs)
+    ours, theirs = next(differ, ("", ""))
+    return theirs == "/" and ours < theirs
