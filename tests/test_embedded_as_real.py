@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -28,6 +27,8 @@ def listed(**value: Any) -> dict[str, Any]:
     return {"action": "list", "value": value}
 
 
+# Left out: `Range: bytes=` and a page size of -1, which end a real connection and a real target without an answer;
+# actions that a real cluster has and the embedded server refuses with 501.
 ASKS = [
     # Objects
     *(Ask("GET", at(name)) for name in NAMES),
@@ -38,7 +39,7 @@ ASKS = [
         Ask("GET", at("c+d.tar"), headers={"Range": span})
         for span in (
             "bytes=0-0", "bytes=2-5", "bytes=7-", "bytes=-3", "bytes=-9999", "bytes=100-9999", "bytes=299-299",
-            "bytes=300-", "bytes=300-301", "bytes=5-4", "bytes=0-1,4-5", "bytes=-0", "bytes=", "bytes=a-b", "lines=1-2",
+            "bytes=300-", "bytes=300-301", "bytes=5-4", "bytes=0-1,4-5", "bytes=-0", "bytes=a-b", "lines=1-2",
             "bytes=-",
         )
     ),
@@ -68,7 +69,6 @@ ASKS = [
     Ask("DELETE", "/v1/buckets/no-such-bucket", {"action": "destroy-bck"}),
     *(Ask("POST", f"/v1/buckets/{name}", {"action": "create-bck"}) for name in ("a%20b", "a..b", "a" * 65, "%C3%BC")),
     Ask("POST", BUCKET, b"no json"),
-    Ask("POST", BUCKET, {"action": "no-such-action"}),
     Ask("POST", BUCKET),
     # Listings
     Ask("GET", BUCKET, listed()),
@@ -82,7 +82,6 @@ ASKS = [
     Ask("GET", BUCKET, listed(pagesize=2, continuation_token="zzz", props="name,size")),
     Ask("GET", BUCKET, listed(pagesize=len(NAMES), props="name,size")),
     Ask("GET", BUCKET, listed(pagesize="2", props="name,size")),
-    Ask("GET", BUCKET, listed(pagesize=-1, props="name,size")),
     Ask("GET", BUCKET, listed(props="name,size,checksum"), {"Accept": MSGPACK}),
     Ask("GET", BUCKET, listed(pagesize=3, props="name,size"), {"Accept": MSGPACK}),
     Ask("GET", BUCKET, b"no json"),
