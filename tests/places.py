@@ -23,6 +23,7 @@ from ais_tar2tf.stores.cloud import CloudStore
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.http import HttpStore
 from ais_tar2tf.stores.memory import MemoryStore
+from listening import Relay
 from tests.benchmarks.web import serving
 from tests.servers.minio import KEY, REGION, SECRET
 from web import WebServer
@@ -41,8 +42,21 @@ class Place:
     options: dict[str, Any] = field(default_factory=dict[str, Any])  # that `open` needs for it
     written: Callable[[str], str] = str
     lists: bool = True
-    ports: frozenset[int] = frozenset()
+    nodes: tuple[str, ...] = ()  # URLs of all that clients talk to
     not_there: frozenset[str] = frozenset()  # names that the server itself mistakes
+
+    @property
+    def ports(self) -> frozenset[int]:
+        return frozenset(port for url in self.nodes if (port := urlsplit(url).port))
+
+    def led_through(self, relay: Relay) -> tuple[str, dict[str, Any]]:
+        """Base and options for the same objects by way of a relay in front of `nodes`."""
+        base, options = self.base, dict(self.options)
+        for number, url in enumerate(self.nodes):
+            base = base.replace(url, relay.url(number))
+            if "endpoint" in options:
+                options["endpoint"] = options["endpoint"].replace(url, relay.url(number))
+        return base, options
 
 
 def _marked(kind: str) -> Any:
@@ -70,48 +84,48 @@ def _file(read: Read, request: pytest.FixtureRequest, folder: Path, stack: conte
 
 
 def _memory(read: Read, request: pytest.FixtureRequest, folder: Path, stack: contextlib.ExitStack) -> Place:
-    bucket = _new_name()
+    bucket = new_name()
     store = MemoryStore(bucket)
     return Place(store, store.put, f"memory://{bucket}/")
 
 
 def _embedded(read: Read, request: pytest.FixtureRequest, folder: Path, stack: contextlib.ExitStack) -> Place:
     server = stack.enter_context(serve(folder))
-    return _ais_place(server.url, read, _ports(server.url, server.target_url))
+    return _ais_place(server.url, read, (server.url, server.target_url))
 
 
 def _aistore(read: Read, request: pytest.FixtureRequest, folder: Path, stack: contextlib.ExitStack) -> Place:
     cluster = request.getfixturevalue("aistore")
-    return _ais_place(cluster.url, read, _ports(cluster.url, *getattr(cluster, "target_urls", ())))
+    return _ais_place(cluster.url, read, (cluster.url, *cluster.target_urls))
 
 
-def _ais_place(url: str, read: Read, ports: frozenset[int]) -> Place:
-    bucket = _new_name()
+def _ais_place(url: str, read: Read, nodes: tuple[str, ...]) -> Place:
+    bucket = new_name()
     store = AisStore(bucket, read, endpoint=url)
     store.create()
-    return Place(store, store.put, f"ais://{bucket}/", {"endpoint": url}, ports=ports)
+    return Place(store, store.put, f"ais://{bucket}/", {"endpoint": url}, nodes=nodes)
 
 
 def _minio(read: Read, request: pytest.FixtureRequest, folder: Path, stack: contextlib.ExitStack) -> Place:
     server = request.getfixturevalue("minio")
     _set_environment(request, server.environment)
-    return _s3_place(server.url, read, _ports(server.url))
+    return _s3_place(server.url, read, (server.url,))
 
 
 def _aistore_s3(read: Read, request: pytest.FixtureRequest, folder: Path, stack: contextlib.ExitStack) -> Place:
     cluster = request.getfixturevalue("aistore")
     environment = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION}
     _set_environment(request, environment)
-    place = _s3_place(f"{cluster.url}/s3", read, _ports(cluster.url, *getattr(cluster, "target_urls", ())))
+    place = _s3_place(f"{cluster.url}/s3", read, (cluster.url, *cluster.target_urls))
     place.not_there = frozenset({"q?.tar"})  # its redirect leaves the `?` as it is, where a query begins
     return place
 
 
-def _s3_place(endpoint: str, read: Read, ports: frozenset[int]) -> Place:
-    bucket = _new_name()
+def _s3_place(endpoint: str, read: Read, nodes: tuple[str, ...]) -> Place:
+    bucket = new_name()
     store = CloudStore("s3", bucket, read, endpoint=endpoint)
     store.create()
-    return Place(store, store.put, f"s3://{bucket}/", {"endpoint": endpoint}, ports=ports)
+    return Place(store, store.put, f"s3://{bucket}/", {"endpoint": endpoint}, nodes=nodes)
 
 
 def _web(*, ranges: bool) -> Callable[..., Place]:
@@ -119,7 +133,7 @@ def _web(*, ranges: bool) -> Callable[..., Place]:
         web = stack.enter_context(WebServer(ranges=ranges))
         store = HttpStore(web.url, read)
         put = web.objects.__setitem__
-        return Place(store, put, f"{web.url}/", {}, quote, lists=False, ports=_ports(web.url))
+        return Place(store, put, f"{web.url}/", {}, quote, lists=False, nodes=(web.url,))
 
     return make
 
@@ -136,7 +150,7 @@ def _nginx(read: Read, request: pytest.FixtureRequest, folder: Path, stack: cont
         os.utime(path, (now, now))
 
     store = HttpStore(web.root, read)
-    return Place(store, put, f"{web.root}/", {}, quote, lists=False, ports=_ports(web.root))
+    return Place(store, put, f"{web.root}/", {}, quote, lists=False, nodes=(web.root,))
 
 
 _MAKERS: dict[str, Callable[..., Place]] = {
@@ -158,9 +172,5 @@ def _set_environment(request: pytest.FixtureRequest, environment: dict[str, str]
         monkeypatch.setenv(name, value)
 
 
-def _new_name() -> str:
+def new_name() -> str:
     return f"b{uuid.uuid4().hex[:16]}"
-
-
-def _ports(*urls: str) -> frozenset[int]:
-    return frozenset(port for url in urls if (port := urlsplit(url).port))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import requests
 
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, free_ports, wait_until
 
 __all__ = ["AuthN"]
 
@@ -35,12 +35,13 @@ class AuthN:
         (folder / "authn.json").write_text(json.dumps(configuration))
         environment = {**self.environment, "AIS_AUTHN_SU_PASS": _ADMIN}
         self._process = Process([str(program), f"-config={folder}"], folder / "output.log", environment=environment)
+        self._given: set[str] = set()
         self.admin = ""  # a token that may do everything
 
     def __enter__(self) -> Self:
         self._process.start()
         try:
-            self._process.wait_until(self._login, "AuthN lets its administrator in")
+            self._process.wait_until(self._lets_in, "AuthN lets its administrator in")
         except BaseException:
             self._process.stop()
             raise
@@ -49,15 +50,26 @@ class AuthN:
     def __exit__(self, *_: object) -> None:
         self._process.stop()
 
-    def _login(self) -> bool:
+    def _lets_in(self) -> bool:
         try:
-            self.admin = self.token("admin", _ADMIN)
+            self.admin = self.token()
         except requests.RequestException:
             return False
         return True
 
-    def token(self, user: str, password: str) -> str:
-        """A new one, each time."""
+    def token(self, user: str = "admin", password: str = _ADMIN) -> str:
+        """One that nobody has: within one second AuthN gives the same one again."""
+        found: list[str] = []
+
+        def is_new() -> bool:
+            found[:] = [self._login(user, password)]
+            return found[0] not in self._given
+
+        wait_until(is_new, "another token")
+        self._given.add(found[0])
+        return found[0]
+
+    def _login(self, user: str, password: str) -> str:
         answer = requests.post(f"{self._url}/v1/users/{user}", json={"password": password}, timeout=10)
         answer.raise_for_status()
         return answer.json()["token"]
@@ -68,12 +80,12 @@ class AuthN:
         cluster = {"id": smap["uuid"], "alias": alias, "urls": [cluster_url]}
         self._as_admin("POST", f"{self._url}/v1/clusters", json=cluster)
 
-    def add_reader(self, user: str, password: str, cluster_url: str) -> None:
+    def add_lister(self, user: str, password: str, cluster_url: str) -> None:
         """A user who may list and look at buckets, and not read an object."""
         smap = self._as_admin("GET", f"{cluster_url}/v1/daemon?what=smap").json()
-        role = {"name": f"{user}-role", "desc": "", "clusters": [{"id": smap["uuid"], "perm": "8"}]}
+        role = {"name": f"{user}-role", "desc": "", "clusters": [{"id": smap["uuid"], "perm": "768"}]}
         self._as_admin("POST", f"{self._url}/v1/roles", json=role)
-        described = {"id": user, "password": password, "roles": [{"name": role["name"]}]}
+        described = {"id": user, "pass": password, "roles": [{"name": role["name"]}]}
         self._as_admin("POST", f"{self._url}/v1/users", json=described)
 
     def revoke(self, token: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import requests
+
 from tests.servers.aistore import AIStore
 from tests.servers.authn import AuthN
 
@@ -16,6 +18,12 @@ class Outside:
 
     url: str
     environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def target_urls(self) -> list[str]:
+        """Of an AIStore."""
+        smap = requests.get(f"{self.url}/v1/daemon?what=smap", timeout=10).json()
+        return [target["public_net"]["direct_url"] for target in smap["tmap"].values()]
 
 
 @dataclass(frozen=True)
