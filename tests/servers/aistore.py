@@ -23,6 +23,7 @@ class Tls:
     certificate: str
     key: str
     clients: bool = False  # whether clients must show a certificate of that CA
+    client: tuple[str, str] | None = None  # theirs and its key, for the tests' own calls
 
 
 class AIStore:
@@ -46,8 +47,8 @@ class AIStore:
         self._folder = folder
         self._session = requests.Session()
         self._session.verify = tls.ca if tls else True
-        if tls and tls.clients:
-            self._session.cert = (tls.certificate, tls.key)
+        if tls:
+            self._session.cert = tls.client
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
         self._tls = tls
