@@ -10,10 +10,11 @@ from typing import Any
 from ais_tar2tf.account import OnError
 from ais_tar2tf.export import write_tfrecord
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair, mapping_error, wants
-from ais_tar2tf.options import Limits, Retry, Timeouts
+from ais_tar2tf.options import Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
+from ais_tar2tf.stores import TokenSource
 from ais_tar2tf.stores.ais import AisStore
 
 __all__ = ["AisDataset"]
@@ -24,7 +25,8 @@ Template = str | Sequence[str]
 class AisDataset:
     """Tar shards of one bucket as TensorFlow datasets, or as TFRecord files.
 
-    The endpoint is `proxy_url`, else AIS_ENDPOINT; the token `token`, else AIS_AUTHN_TOKEN.
+    The endpoint is `proxy_url`, else AIS_ENDPOINT; the token `token` (text, or a function that gives one), else
+    AIS_AUTHN_TOKEN, else the file that AIS_AUTHN_TOKEN_FILE names.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class AisDataset:
         bucket: str,
         proxy_url: str | None = None,
         *,
-        token: str | None = None,
+        token: TokenSource | None = None,
         provider: str = "ais",
         grouping: Grouping = "first-dot",
         on_error: OnError = "raise",
@@ -40,6 +42,7 @@ class AisDataset:
         retry: Retry | None = None,
         timeouts: Timeouts | None = None,
         connections: int | None = None,
+        tls: Tls | None = None,
         allow_missing_end: bool = False,
         allow_concatenated: bool = False,
     ) -> None:
@@ -48,6 +51,7 @@ class AisDataset:
             retry=retry,
             limits=limits,
             connections=connections,
+            tls=tls,
             allow_missing_end=allow_missing_end,
             allow_concatenated=allow_concatenated,
         )

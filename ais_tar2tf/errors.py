@@ -96,7 +96,11 @@ class ShardNotFound(StoreError, FileNotFoundError):
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store said 401 or 403. The token is never in the text."""
+    """The store said 401 or 403, which is its `status`. The token is never in the text."""
+
+    def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
+        super().__init__(message, url=url)
+        self.status: int | None = status
 
 
 class TransportError(StoreError, ConnectionError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts"]
+__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -70,7 +70,7 @@ class Limits(_Checked):
     """Bounds on what data may cost. Passing one is a typed error that names the field here."""
 
     template: int = 1_000_000  # shards that one template or listing may name: their names take some 100 MB
-    listing_page: int = 1_000  # names asked for at once: S3's own page
+    listing_page: int = 10_000  # names asked for at once: AIStore's own page, the largest that it gives
     header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
     name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
     member_bytes: int = 1 * GIB  # one file in a shard; it is held whole
@@ -113,12 +113,34 @@ class Shuffle(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tls:
+    """Whom to trust, and who to be: paths of PEM files.
+
+    What is not given here is looked for in the environment: for `ais://` in AIS_CLIENT_CA, AIS_CRT, AIS_CRT_KEY and
+    AIS_SKIP_VERIFY_CRT, for `s3://` in AWS_CA_BUNDLE.
+
+    >>> Tls(ca="/etc/ssl/our-ca.pem").verify
+    True
+    """
+
+    ca: str | None = None  # in place of those that the system trusts
+    certificate: str | None = None  # ours, for servers that ask for one
+    key: str | None = None  # None: it stands in the certificate's file
+    verify: bool = True  # False: anybody may answer in the server's name; a warning says so
+
+    def __post_init__(self) -> None:
+        if self.key and not self.certificate:
+            raise ValueError("Tls.key belongs to a certificate: give Tls.certificate, too")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     limits: Limits = Limits()
+    tls: Tls = Tls()
     connections: int = (
         2  # to the store at once, per stream; more pay off where one connection is slower than the link
     )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.errors import SchemaError, ShardNotFound, Tar2TFError, TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
-from ais_tar2tf.stores import Store, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Source", "iter_records", "open_source", "read_options", "shard_names"]
 
 _SAMPLE_RECORDS = 64
-_LISTABLE = frozenset({"ais", "file", "memory"})  # in plain HTTP's URLs a `?` begins a query
+_LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
 
 
 def read_options(
@@ -34,11 +34,12 @@ def read_options(
     retry: Retry | None = None,
     limits: Limits | None = None,
     connections: int | None = None,
+    tls: Tls | None = None,
     allow_missing_end: bool = False,
     allow_concatenated: bool = False,
 ) -> Read:
     """The options that were given, and defaults for the others."""
-    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections}
+    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
     named = {name: value for name, value in given.items() if value is not None}
     return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
@@ -75,7 +76,7 @@ def open_source(
     urls: str | Sequence[str],
     *,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
     fields: Sequence[str] | None = None,
     grouping: Grouping = "first-dot",
     on_error: OnError = "raise",
@@ -83,10 +84,13 @@ def open_source(
     retry: Retry | None = None,
     timeouts: Timeouts | None = None,
     connections: int | None = None,
+    tls: Tls | None = None,
     allow_missing_end: bool = False,
     allow_concatenated: bool = False,
 ) -> Source:
     """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
+
+    `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
 
     >>> import ais_tar2tf as t2t
     >>> src = t2t.open("memory://doc/train-{0..3}.tar")
@@ -98,6 +102,7 @@ def open_source(
         retry=retry,
         limits=limits,
         connections=connections,
+        tls=tls,
         allow_missing_end=allow_missing_end,
         allow_concatenated=allow_concatenated,
     )
