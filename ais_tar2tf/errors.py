@@ -7,7 +7,8 @@
     │   ├── AccessDenied       (PermissionError)    401, 403
     │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
     │   ├── ObjectChanged                           the object is not the one whose first half was read
-    │   └── ChecksumMismatch                        the bytes are not those that the store says it holds
+    │   ├── ChecksumMismatch                        the bytes are not those that the store says it holds
+    │   └── IndexMissing                            what was asked for needs an index, and there is none
     ├── ArchiveError           .shard .offset       the bytes are not a well-formed archive
     │   ├── TruncatedArchive                        it ends before its end mark
     │   ├── UnsupportedArchive                      a format or feature that is not read here
@@ -19,6 +20,7 @@
     │   └── StrayMember                             a member that belongs to no record
     ├── MappingError           .shard .key          a mapping raised, or a field did not decode
     ├── SchemaError            (ValueError)         records do not fit what was said or seen of them
+    ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
@@ -30,10 +32,12 @@ from __future__ import annotations
 __all__ = [
     "AccessDenied",
     "ArchiveError",
+    "CheckpointError",
     "ChecksumMismatch",
     "DuplicateField",
     "DuplicateKey",
     "ExportError",
+    "IndexMissing",
     "LimitExceeded",
     "MappingError",
     "MissingDependency",
@@ -109,6 +113,10 @@ class ChecksumMismatch(StoreError):
     """The bytes that came are not those that the store says it holds."""
 
 
+class IndexMissing(StoreError):
+    """What was asked for needs an index of the shards, and there is none that is true of them."""
+
+
 class ArchiveError(Tar2TFError):
     """The bytes of a shard are no well-formed archive; `offset` counts in what they decompress to."""
 
@@ -166,6 +174,10 @@ class MappingError(Tar2TFError):
 
 class SchemaError(Tar2TFError, ValueError):
     """Records do not fit what was said, or seen in the first of them."""
+
+
+class CheckpointError(Tar2TFError, ValueError):
+    """A checkpoint does not fit the dataset that it is restored into."""
 
 
 class ExportError(Tar2TFError, OSError):

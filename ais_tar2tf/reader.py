@@ -15,11 +15,12 @@ from ais_tar2tf.archive import Members, ShardArchive
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.plan import Mark, Plan, Position
+from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
+from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.stores import Store
 
-__all__ = ["RecordStream", "Shards"]
+__all__ = ["RecordStream", "Shards", "read_part"]
 
 _LEAST_READ_AHEAD = 4 * MIB  # of one lane, however many there are
 
@@ -33,7 +34,12 @@ class Shards:
     read: Read = field(default_factory=Read)
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
+    index: Index | None = None  # that is true of all of them
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
+
+    def known(self, number: int) -> ShardIndex | None:
+        """What the index says of a shard."""
+        return None if self.index is None else self.index.get(self.names[number])
 
     def close(self) -> None:
         """No stream of these shards stays open, and no connection is kept."""
@@ -45,9 +51,10 @@ class Shards:
 class _Shard:
     """The shard that a lane is in: its archive and its grouping."""
 
-    def __init__(self, shards: Shards, name: str, mark: Mark, account: Account) -> None:
+    def __init__(self, shards: Shards, name: str, mark: Mark, stop: int | None, account: Account) -> None:
         url, limits = shards.store.url(name), shards.read.limits
         self.at = mark.at
+        self.stop = stop  # where the first record begins that is not read any more
         self.grouper = Grouper(url, account, limits, grouping=shards.grouping, selection=shards.selection)
         self.archive = ShardArchive(
             url,
@@ -59,12 +66,21 @@ class _Shard:
         )
         self.members: Iterator[Members] = iter(())
 
+    def is_behind(self, offset: int | None) -> bool:
+        return self.stop is not None and offset is not None and offset >= self.stop
+
+    def finish(self) -> RecordBatch:
+        """The last record; what was cut short by `stop` has no end mark."""
+        if self.stop is None or self.archive.compressed:
+            self.archive.finish()
+        return self.grouper.finish(self.archive.end if self.stop is None else self.stop)
+
 
 class _Lane:
     """Every `step`-th shard of an order, from a mark on."""
 
     def __init__(
-        self, shards: Shards, order: Sequence[int], step: int, mark: Mark, account: Account, read_ahead: int
+        self, shards: Shards, order: Order, step: int, mark: Mark, account: Account, read_ahead: int
     ) -> None:
         self._shards = shards
         self._order = order
@@ -80,12 +96,15 @@ class _Lane:
         self._of_batch = mark  # the batch's shard, as a mark
         self._behind = mark  # where the first record behind the batch begins
 
-    def take(self, most: int, most_bytes: int) -> tuple[list[Record], int]:
-        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end."""
+    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[list[Record], int]:
+        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end.
+
+        `of_archive`: bytes are what records take of the archive, which depends on no selection.
+        """
         while self._taken == len(self._batch.records):
             if not self._advance():
                 return [], 0
-        begin, sizes = self._taken, self._batch.sizes
+        begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
         end, total = begin, 0
         last = min(len(sizes), begin + most)
         while end < last and (end == begin or total < most_bytes):
@@ -106,13 +125,30 @@ class _Lane:
         self._fetch.close()
 
     def _spans(self) -> Iterator[Span]:
-        mark, names = self._start, self._shards.names
-        for at in range(mark.at, len(self._order), self._step):
-            name = names[self._order[at]]
-            if at == mark.at:
-                yield Span(name, 0 if mark.compressed else mark.offset, mark.identity)
-            else:
-                yield Span(name)
+        order, names = self._order, self._shards.names
+        for at in range(self._start.at, len(order.shards), self._step):
+            mark, stop = self._part(at)
+            whole = mark.compressed or not mark.offset
+            yield Span(
+                names[order.shards[at]],
+                0 if whole else mark.offset,
+                mark.identity,
+                None if mark.compressed else stop,
+            )
+
+    def _part(self, at: int) -> tuple[Mark, int | None]:
+        """Where reading the `at`-th shard begins, and before which record it stops (None: it does not)."""
+        known = self._shards.known(self._order.shards[at])
+        mark = self._start if at == self._start.at else Mark(at)
+        if known is None:
+            return mark, None
+        mark = replace(mark, identity=mark.identity.completed_by(known.identity))
+        if not known.placed:
+            return mark, None
+        cut = self._order.cuts.get(at)
+        if cut is not None and cut.first and not mark.offset:
+            mark = replace(mark, offset=known.offset(cut.first), compressed=known.compressed)
+        return mark, known.offset(cut.behind) if cut is not None and cut.behind < known.records else None
 
     def _advance(self) -> bool:
         """Read the next few members, or open the next shard; False behind the last."""
@@ -132,11 +168,9 @@ class _Lane:
         span = self._fetch.next_shard()
         if span is None:
             return False
-        at = self._next_at
+        mark, stop = self._part(self._next_at)
         self._next_at += self._step
-        self._shard = _Shard(
-            self._shards, span.name, self._start if at == self._start.at else Mark(at), self._account
-        )
+        self._shard = _Shard(self._shards, span.name, mark, stop, self._account)
         self._account.add(shards=1)
         return True
 
@@ -145,18 +179,21 @@ class _Lane:
         if members is not None:
             self._show(shard, shard.grouper.add(members))
             kept = shard.grouper.kept_back_at
-            if kept is not None:
+            if shard.is_behind(kept):
+                self._leave(shard)
+            elif kept is not None:
                 self._behind = replace(self._of_batch, offset=kept)
             return
         block = self._fetch.read()
         if block:
             shard.members = shard.archive.feed(block)
             return
-        shard.archive.finish()
-        self._show(shard, shard.grouper.finish())
+        self._show(shard, shard.finish())
         self._leave(shard)
 
     def _show(self, shard: _Shard, batch: RecordBatch) -> None:
+        if batch.offsets and shard.is_behind(batch.offsets[-1]):
+            batch = batch.until(shard.stop)
         self._batch, self._taken = batch, 0
         self._of_batch = Mark(shard.at, 0, bool(shard.archive.compressed), self._fetch.identity)
 
@@ -164,6 +201,28 @@ class _Lane:
         self._account.add(ignored=shard.archive.ignored)
         self._shard = None
         self._behind = Mark(self._next_at)
+
+
+def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:
+    """Some records of one shard: by a range, where the index says which; else from its start on."""
+    known = shards.known(number)
+    placed = known is not None and known.placed
+    order = Order([number], {0: cut} if placed else {})
+    lane = _Lane(shards, order, 1, Mark(0), account, _LEAST_READ_AHEAD)
+    found: list[Record] = []
+    to_pass, wanted = 0 if placed else cut.first, cut.behind - cut.first
+    try:
+        while len(found) < wanted:
+            taken, _ = lane.take(to_pass or wanted - len(found), shards.read.limits.record_bytes)
+            if not taken:
+                break
+            if to_pass:
+                to_pass -= len(taken)
+            else:
+                found += taken
+    finally:
+        lane.close()
+    return found
 
 
 class RecordStream:
@@ -188,15 +247,20 @@ class RecordStream:
 
         `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
         """
+        while True:
+            chunk = self.next_in_epoch(most, full=full)
+            if chunk or not self.begin_next_epoch():
+                return chunk
+
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+        """As `next_chunk`; [] at the end of the epoch."""
+        if self.closed:
+            raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
-        while not self.closed:
-            chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
-            if chunk:
-                self.position = replace(self.position, count=self.position.count + len(chunk))
-                return chunk
-            if not self._begin_next_epoch():
-                return chunk
-        raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
+        chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
+        if chunk:
+            self.position = replace(self.position, count=self.position.count + len(chunk))
+        return chunk
 
     def discard(self, count: int) -> None:
         """Go on `count` records later."""
@@ -224,7 +288,8 @@ class RecordStream:
         share = max(_LEAST_READ_AHEAD, self._limits.read_ahead_bytes // step)
         self._lanes = [_Lane(self._shards, order, step, mark, self._account, share) for mark in position.marks]
 
-    def _begin_next_epoch(self) -> bool:
+    def begin_next_epoch(self) -> bool:
+        """False behind the last one."""
         following = self._plan.next_epoch(self.position)
         if following is None:
             return False
@@ -275,7 +340,7 @@ class RecordStream:
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
         while len(records) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
             most = min(shuffle.turn - turn, shuffle.window - len(records))
-            taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size)
+            taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
             records += taken
             size += taken_bytes
             turn += len(taken)

@@ -39,8 +39,11 @@ _PREFETCHED_CHUNKS = 2  # one being split while the next is read
 class ShardDataset(Dataset):
     """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
 
-    def __init__(self, inner: Dataset, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]):
+    def __init__(
+        self, inner: Dataset, chunks: Chunks, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]
+    ) -> None:
         self._inner = inner
+        self._chunks = chunks
         self._reshuffled = reshuffled
         super().__init__(inner._variant_tensor)
 
@@ -50,6 +53,18 @@ class ShardDataset(Dataset):
     @property
     def element_spec(self) -> Any:
         return self._inner.element_spec
+
+    @property
+    def batch_size(self) -> int | None:
+        """What `batch=` was given when the dataset was made."""
+        return self._chunks.request.batch
+
+    def begin_at(self, epoch: int, records: int = 0) -> None:
+        """Iterators of this dataset, and of what was made of it, that begin from now on do so in `epoch`.
+
+        The first of them leaves out so many records: say 0 again before the next epoch.
+        """
+        self._chunks.begin_at(epoch, records)
 
     def shuffle(
         self,
@@ -63,8 +78,8 @@ class ShardDataset(Dataset):
         return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
 
 
-def build(request: Request) -> Dataset:
-    """The dataset; it opens nothing before it is iterated."""
+def build(request: Request) -> tuple[Dataset, Chunks]:
+    """The dataset, and the Python behind it; it opens nothing before it is iterated."""
     chunks = Chunks(request)
     mapping = request.mapping
     dataset = _chunk_dataset(chunks)
@@ -76,12 +91,35 @@ def build(request: Request) -> Dataset:
     else:
         dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    dataset = _with_length(dataset, request.elements)
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
-    return dataset.with_options(options)
+    return dataset.with_options(options), chunks
+
+
+def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
+    """The same dataset, whose cardinality says how many elements it has (-1: no end).
+
+    What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
+    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows its length.
+    Whether as many came as were promised, `Chunks` checks.
+    """
+    if elements is None or elements == 0:
+        return dataset
+    spec = dataset.element_spec
+
+    def is_there(number: Any) -> Any:
+        return number < 0
+
+    def never_made(_: Any) -> Any:
+        return tf.nest.map_structure(_nothing_of, spec)
+
+    nothing = tf.data.Dataset.range(1).filter(is_there).map(never_made)
+    endless = dataset.concatenate(nothing.repeat())
+    return endless if elements < 0 else endless.take(elements)
 
 
 def _choose(selected: Any) -> Callable[..., Any]:

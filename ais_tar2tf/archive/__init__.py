@@ -55,6 +55,11 @@ class ShardArchive:
     def ignored(self) -> int:
         return self._tar.ignored
 
+    @property
+    def end(self) -> int:
+        """Offset in the archive at which its members end, once it is finished."""
+        return self._tar.end
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         if not self._known:
             if self._first or len(block) < BLOCK:
