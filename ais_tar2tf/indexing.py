@@ -1,4 +1,4 @@
-"""Indexes of shards: read from them, kept beside them or elsewhere, found again, and believed only while they are true."""
+"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed only while they are true."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _untrue(index: Index, shards: Shards) -> str:
     store, names = shards.store, shards.names
     left = set(names)
     try:
-        for info in store.list(os.path.commonprefix([min(left), max(left)])) if left else ():
+        for info in store.list(_shared(min(left), max(left))) if left else ():
             if info.name in left:
                 left.remove(info.name)
                 reason = _differs(index, info.name, info.identity)
@@ -125,6 +125,12 @@ def _untrue(index: Index, shards: Shards) -> str:
         ends = {name: store.head(name).identity for name in (names[0], names[-1])}
         return next(filter(None, (_differs(index, name, now) for name, now in ends.items())), "")
     return f"knows shard {min(left)!r}, which is not there any more" if left else ""
+
+
+def _shared(one: str, other: str) -> str:
+    """What both begin with."""
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:same]
 
 
 def _differs(index: Index, name: str, now: Identity) -> str:

@@ -1,7 +1,7 @@
 """Which shards, in which order, for which host, from which position: pure and deterministic.
 
-An *order* is the sequence of shards that one host reads in one epoch, some of them only in part. It is read by *lanes*:
-lane j of k takes every k-th shard from the j-th on. Without a shuffle there is one lane.
+An *order* is the sequence of shards that one host reads in one epoch, some of them only in part. It is read by
+*lanes*: lane j of k takes every k-th shard from the j-th on. Without a shuffle there is one lane.
 
 How hosts share an epoch (`Plan.order` and `Plan.share`):
 

@@ -389,7 +389,7 @@ class Grouper:
         return LimitExceeded(f"{message}, Limits.{name}", shard=self._shard, offset=offset)
 
     def _flush(self, batch: RecordBatch, end: int) -> None:
-        """The record is whole, and ends at the offset `end`: check it, and put it into the batch or to the account."""
+        """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account."""
         key = self._key
         assert key is not None
         seen = self._seen

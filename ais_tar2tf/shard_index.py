@@ -1,4 +1,4 @@
-"""What an index knows of shards, and its file: records, their places and sizes, and which content they are of. No I/O.
+"""What an index knows of shards, and its file: records, their places and sizes, of which content. No I/O.
 
 The file, little-endian throughout:
 
@@ -11,8 +11,8 @@ The file, little-endian throughout:
 
 A shard is {"name", "records", "first", "unit", "compressed", "identity"}: its name below the folder that all shards
 share, where its first record begins, how many bytes a unit has, and [version, etag, checksum, size] of the object.
-"unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON, is
-read and written too; it knows no more than that.
+"unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON,
+is read and written too; it knows no more than that.
 """
 
 from __future__ import annotations
@@ -195,31 +195,38 @@ class Index:
 
 
 def _from_columns(data: bytes) -> Index:
-    begin = len(_MAGIC) + _LENGTH.size
     try:
-        (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
-        header = json.loads(data[begin : begin + length])
-        version, grouping, listed = header["version"], header["grouping"], header["shards"]
-        if version != _VERSION:
-            raise SchemaError(f"the index has format {version}, this reads {_VERSION}: write it again by t2t.index")
-        shards: list[ShardIndex] = []
-        at = begin + length
-        for each in listed:
-            shard = _from_header(each)
-            if shard.unit:
-                size = shard.records * _NUMBER.itemsize
-                extents = np.frombuffer(data, _NUMBER, shard.records, at)
-                sizes = np.frombuffer(data, _NUMBER, shard.records, at + size)
-                shard = replace(shard, extents=extents, sizes=sizes)
-                at += 2 * size
-            shards.append(shard)
-    except SchemaError:
-        raise
+        version, index, end = _parsed(data)
     except (ValueError, LookupError, TypeError, struct.error) as error:
         raise SchemaError(f"the index is damaged ({error}): write it again by t2t.index") from error
-    if at != len(data) or len({shard.name for shard in shards}) < len(shards):
+    if index is None:
+        raise SchemaError(f"the index has format {version}, this reads {_VERSION}: write it again by t2t.index")
+    if end != len(data):
         raise SchemaError("the index is damaged (it has another length than it says): write it again by t2t.index")
-    return Index(str(grouping), shards)
+    return index
+
+
+def _parsed(data: bytes) -> tuple[Any, Index | None, int]:
+    """The version, the index if that is known here, and where it ends."""
+    begin = len(_MAGIC) + _LENGTH.size
+    (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
+    header = json.loads(data[begin : begin + length])
+    if header["version"] != _VERSION:
+        return header["version"], None, 0
+    shards: dict[str, ShardIndex] = {}
+    at = begin + length
+    for each in header["shards"]:
+        shard = _from_header(each)
+        if shard.name in shards:
+            raise ValueError(f"shard {shard.name!r} is there twice")
+        if shard.unit:
+            size = shard.records * _NUMBER.itemsize
+            extents = np.frombuffer(data, _NUMBER, shard.records, at)
+            sizes = np.frombuffer(data, _NUMBER, shard.records, at + size)
+            shard = replace(shard, extents=extents, sizes=sizes)
+            at += 2 * size
+        shards[shard.name] = shard
+    return _VERSION, Index(str(header["grouping"]), shards.values()), at
 
 
 def _from_header(each: Any) -> ShardIndex:

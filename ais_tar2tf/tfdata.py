@@ -11,8 +11,10 @@ the count of records, finds the missing record again by its position, and says w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,11 @@ else:
 
 __all__ = ["ShardDataset", "build"]
 
+_ELSEWHERE = (
+    "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
+    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the files, "
+    "or use workers in the process that made the dataset"
+)
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
 
 
@@ -147,7 +154,8 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        with tf.control_dependencies(_only_here()):
+            following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
         following.set_shape(())
         for tensor in (at, numbers, *columns):
             tensor.set_shape((None,))
@@ -159,6 +167,17 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
         .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
         .prefetch(_PREFETCHED_CHUNKS)
     )
+
+
+def _only_here() -> list[Any]:
+    """A check that the graph runs in the process that made it: in any other, the Python behind it is not there.
+
+    It looks for this process's own entry in /proc, which no graph can carry elsewhere.
+    """
+    if not Path("/proc/self/task").is_dir():
+        return []  # TensorFlow itself then says that it does not find a function
+    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+    return [tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]
 
 
 # Mappings.
