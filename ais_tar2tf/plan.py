@@ -222,8 +222,14 @@ class Plan:
         """How the records of the window that begins at `position` are permuted."""
         assert self.shuffle is not None
         epoch = position.epoch if self.shuffle.reshuffle_each_epoch else 0
-        reader = 0 if self._in_turns else self.host  # those who take turns see one order
-        return permutation(count, position.seed, epoch, position.window, reader)
+        return permutation(count, position.seed, epoch, position.window, self._reader)
+
+    @property
+    def _reader(self) -> int:
+        """Which stream of records this host reads: those who take turns at one see one order."""
+        if self._in_turns:
+            return 0
+        return self.host if self.share == (0, 1) else self.host % self.shards
 
     @property
     def fingerprint(self) -> str:
