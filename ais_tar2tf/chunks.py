@@ -106,28 +106,35 @@ class Chunks:
             return self._as_arrays(state, at, [])
         following = stream.position.to_text().encode()
         if chunk:
+            self._check_length(stream.position, at_end=False)
             self._pool.put(following, stream)
             self.request.account.emitted(len(chunk))
         else:
             run.end = at.count
             stream.close()
             self._pool.rest()
-            self._check_length(at)
+            self._check_length(at, at_end=True)
         return self._as_arrays(following, at, chunk)
 
-    def _check_length(self, end: Position) -> None:
+    def _promised(self, position: Position) -> int | None:
+        """Where the count of a run ends, when its length is known."""
+        each = self.request.plan.length(position.seed)
+        if each is None or self.request.repeat < 0:
+            return None
+        return max(self.request.start_at, self.request.repeat * each - self._run(position).skipped)
+
+    def _check_length(self, position: Position, *, at_end: bool) -> None:
         """A length that was promised is kept: an index that is wrong of its shards is an error, not a short epoch."""
-        expected = self.request.plan.length(end.seed)
-        if expected is None or self.request.repeat < 0:
+        promised = self._promised(position)
+        if promised is None or position.count == promised or (position.count < promised and not at_end):
             return
-        run = self._run(end)
-        if run.begin is None:
-            return  # it began elsewhere
-        if end.count != max(self.request.start_at, expected * self.request.repeat - run.skipped):
-            raise StoreError(
-                f"the index says {expected:,} records, and {end.count:,} came; write it again by t2t.index(…)",
-                url=self.request.shards.store.url(""),
-            )
+        if at_end and self._run(position).begin is None:
+            return  # it was begun by another process, which alone knows where
+        raise StoreError(
+            f"the index says {promised:,} records, and there are {'fewer' if at_end else 'more'}; "
+            "write it again by t2t.index(…)",
+            url=self.request.shards.store.url(""),
+        )
 
     def _read(self, stream: Stream, at: Position) -> tuple[Stream, list[Record]]:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
