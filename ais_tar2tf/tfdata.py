@@ -111,10 +111,10 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """The same dataset, whose cardinality says how many elements it has (-1: no end).
 
     What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
-    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows its length.
+    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows the length.
     Whether as many came as were promised, `Chunks` checks.
     """
-    if elements is None or elements == 0:
+    if elements is None:
         return dataset
     spec = dataset.element_spec
 

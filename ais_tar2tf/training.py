@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         """What Keras's class has that is used here."""
 
         model: Any
+        params: dict[str, Any]
 
 else:
     from keras.callbacks import Callback
@@ -33,7 +33,7 @@ class Resume(Callback):
     it belongs beside Keras's own `BackupAndRestore`, which begins a broken epoch again: then in the same order.
     With `folder`, weights and the optimizer are kept after every epoch, and after every `every` batches of `batch`
     records (by default the dataset's own); a run that finds them goes on with the next batch. They are deleted when
-    `fit` ends.
+    `fit` ends. Put it first among the callbacks.
     """
 
     def __init__(
@@ -55,51 +55,53 @@ class Resume(Callback):
             raise ValueError("the dataset was batched elsewhere: say batch=, the records in one batch")
         self._epoch = 0
         self._done = 0  # batches of the first epoch that an earlier run did
-        self._expected: warnings.catch_warnings | None = None
+        self._ended_early = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
         state = self._restored()
-        if state is not None:
-            self.model._initial_epoch = state["epoch"]  # as Keras's own BackupAndRestore does
-            self._epoch, self._done = state["epoch"], state["batches"]
+        if state is None:
+            return
+        self._epoch, self._done = state["epoch"], state["batches"]
+        if self._done >= self._batches:
+            self._epoch, self._done = self._epoch + 1, 0
+        self.model._initial_epoch = self._epoch  # as Keras's own BackupAndRestore does
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
         if epoch != self._epoch:
             self._epoch, self._done = epoch, 0
         self._dataset.begin_at(epoch, self._done * (self._batch or 0))
-        if self._done:  # this epoch is shorter than Keras was told
-            self._expected = warnings.catch_warnings()
-            self._expected.__enter__()
-            warnings.filterwarnings("ignore", message="Your input ran out of data")
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         del logs
         done = self._done + batch + 1
         if self._every is not None and done % self._every == 0:
             self._save(self._epoch, done)
+        if self._done and done >= self._batches and not self.model.stop_training:
+            # This epoch is shorter than Keras was told, and asking for one batch more would count as a step.
+            self.model.stop_training = self._ended_early = True
+
+    @property
+    def _batches(self) -> float:
+        """Of a whole epoch, as far as Keras was told."""
+        return self.params.get("steps") or float("inf")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         del logs
-        self._expect_again()
+        if self._ended_early:
+            self.model.stop_training = self._ended_early = False
         self._done = 0
         if self._folder is not None:
             self._save(epoch + 1, 0)
 
     def on_train_end(self, logs: Any = None) -> None:
         del logs
-        self._expect_again()
         if self._folder is None:
             return
         self.model._initial_epoch = 0
         (self._folder / _STATE).unlink(missing_ok=True)
         self._sweep(keep=None)
-
-    def _expect_again(self) -> None:
-        if self._expected is not None:
-            self._expected.__exit__(None, None, None)
-            self._expected = None
 
     def _save(self, epoch: int, batches: int) -> None:
         """Weights first, under a name of their own; then, at once, the state that names them."""

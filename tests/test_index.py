@@ -10,6 +10,7 @@ import types
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.memory import MemoryStore
 
+T = TypeVar("T")
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 
 
@@ -196,19 +198,30 @@ def test_the_folder_that_names_share(names, folder):
 # wids.
 
 
+def _import_without_torch(monkeypatch):
+    """What `wids` asks of torch when it is imported, for its samplers, which nobody uses here."""
+
+    class Dataset(Generic[T]):
+        pass
+
+    for name in ("torch", "torch.distributed", "torch.utils", "torch.utils.data"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["torch"].distributed = sys.modules["torch.distributed"]
+    sys.modules["torch.utils.data"].Dataset, sys.modules["torch.utils.data"].Sampler = Dataset, object
+
+
 def test_as_wids_and_back(tmp_path, monkeypatch):
     """The library `wids` opens what we write, and counts as we do; we open it, and count."""
-    torch = types.ModuleType("torch")  # it imports torch for its samplers, which are not asked
-    torch.distributed = types.ModuleType("torch.distributed")
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "torch.distributed", torch.distributed)
+    _import_without_torch(monkeypatch)
     import wids
 
     for number in range(3):
-        (tmp_path / f"{number}.tar").write_bytes(made.labelled(f"s{number}", 4 + number, lambda i: {"txt": b"%d" % i}))
+        (tmp_path / f"{number}.tar").write_bytes(
+            made.labelled(f"s{number}", 4 + number, lambda i: {"txt": b"%d" % i})
+        )
     url, out = f"{tmp_path}/{{0..2}}.tar", tmp_path / "shards.json"
     t2t.index(url, out)
-    theirs = wids.ShardListDataset(str(out), cache_dir=str(tmp_path / "cache"), keep=True)
+    theirs = wids.ShardListDataset(str(out), cache_dir=str(tmp_path / "cache"), keep=True, transformations=[])
     assert len(theirs) == 15
     source = t2t.open(url, index=out)
     assert len(source) == 15
@@ -267,7 +280,9 @@ def test_an_index_that_counts_wrongly_is_found_out(memory):
     url = put(memory)
     index = t2t.index(url)
     for more in (-1, 1):
-        wrong = Index("first-dot", [replace(e, records=e.records + more, unit=0, extents=None, sizes=None) for e in index])
+        wrong = Index(
+            "first-dot", [replace(e, records=e.records + more, unit=0, extents=None, sizes=None) for e in index]
+        )
         memory.put(f"a/{INDEX_NAME}", wrong.to_bytes())
         dataset = t2t.open(url).dataset()
         assert dataset.cardinality() == 15 + 3 * more
