@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls"]
+__all__ = ["EVEN", "KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls"]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
 
 class _Checked:
@@ -87,6 +89,7 @@ class Limits(_Checked):
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance
     chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
     chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other
+    index_bytes: int = 256 * MIB  # of an index file, held whole: 8 bytes a record, so 30 million records
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
 
 
@@ -95,8 +98,8 @@ class Shuffle(_Checked):
     """Order as a pure function of (template, seed, epoch, host).
 
     Shards are permuted; `shards` of them are read at once, in turns of `turn` records; every window of
-    `window` records (or of `window_bytes`, whichever is full first) is permuted. A checkpoint stores where the
-    window began, never its records.
+    `window` records (or of `window_bytes` of the archives, whichever is full first) is permuted. A checkpoint
+    stores where the window began, never its records.
 
     >>> Shuffle(window=4096, seed=7).shards
     4

@@ -5,9 +5,10 @@ A record is what stands together under one key: `{"__key__": "a/b", "__shard__":
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add
+from operator import add, sub
 from typing import Any
 
 from xxhash import xxh3_128_digest
@@ -46,12 +47,28 @@ _FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields."""
+    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields.
+
+    An extent is what a record takes of the archive, up to the next one: whatever fields are selected.
+    """
 
     records: list[Record] = field(default_factory=list[Record])
     offsets: list[int] = field(default_factory=list[int])
     sizes: list[int] = field(default_factory=list[int])
+    extents: list[int] = field(default_factory=list[int])
     numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
+
+    def add_places(self, other: RecordBatch) -> None:
+        """Where the records of `other` are, without the records."""
+        self.offsets += other.offsets
+        self.sizes += other.sizes
+        self.extents += other.extents
+
+    def until(self, stop: int | None) -> RecordBatch:
+        """Those that begin before the offset `stop`."""
+        end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
+        columns = (self.records, self.offsets, self.sizes, self.extents, self.numbers)
+        return RecordBatch(*(column[:end] for column in columns))  # type: ignore[arg-type]
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
@@ -264,7 +281,7 @@ class Grouper:
                 if until_next_key:
                     return at
                 if current is not None:
-                    self._flush(batch)
+                    self._flush(batch, members.offsets[at])
                 current, fields = key, self._begin(key, members.offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
@@ -301,7 +318,7 @@ class Grouper:
         if max(totals) > self._limits.record_bytes or not self._all_new(keys):
             return 0
         if self._key is not None:
-            self._flush(batch)
+            self._flush(batch, members.offsets[begin])
             self._key = None
         shard, data = self._shard, members.data
         if sum(totals) < _SMALL_FIELDS * count:
@@ -312,8 +329,10 @@ class Grouper:
             for record, body in zip(records, _bodies(data, starts, column), strict=True):
                 record[name] = body
         batch.records += records
-        batch.offsets += members.offsets[begin:end:width]
+        offsets = members.offsets[begin : end + 1 : width]
+        batch.offsets += offsets[:-1]
         batch.sizes += totals
+        batch.extents += map(sub, offsets[1:], offsets)
         return end - begin
 
     def _chosen(self, pattern: list[str]) -> list[tuple[str, int]] | None:
@@ -346,12 +365,12 @@ class Grouper:
         """Where the record that may still grow begins; None before the first and behind the last."""
         return None if self._key is None else self._offset
 
-    def finish(self) -> RecordBatch:
-        """The last record: the shard is at its end."""
+    def finish(self, end: int | None = None) -> RecordBatch:
+        """The last record: the shard's members end at the offset `end` (None where extents don't matter)."""
         self._raise_failure()
         batch = RecordBatch()
         if self._key is not None:
-            self._flush(batch)
+            self._flush(batch, self._offset if end is None else end)
             self._key = None
         return batch
 
@@ -392,8 +411,8 @@ class Grouper:
     def _limit(self, name: str, message: str, offset: int) -> LimitExceeded:
         return LimitExceeded(f"{message}, Limits.{name}", shard=self._shard, offset=offset)
 
-    def _flush(self, batch: RecordBatch) -> None:
-        """The record is whole: check it, and put it into the batch or to the account."""
+    def _flush(self, batch: RecordBatch, end: int) -> None:
+        """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account."""
         key = self._key
         assert key is not None
         seen = self._seen
@@ -412,6 +431,7 @@ class Grouper:
         batch.records.append(record)
         batch.offsets.append(self._offset)
         batch.sizes.append(self._size)
+        batch.extents.append(end - self._offset)
 
     def _checked(self, key: str, *, known: bool) -> Record:
         if known:

@@ -20,11 +20,14 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
-    "features", "examples", "reader", "mapping", "tracing", "chunks", "tfdata", "export", "source", "dataset",
-    "server",
+    "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
+    "shard_index", "environment", "plan", "features", "examples", "reader", "shares", "seek", "indexing", "mapping",
+    "tracing", "chunks", "tfdata", "training", "export", "source", "dataset", "server",
 ]  # fmt: skip
-PURE = ["errors", "options", "account", "templates", "globs", "archive", "records", "plan", "features", "examples"]
+PURE = [
+    "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",
+    "features", "examples", "seek",
+]  # fmt: skip
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
 
 

@@ -60,6 +60,11 @@ class ShardArchive:
         return 0 if self._archive is None else self._archive.ignored
 
     @property
+    def end(self) -> int:
+        """Offset in the archive at which its members end, once it is finished."""
+        return 0 if self._archive is None else self._archive.end
+
+    @property
     def missing(self) -> bool:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 

@@ -135,6 +135,11 @@ class TarReader:
             self._dense = len(table.rows) * _SPARSE_ROWS > (length - table_start) // BLOCK
         self._base += length
 
+    @property
+    def end(self) -> int:
+        """Where the end mark begins; as far as bytes came, where there was none yet."""
+        return self._base if self._ended_at is None else self._ended_at
+
     def finish(self) -> None:
         where = self._base
         if self._body is not None:

@@ -58,6 +58,10 @@ class TFRecordReader:
         self._number = number
         self._held = bytearray()  # a record that the last block cut
 
+    @property
+    def end(self) -> int:
+        return self._at
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         view = memoryview(block)
         position = 0

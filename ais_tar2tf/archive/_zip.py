@@ -125,6 +125,10 @@ class ZipReader:
         self._names, self._offsets = list[str](), list[int]()
         self._bodies, self._waiting = list[bytes](), 0
 
+    @property
+    def end(self) -> int:
+        return self._check.begins_at
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         view = memoryview(block)
         position = 0

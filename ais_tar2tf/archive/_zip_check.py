@@ -32,7 +32,8 @@ class DirectoryCheck:
         self._met = 0  # sum of fingerprints
         self._listed = 0
         self._entries = 0
-        self._begins_at = self._ends_at = 0
+        self.begins_at: int = 0
+        self._ends_at = 0
         self._end64: End | None = None
         self._end64_at = 0
         self._located_at: int | None = None
@@ -46,7 +47,7 @@ class DirectoryCheck:
         """The next record of the directory, or of its end."""
         sign = raw[:4]
         if not self.begun:
-            self.begun, self._begins_at, self._ends_at = True, at, at
+            self.begun, self.begins_at, self._ends_at = True, at, at
         if sign == CENTRAL:
             self._take_entry(raw, at)
         elif sign == END64:
@@ -86,7 +87,7 @@ class DirectoryCheck:
                 raise self._error("the zip64 end does not stand where it is said to", at)
             end = self._end64
         said = (end.entries, end.size, end.offset)
-        found = (self._entries, self._ends_at - self._begins_at, self._begins_at)
+        found = (self._entries, self._ends_at - self.begins_at, self.begins_at)
         if said != found:
             raise self._error(f"the directory is said to be (entries, bytes, offset) {said}, and is {found}", at)
         if self._listed != self._met:

@@ -152,17 +152,17 @@ class AisStore:
         value = {
             "prefix": prefix,
             "pagesize": self._read.limits.listing_page,
-            "props": "name,size",
+            "props": "name,size,version",
             "continuation_token": token,
         }
         answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
         try:
             page: dict[str, Any] = answer.json()
-            sizes = {entry["name"]: int(entry.get("size", 0)) for entry in page.get("entries") or ()}
+            entries = list(map(_described, page.get("entries") or ()))
             following = page.get("continuation_token") or ""
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
-        return [ObjectInfo(name, size, Identity(size=size)) for name, size in sizes.items()], following
+        return entries, following
 
     def _bucket_url(self) -> str:
         return f"{self._endpoint}/v1/buckets/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
@@ -181,3 +181,9 @@ def _is_lossy(name: str, following: str) -> bool:
     differ = ((ours, theirs) for ours, theirs in zip(name, following, strict=False) if ours != theirs)
     ours, theirs = next(differ, ("", ""))
     return theirs == "/" and ours < theirs
+
+
+def _described(entry: dict[str, Any]) -> ObjectInfo:
+    """An entry of a listing; what is empty or zero is left out of it."""
+    size = int(entry.get("size", 0))
+    return ObjectInfo(entry["name"], size, Identity(version=str(entry.get("version", "")), size=size))
