@@ -149,7 +149,7 @@ class ShardArchive:
     def _counted(self, all_members: Iterator[Members]) -> Iterator[Members]:
         for members in all_members:
             self._count += len(members.names)
-            self._check_count(members.offsets[-1])
+            self._check_count(members.offsets[-1] if members.offsets else self._start)
             yield members
         self._check_count(self._start)
 

@@ -167,10 +167,9 @@ class TarReader:
     def _read_rest(self, view: memoryview, position: int) -> int:
         """Pass the zeros behind the end mark, up to the next archive where that is allowed."""
         rest = bytes(view[position:])
-        zeros = len(rest) - len(rest.lstrip(b"\0"))
-        if zeros == len(rest):
+        if rest == bytes(len(rest)):
             return len(view)
-        position += zeros
+        position += len(rest) - len(rest.lstrip(b"\0"))
         if not self._allow_concatenated:
             raise ArchiveError(
                 "there is more behind the end mark: the archive is damaged here, or several were concatenated; "

@@ -47,18 +47,16 @@ class Sparse:
         return bytes(whole)
 
     def _parts_in_front(self, stored: bytes, map_bytes: int) -> tuple[Parts, int]:
-        numbers: list[int] = []
-        count, at = 1, 0
-        while len(numbers) < count:
-            end = stored.find(_NEWLINE, at, at + _DIGITS + 1)
-            text = stored[at : max(at, end)]
-            if not text.isdigit() or end >= map_bytes:
-                raise self._error(f"its map is damaged, or longer than {map_bytes:,} bytes (Limits.header_bytes)")
-            numbers.append(int(text))
-            at = end + 1
-            if len(numbers) == 1:
-                count = 1 + 2 * numbers[0]
-        return _pairs(numbers[1:]), at + -at % BLOCK
+        """The map, and where the bytes behind it begin."""
+        head = stored[:map_bytes]
+        first, _, rest = head.partition(_NEWLINE)
+        count = 2 * int(first) if _is_number(first) else len(head)
+        lines = rest.split(_NEWLINE, count) if count < len(head) else []
+        if len(lines) <= count or not all(map(_is_number, lines[:count])):
+            raise self._error(f"its map is damaged, or longer than {map_bytes:,} bytes (Limits.header_bytes)")
+        numbers = list(map(int, lines[:count]))
+        at = len(head) - len(lines[count])
+        return _pairs(numbers), at + -at % BLOCK
 
     def _check(self, parts: Parts, stored: int) -> None:
         free = 0
