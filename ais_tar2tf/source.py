@@ -248,7 +248,7 @@ class Source:
         sample = source._sampled()
         names, optional = source._columns(sample)
         if decode is not None and decode is not False:
-            map = decoding_of(decode, lambda: source.schema).before(map)  # noqa: A001
+            map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
         prepared = None
         if map is not None:
             prepared = tracing.prepare(

@@ -143,7 +143,7 @@ def prepare(
         traced, again = (
             _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(2)
         )
-    except Exception as error:  # whatever a user's function raises on symbolic tensors
+    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
         if missing:
             raise _no_such_field(missing[0], names, sample) from None
         ours = _ours(error)

@@ -23,12 +23,12 @@ DECODABLE = KINDS
 _NUMBERED = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # whose text is meant as a number where it is one
 
 
-def decoding_of(decode: Decode, schema: Callable[[], Schema]) -> Decoding:
+def decoding_of(decode: Decode, schema: Callable[[], Schema], *, in_graph: bool = False) -> Decoding:
     """What `decode=` means; `schema` is asked when a sample has to tell."""
     if isinstance(decode, Schema):
         return Decoding({field.name: _by_schema(_as_seen(decode, field)) for field in decode})
     if isinstance(decode, Mapping):
-        return Decoding({name: _as_said(name, how, schema) for name, how in decode.items()}, said=True)
+        return Decoding({name: _as_said(name, how, schema, in_graph) for name, how in decode.items()}, said=True)
     sample = schema()
     return Decoding({field.name: _by_name(_as_seen(sample, field)) for field in sample})
 
@@ -68,7 +68,7 @@ def _typed(kind: str, field: Field) -> Decoder:
     return Decoder(kind)
 
 
-def _as_said(name: str, how: Any, schema: Callable[[], Schema]) -> Decoder:
+def _as_said(name: str, how: Any, schema: Callable[[], Schema], in_graph: bool) -> Decoder:
     if isinstance(how, Decoder):
         return how
     if isinstance(how, Field):
@@ -78,7 +78,7 @@ def _as_said(name: str, how: Any, schema: Callable[[], Schema]) -> Decoder:
     if how is None or how is False:
         return Decoder("bytes")
     if isinstance(how, str) and how in KINDS:
-        return _npy_as_seen(name, schema()) if how == "npy" else Decoder(how)
+        return _npy_as_seen(name, schema()) if how == "npy" and in_graph else Decoder(how)
     if isinstance(how, Sequence) and not isinstance(how, str):
         return Decoder("label", vocabulary=tuple(map(str, how)))
     if isinstance(how, str | type | np.dtype) or hasattr(how, "as_numpy_dtype"):

@@ -78,7 +78,7 @@ class Decoder:
         if self.kind == "audio":
             return _graph.sound(tensor)
         if self.kind in WITHOUT_TENSOR:
-            raise SchemaError(
+            raise TypeError(
                 f"{self.kind} has no tensor form; take a value out by ops.SelectJSON, or by a map of yours"
             )
         return tensor  # bytes and text are strings there
