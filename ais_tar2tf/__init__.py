@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, options
+    from ais_tar2tf import errors, features, ops, options
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
@@ -36,6 +36,7 @@ __all__ = [
     "index",
     "iter_records",
     "open",
+    "ops",
     "options",
     "serve",
 ]
@@ -54,6 +55,7 @@ _WHERE = {
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
     "open": ("source", "open_source"),
+    "ops": ("ops", None),
     "options": ("options", None),
     "serve": ("server", "serve"),
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ais_tar2tf.account import OnError
+from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export import write_tfrecord
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair, mapping_error, wants
-from ais_tar2tf.options import Limits, Retry, Timeouts, Tls
+from ais_tar2tf.ops import Pipeline
+from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
@@ -21,12 +25,15 @@ __all__ = ["AisDataset"]
 
 Template = str | Sequence[str]
 
+_SPECIAL = re.compile(r"([\\{}*?\[\],])")  # what a template would not take for itself
+
 
 class AisDataset:
     """Tar shards of one bucket as TensorFlow datasets, or as TFRecord files.
 
     The endpoint is `proxy_url`, else AIS_ENDPOINT; the token `token` (text, or a function that gives one), else
-    AIS_AUTHN_TOKEN, else the file that AIS_AUTHN_TOKEN_FILE names.
+    AIS_AUTHN_TOKEN, else the file that AIS_AUTHN_TOKEN_FILE names. `conversions` and
+    `selections` (see `ops`) say what becomes of every record, where no function of yours does.
     """
 
     def __init__(
@@ -36,6 +43,8 @@ class AisDataset:
         *,
         token: TokenSource | None = None,
         provider: str = "ais",
+        conversions: Sequence[Any] = (),
+        selections: Sequence[Any] = (),
         grouping: Grouping = "first-dot",
         on_error: OnError = "raise",
         limits: Limits | None = None,
@@ -58,6 +67,7 @@ class AisDataset:
         self._store = AisStore(bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
         self._shards = Shards(self._store, (), self._read, grouping)
         self._on_error: OnError = on_error
+        self._pipeline = Pipeline(conversions, selections) if conversions or selections else None
 
     def __repr__(self) -> str:
         return f"AisDataset({self._store!r})"
@@ -81,22 +91,82 @@ class AisDataset:
         self,
         template: Template,
         path: str | os.PathLike[str] | None = None,
-        record_to_example: Callable[[Record], Any] = default_record_to_example,
-        record_to_pair: Callable[[Any], Any] = default_record_to_pair,
+        record_to_example: Callable[[Record], Any] | None = None,
+        record_to_pair: Callable[[Any], Any] | None = None,
         output_types: Any = None,
         output_shapes: Any = None,
     ) -> Any:
         """A tf.data.Dataset of what `record_to_pair` gives; with `path`, a TFRecord file of `record_to_example`.
 
         Without `path` nothing is stored. With it, the file appears when it is complete, and the files written
-        are returned.
+        are returned. Functions get the converted record where there are conversions.
         """
         source = self.source(template)
         if path:
-            return [_write_file(source, path, record_to_example)]
+            return [_write_file(source, path, self._to_example(record_to_example))]
         return source.dataset(
-            record_to_pair, output_types=output_types, output_shapes=output_shapes, label_is_number=True
+            self._to_pair(record_to_pair),
+            output_types=output_types,
+            output_shapes=output_shapes,
+            label_is_number=True,
         )
+
+    def load(
+        self,
+        template: Template,
+        output_types: Any = None,
+        output_shapes: Any = None,
+        path: Any = None,
+        max_shard_size: int | str | None = None,
+        num_workers: int | None = None,
+        record_to_example: Callable[[Record], Any] | None = None,
+        remote_exec: bool | None = None,
+        shuffle_tar: bool = False,
+    ) -> Any:
+        """What `conversions` and `selections` make of the records, as a dataset; with `path`, record files of it.
+
+        `shuffle_tar` reads the shards in another order each time, their records in order; `num_workers` is how many
+        mappings run at once. What is done here is done on this machine: `remote_exec=True` is refused.
+        """
+        if remote_exec:
+            raise SchemaError("remote_exec=True: conversions run on this machine here; leave it out")
+        if path:
+            sized: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+            chosen = self._in_another_order(template) if shuffle_tar else template
+            return self.load_from_tar(chosen, path=path, record_to_example=record_to_example, **sized)
+        return self.source(template).dataset(
+            self._to_pair(None),
+            output_types=output_types,
+            output_shapes=output_shapes,
+            shuffle=Shuffle(window=1, shards=1) if shuffle_tar else None,
+            parallel=num_workers,
+            label_is_number=True,
+        )
+
+    def _in_another_order(self, template: Template) -> list[str]:
+        found = list(shard_names(self._store, template, self._read.limits, listable=True))
+        random.shuffle(found)
+        return [_SPECIAL.sub(r"\\\1", name) for name in found]
+
+    def _to_pair(self, given: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        """What a dataset maps: a function given, behind the conversions; the pipeline; or the default."""
+        if self._pipeline is None:
+            return given or default_record_to_pair
+        if given is None:
+            return self._pipeline.as_mapping()
+        converted = Pipeline(self._pipeline.conversions).as_mapping()
+
+        def mapped(record: Any) -> Any:
+            return given(converted(record))
+
+        return mapped
+
+    def _to_example(self, given: Callable[[Record], Any] | None) -> Callable[[Record], Any]:
+        """The same for record files, where a pipeline without a function has to give a dict."""
+        pipeline = self._pipeline
+        if pipeline is None:
+            return given or default_record_to_example
+        return pipeline if given is None else lambda record: given(pipeline.convert(record))
 
 
 def _write_file(source: Source, path: str | os.PathLike[str], record_to_example: Callable[[Record], Any]) -> str:

@@ -12,7 +12,14 @@ import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.environment import hosts
-from ais_tar2tf.errors import IndexMissing, SchemaError, ShardNotFound, Tar2TFError, TemplateError
+from ais_tar2tf.errors import (
+    IndexMissing,
+    MappingError,
+    SchemaError,
+    ShardNotFound,
+    Tar2TFError,
+    TemplateError,
+)
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls
@@ -26,6 +33,8 @@ from ais_tar2tf.templates import expand, unescape
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ais_tar2tf.decoders import Decode
+    from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
 
 __all__ = ["Source", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
@@ -220,8 +229,43 @@ class Source:
         """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed)."""
         return self._with(replace(self._shards, selection=Selection(fields)))
 
-    def records(self) -> Iterator[Record]:
-        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`."""
+    @property
+    def schema(self) -> Schema:
+        """What the records are, as far as a sample of the first ones tells; printed as a table that says so."""
+        from ais_tar2tf.schema import Inference
+
+        inference = Inference(limits=self._shards.read.limits)
+        account = self._account.twin()
+        for record in self._sampled():
+            try:
+                inference.add(record)
+            except SchemaError as error:
+                account.record_error(error)
+        return replace(inference.schema, sampled=True)
+
+    def records(self, *, decode: Decode | None = None) -> Iterator[Record]:
+        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`.
+
+        `decode=True` gives pixels, text, numbers and what JSON says instead of bytes, by the fields' names and a
+        sample; `decode={"cls": ["cat", "dog"], "jpg": "image", "id": "int32"}` what it names, a Schema what it says.
+        """
+        if decode is None or decode is False:
+            return self._raw_records()
+        return self._decoded_records(decode)
+
+    def _decoded_records(self, decode: Decode) -> Iterator[Record]:
+        from ais_tar2tf.decoders import decoding_of
+
+        decoding = decoding_of(decode, lambda: self.schema)
+        for record in self._raw_records():
+            try:
+                decoded = decoding(record)
+            except MappingError as error:
+                self.skip_or_raise(error)
+                continue
+            yield decoded
+
+    def _raw_records(self) -> Iterator[Record]:
         plan = Plan(len(self._shards.names))
         stream = RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account)
         try:
@@ -243,6 +287,7 @@ class Source:
         self,
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
         *,
+        decode: Decode | None = None,
         shuffle: bool | int | Shuffle | None = None,
         seed: int | None = None,
         batch: int | None = None,
@@ -258,6 +303,7 @@ class Source:
     ) -> ShardDataset:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
+        `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
         `shuffle`: True, a window in records, or `Shuffle`; `shard=(i, n)`: this host's share, `"env"` asks
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
         number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
@@ -265,12 +311,15 @@ class Source:
         from ais_tar2tf import mapping as mappings
         from ais_tar2tf import tfdata, tracing
         from ais_tar2tf.chunks import Request
+        from ais_tar2tf.decoders import decoding_of
 
         how = _shuffle_option(shuffle, seed)
         host, of_hosts = _host(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
+        if decode is not None and decode is not False:
+            map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
         prepared = None
         if map is not None:
             prepared = tracing.prepare(
@@ -311,7 +360,7 @@ class Source:
         return build(request)
 
     def write_index(
-        self, out: str | os.PathLike[str] | None, *, offsets: bool, endpoint: str | None, token: str | None
+        self, out: str | os.PathLike[str] | None, *, offsets: bool, endpoint: str | None, token: TokenSource | None
     ) -> Index:
         """What `t2t.index` does."""
         shards = replace(self._shards, selection=None)

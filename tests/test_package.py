@@ -21,12 +21,13 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
-    "shard_index", "environment", "plan", "features", "examples", "reader", "shares", "seek", "indexing", "mapping",
-    "tracing", "chunks", "tfdata", "training", "export", "source", "dataset", "server",
+    "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
+    "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
+    "export", "source", "dataset", "server",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",
-    "features", "examples", "seek",
+    "features", "headers", "schema", "examples", "seek",
 ]  # fmt: skip
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
 
