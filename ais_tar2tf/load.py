@@ -112,7 +112,7 @@ class Loaded:
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
-    ) -> tf.data.Dataset:
+    ) -> tf.data.Dataset[Any]:
         """A tf.data.Dataset of known length: dicts with a tensor for each feature, in the order of the files.
 
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does

@@ -11,8 +11,8 @@ from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
-from ais_tar2tf.export.framing import frame
 from ais_tar2tf.export.observed import Observed
+from ais_tar2tf.export.raw import Row, framed_rows
 from ais_tar2tf.export.request import check_names
 from ais_tar2tf.export.run import Target, export_events
 from ais_tar2tf.export.shard_units import Event, ShardRead, Units
@@ -31,7 +31,7 @@ _NO_IDENTITY = ("", "", "", None)
 
 
 def write_dataset(
-    dataset: tf.data.Dataset,
+    dataset: tf.data.Dataset[Any],
     out: str | os.PathLike[str],
     *,
     split: str = "train",
@@ -79,19 +79,21 @@ def write_dataset(
     return export_events(target, events, Account(), progress_for(split, 1, progress))
 
 
-def _events(dataset: tf.data.Dataset, kind: str) -> Iterator[Event]:
+def _events(dataset: tf.data.Dataset[Any], kind: str) -> Iterator[Event]:
     observed, stats, begin = Observed(), Stats(), 0
     for payloads in _batches(dataset):
         observed.examples(payloads)
-        units = list(map(frame, payloads)) if kind == "tfrecord" else payloads
-        numbers = range(begin, begin + len(units))
-        yield Units(0, 0, numbers, list(map(len, units)), b"".join(units), _NO_IDENTITY)
-        begin += len(units)
+        rows: list[Row] = [(payload,) for payload in payloads]
+        sizes = list(map(len, payloads))
+        if kind == "tfrecord":
+            rows, sizes = framed_rows(rows, sizes)
+        yield Units(0, 0, range(begin, begin + len(rows)), sizes, rows, _NO_IDENTITY)
+        begin += len(rows)
     stats.records_read = stats.records_emitted = begin
     yield ShardRead(0, "", _NO_IDENTITY, stats, [observed])
 
 
-def _batches(dataset: tf.data.Dataset) -> Iterator[list[bytes]]:
+def _batches(dataset: tf.data.Dataset[Any]) -> Iterator[list[bytes]]:
     """Serialized elements, about a megabyte at once."""
     batch: list[bytes] = []
     size = 0

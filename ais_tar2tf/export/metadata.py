@@ -33,7 +33,7 @@ def _features(manifest: Manifest) -> dict[str, Any]:
 
 
 def _feature(seen: Seen, records: int) -> dict[str, Any]:
-    """One value in every record is a scalar, the same number of them a vector, any other number, or none, a sequence."""
+    """One value in every record is a scalar, the same number a vector; where it varies it is a sequence."""
     dtype = _DTYPES[seen.kind]
     always = seen.records == records
     if always and seen.least == seen.most == 1:

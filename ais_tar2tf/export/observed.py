@@ -6,7 +6,7 @@ It costs constant memory, and what was seen of two shards can be added up: the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +82,7 @@ class Observed:
         return cls(data["records"], {name: Seen(*seen) for name, seen in data["features"].items()})
 
 
-def _kind(values: Sequence[Any] | Any) -> str:
+def _kind(values: Any) -> str:
     if isinstance(values, list):
         return "bytes"
     return "float" if values.dtype.kind == "f" else "int64"

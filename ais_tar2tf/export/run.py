@@ -62,7 +62,7 @@ class Target:
         if scheme == "file":
             return Path(name) / f".export-{splits}"
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}")
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}".encode())
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
