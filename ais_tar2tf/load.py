@@ -17,6 +17,7 @@ from ais_tar2tf.export.streams import Files, FolderFiles, StoreFiles
 from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import open_source, read_options
 from ais_tar2tf.stores import open_store, split_url
 
@@ -70,6 +71,11 @@ class Loaded:
     def splits(self) -> dict[str, int]:
         """The number of records by split."""
         return {name: entry.records for name, entry in sorted(self.manifest.splits.items())}
+
+    @property
+    def schema(self) -> Schema:
+        """What the records are."""
+        return self.manifest.schema
 
     def files(self, split: str) -> list[str]:
         """The files of a split, in order."""

@@ -10,14 +10,15 @@ import numpy as np
 
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import Manifest
-from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import KIB, MIB
+from ais_tar2tf.parsing import parser
+from ais_tar2tf.records import NAMES
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["LoadRequest", "build_dataset", "parse_spec"]
+__all__ = ["LoadRequest", "build_dataset"]
 
 _READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
@@ -41,24 +42,6 @@ class LoadRequest:
     interleave: int | None
 
 
-def parse_spec(observed: Observed) -> dict[str, Any]:
-    """What tf.io.parse_example needs: one value, a vector, or a ragged row of values, for each feature."""
-    import tensorflow as tf
-
-    kinds = {"bytes": (tf.string, b""), "float": (tf.float32, 0.0), "int64": (tf.int64, 0)}
-    spec: dict[str, Any] = {}
-    for name, seen in observed.features.items():
-        dtype, empty = kinds[seen.kind]
-        always = seen.records == observed.records
-        if seen.least == seen.most == 1:
-            spec[name] = tf.io.FixedLenFeature((), dtype, None if always else empty)
-        elif seen.least == seen.most and always:
-            spec[name] = tf.io.FixedLenFeature((seen.most,), dtype)
-        else:
-            spec[name] = tf.io.RaggedFeature(dtype)
-    return spec
-
-
 def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     """Serialized Examples, or a tar's records, as the request wants them."""
     import tensorflow as tf
@@ -69,21 +52,22 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     examples = _of_files(request) if whole else _of_payloads(request)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
-    spec = parse_spec(request.records.observed)
-
-    def parse(batch: Any) -> Any:
-        return tf.io.parse_example(batch, spec)
-
+    schema = request.records.schema
+    parse = parser(schema)
+    by_batches = all(field.dense for field in schema) and _parsed_at_once(request.manifest) > 1
     count = len(request.records)
     if request.batch is not None:
+        if not by_batches:
+            examples = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         batches = examples.batch(request.batch, drop_remainder=request.drop_remainder)
-        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE) if by_batches else batches
         full, rest = divmod(count, request.batch)
         count = full + (rest > 0 and not request.drop_remainder)
-    elif (at_once := _parsed_at_once(request.manifest)) > 1:
+    elif by_batches:
+        at_once = _parsed_at_once(request.manifest)
         parsed = examples.batch(at_once).map(parse, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
     else:
-        parsed = examples.map(lambda one: tf.io.parse_single_example(one, spec), num_parallel_calls=tf.data.AUTOTUNE)
+        parsed = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return parsed.apply(tf.data.experimental.assert_cardinality(count)).prefetch(tf.data.AUTOTUNE)
 
 
@@ -142,11 +126,10 @@ def _batches(records: Records) -> Iterator[Any]:
 def _of_tar(request: LoadRequest) -> tf.data.Dataset[Any]:
     import tensorflow as tf
 
-    observed = request.records.observed
     fields = [
-        name if seen.records == observed.records else f"{name}?"
-        for name, seen in observed.features.items()
-        if name != "__key__"
+        f"{field.name}?" if field.optional else field.name
+        for field in request.records.schema
+        if field.name not in NAMES
     ]
     dataset: Any = None
     for part in request.records.parts:

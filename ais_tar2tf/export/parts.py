@@ -71,7 +71,7 @@ class SplitWriter:
     def add(self, units: Units) -> None:
         """Records behind those that came before."""
         assert not isinstance(units.data, Path)  # segments are mapped by whoever received them
-        source = _Mapped(units.data) if isinstance(units.data, memoryview) else _Rows(units.data)
+        source = _Mapped(units.data) if type(units.data) is memoryview else _Rows(units.data)
         begin = 0
         while begin < len(units.sizes):
             count = self._boundaries.fitting(units.sizes, begin)

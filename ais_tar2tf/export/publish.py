@@ -127,7 +127,7 @@ class Publisher:
                 RecordFile(name, file.records, file.bytes, file.checksum)
                 for file, name in zip(_of_split(work, split), names[split], strict=True)
             )
-            splits[split] = SplitEntry(files, entry.observed, entry.plan, entry.sources, entry.skipped, entry.ignored)
+            splits[split] = SplitEntry(files, entry.schema, entry.plan, entry.sources, entry.skipped, entry.ignored)
         return Manifest(self.kind, self.name, splits, self.index_files)
 
     @contextlib.contextmanager
