@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from ais_tar2tf import errors, features, ops, options
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
+    from ais_tar2tf.load import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
+    from ais_tar2tf.pack import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
     from ais_tar2tf.training import Resume
+    from ais_tar2tf.writing import write_dataset
 
 __all__ = [
     "AisDataset",
@@ -35,10 +38,13 @@ __all__ = [
     "hosts",
     "index",
     "iter_records",
+    "load",
     "open",
     "ops",
     "options",
+    "pack",
     "serve",
+    "write_dataset",
 ]
 
 __version__ = "0.1.0"
@@ -54,10 +60,13 @@ _WHERE = {
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
+    "load": ("load", "load"),
     "open": ("source", "open_source"),
     "ops": ("ops", None),
     "options": ("options", None),
+    "pack": ("pack", "pack"),
     "serve": ("server", "serve"),
+    "write_dataset": ("writing", "write_dataset"),
 }
 
 

@@ -19,7 +19,7 @@ from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
-from ais_tar2tf.stores import Store
+from ais_tar2tf.stores import Identity, Store
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
@@ -142,6 +142,11 @@ class _Lane:
                 self._advance()
                 seen.add_places(self._batch)
             yield shard.name, self._of_batch, seen
+
+    @property
+    def identity(self) -> Identity:
+        """Of the shard whose records came last."""
+        return self._of_batch.identity
 
     def close(self) -> None:
         self._closed = True
@@ -334,6 +339,11 @@ class RecordStream:
         if chunk:
             self.position = replace(self.position, count=self.position.count + len(chunk))
         return chunk
+
+    @property
+    def identity(self) -> Identity:
+        """Of the shard whose records came last, from the first lane."""
+        return self._lanes[0].identity
 
     def discard(self, count: int) -> None:
         """Go on `count` records later."""

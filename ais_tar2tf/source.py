@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,12 +20,14 @@ from ais_tar2tf.errors import (
     Tar2TFError,
     TemplateError,
 )
+from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
+from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
@@ -401,6 +403,70 @@ class Source:
                 )
             found += part
         return found
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = "tfrecord",  # noqa: A002  # the documented name
+        name: str = "dataset",
+        split: str = "train",
+        splits: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        shard_size: int | str | None = DEFAULT_SIZE,
+        shard_records: int | None = None,
+        align: str = "stream",
+        workers: int | None = None,
+        exists: str = "resume",
+        record_to_example: Callable[[Record], Any] | None = None,
+        schema: Schema | None = None,
+        idx: bool = False,
+        progress: bool | None = None,
+        writing: Writing | None = None,
+        endpoint: str | None = None,
+        token: str | None = None,
+    ) -> list[str]:
+        """Write every record into record files under `out`, a folder or a URL; gives the files.
+
+        `format`: "tfrecord", "array_record" or "tar". `shard_size` is a bound, `shard_records` another one; given
+        alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
+        the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
+        bytes, unless a `schema` says more, or `record_to_example` makes a tf.train.Example of a record (for a tar: a
+        dict of bytes).
+        """
+        from ais_tar2tf.export.request import ExportOptions, export_source
+
+        options = ExportOptions(
+            format=format,
+            name=name,
+            split=split,
+            splits=splits,
+            seed=seed,
+            shard_size=shard_size,
+            shard_records=shard_records,
+            align=align,
+            workers=workers,
+            exists=exists,
+            record_to_example=record_to_example,
+            schema=schema,
+            idx=idx,
+            progress=progress,
+            writing=writing,
+            endpoint=endpoint,
+            token=token,
+        )
+        return export_source(self._shards, self._account.on_error, self._account, out, options)
+
+    def write_files(
+        self,
+        path: Paths,
+        record_to_example: Callable[[Record], Any],
+        max_shard_size: int | str | None = None,
+    ) -> list[str]:
+        """TFRecord files under names of one's own, as `AisDataset.load_from_tar(path=…)` writes them."""
+        return write_files(
+            self._shards, self._account.on_error, self._account, path, record_to_example, max_shard_size
+        )
 
     def _with(self, shards: Shards) -> Source:
         other = Source(shards, index=self._index_at)

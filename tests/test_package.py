@@ -23,7 +23,7 @@ LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
     "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
     "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
-    "export", "source", "dataset", "server",
+    "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
@@ -18,6 +20,8 @@ __all__ = [
     "Store",
     "TokenSource",
     "open_store",
+    "remember",
+    "reopener",
     "split_url",
 ]
 
@@ -97,4 +101,21 @@ def open_store(
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise StoreError(f"no store for this scheme; there are {known} and plain paths", url=f"{scheme}://{bucket}")
-    return SCHEMES[scheme](bucket, read, endpoint, token)
+    store = SCHEMES[scheme](bucket, read, endpoint, token)
+    if scheme not in _OF_THIS_PROCESS:
+        remember(store, functools.partial(open_store, scheme, bucket, read, endpoint=endpoint, token=token))
+    return store
+
+
+_OF_THIS_PROCESS = frozenset({"memory"})
+_reopeners: weakref.WeakKeyDictionary[Store, Callable[[], Store]] = weakref.WeakKeyDictionary()
+
+
+def remember(store: Store, reopen: Callable[[], Store]) -> None:
+    """How another process opens the same store."""
+    _reopeners[store] = reopen
+
+
+def reopener(store: Store) -> Callable[[], Store] | None:
+    """What opens the same store in another process; None where none can."""
+    return _reopeners.get(store)

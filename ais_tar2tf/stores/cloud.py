@@ -27,6 +27,7 @@ _SIGNED_FOR = timedelta(minutes=15)  # used at once; clocks differ by minutes at
 _MOST_REDIRECTS = 3
 _ASK_FIRST = 8 * MIB  # a larger body does not survive AIStore's redirect: its target is asked for before
 _THERE_ALREADY = frozenset({409})
+_GONE_ALREADY = frozenset({404})
 _YES = frozenset({"1", "true", "yes"})
 
 
@@ -143,6 +144,18 @@ class CloudStore:
             if answer.is_redirect:
                 address = followed(address, answer.headers["Location"], shown)
         self._control.call("PUT", address, shown=shown, data=data, headers=self._put_headers())
+
+    def delete(self, name: str) -> None:
+        address, shown = self._signed("DELETE", name), self.url(name)
+        if address is not None:
+            self._control.call("DELETE", address, shown=shown, accept=_GONE_ALREADY)
+            return
+        try:
+            obstore().delete(self._store, name)
+        except FileNotFoundError:  # gone already
+            return
+        except Exception as error:  # noqa: BLE001
+            raise error_of(error, shown) from None
 
     def _put_headers(self) -> dict[str, str]:
         return {"x-ms-blob-type": "BlockBlob"} if self._scheme == "az" else {}

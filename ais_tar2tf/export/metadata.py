@@ -1,0 +1,74 @@
+"""What TFDS needs to read the files: features.json and dataset_info.json, written without it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ais_tar2tf.export.manifest import Manifest
+from ais_tar2tf.schema import TEXTS, Field
+
+__all__ = ["METADATA", "metadata"]
+
+METADATA = ("features.json", "dataset_info.json")
+_TFDS_FORMATS = ("tfrecord", "array_record")
+_CORE = "tensorflow_datasets.core.features."
+_IMAGES = ("jpeg", "png")
+
+
+def metadata(manifest: Manifest) -> dict[str, bytes]:
+    """File name → content; nothing for formats and fields that TFDS does not read."""
+    fields = list(manifest.schema)
+    if manifest.format not in _TFDS_FORMATS or any(field.sparse or field.ragged for field in fields):
+        return {}
+    documents = (_features(fields), _info(manifest))
+    return {
+        name: json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        for name, document in zip(METADATA, documents, strict=True)
+    }
+
+
+def _features(fields: list[Field]) -> dict[str, Any]:
+    features = {field.name: _feature(field) for field in fields}
+    return {"pythonClassName": f"{_CORE}features_dict.FeaturesDict", "featuresDict": {"features": features}}
+
+
+def _feature(field: Field) -> dict[str, Any]:
+    """What may be absent is a sequence, which may be empty."""
+    if field.encoding == "image" and field.format in _IMAGES and field.dtype == "uint8" and not field.optional:
+        image = {"shape": _shape(field.shape or (None, None, None)), "dtype": "uint8", "encodingFormat": field.format}
+        return {"pythonClassName": f"{_CORE}image_feature.Image", "image": image}
+    one = field.is_file or field.dtype in TEXTS
+    dtype = "string" if one else field.dtype
+    shape = () if field.is_file else field.shape
+    if field.optional:
+        shape = (None,)
+    encoding = "bytes" if field.encoding == "raw" else "none"
+    if not shape and encoding == "none":
+        return {"pythonClassName": f"{_CORE}scalar.Scalar", "tensor": _tensor(dtype, (), encoding)}
+    return {"pythonClassName": f"{_CORE}tensor_feature.Tensor", "tensor": _tensor(dtype, shape, encoding)}
+
+
+def _tensor(dtype: str, shape: tuple[int | None, ...], encoding: str) -> dict[str, Any]:
+    return {"shape": _shape(shape), "dtype": dtype, "encoding": encoding}
+
+
+def _shape(shape: tuple[int | None, ...]) -> dict[str, Any]:
+    return {"dimensions": ["-1" if size is None else str(size) for size in shape]} if shape else {}
+
+
+def _info(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "name": manifest.name,
+        "version": "1.0.0",
+        "fileFormat": manifest.format,
+        "splits": [
+            {
+                "name": name,
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                "numBytes": str(entry.bytes),
+                "shardLengths": [str(file.records) for file in entry.files],
+            }
+            for name, entry in sorted(manifest.splits.items())
+        ],
+    }
