@@ -18,7 +18,9 @@ __all__ = ["LINES", "Bench", "Result"]
 _GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
-_LOCAL = frozenset({"isal", *WRITERS})  # readers of the shards' files rather than of their URLs
+_LOCAL = frozenset(
+    {"isal", "zstd", "lz4", "our-decoder", *WRITERS}
+)  # readers of the shards' files rather than of their URLs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,9 @@ LINES: dict[str, Line] = {
     "records-gzip-2KB": _rate(*_WEBDATASET, "2KB-gzip", 3),
     "records-curl-100KB": _rate("ours-records", "curl", "one curl, bytes only", "100KB"),
     "gzip-isal-2KB": _rate("ours-records", "isal", "isal alone, local, bytes only", "2KB-gzip"),
+    "decompress-gz": _rate("our-decoder", "isal", "isal's own file", "2KB-gzip", 0.85),
+    "decompress-zst": _rate("our-decoder", "zstd", "zstd's own file", "2KB-zstd", 0.85),
+    "decompress-lz4": _rate("our-decoder", "lz4", "lz4's own file", "2KB-lz4", 0.85),
     "dataset-2KB": _rate(*_WEBDATASET_TF, "2KB", 40),
     "dataset-100KB": _rate(*_WEBDATASET_TF, "100KB", 7),
     "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
