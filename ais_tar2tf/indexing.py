@@ -1,4 +1,4 @@
-"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed only while they are true."""
+"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed while they are true."""
 
 from __future__ import annotations
 

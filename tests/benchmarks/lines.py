@@ -125,6 +125,27 @@ def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> L
     return line
 
 
+def _resume(how: str) -> Line:
+    """Seconds from nothing open to the first record behind nine tenths of a shuffled epoch."""
+
+    def line(name: str, bench: Bench) -> Result:
+        size, counter = (1 if bench.quick else 10) * _GB, bench.home / f"resume-{how}"
+        with measure.endless_shard(size, counter) as url:
+            task = {"url": url, "records": records_in(size), "home": str(bench.home / how)}
+            ours, peer = (measure.run("resume", {**task, "how": each})["wall"] for each in (how, "scan"))
+        return Result(
+            name=name,
+            ours=ours,
+            peer=peer,
+            peer_name="ours, reading headers",
+            unit="s",
+            goal=2,
+            goal_on="ours",
+        )
+
+    return line
+
+
 _WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
 _WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
 _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
@@ -142,6 +163,10 @@ LINES: dict[str, Line] = {
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
     "dataset-tfrecord-2KB": _rate("ours-dataset", "tfrecord-single", "local TFRecord", "2KB", 1.5),
     "dataset-tfrecord-100KB": _rate("ours-dataset", "tfrecord-single-parallel", "local TFRecord", "100KB", 1.5),
+    "shuffle-2KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "2KB", 0.85),
+    "shuffle-100KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "100KB", 0.85),
+    "resume-index-10GB": _resume("index"),
+    "resume-checkpoint-10GB": _resume("checkpoint"),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),
