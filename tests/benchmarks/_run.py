@@ -54,7 +54,7 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
 
 
 def _resume(task: dict[str, Any]) -> dict[str, float]:
-    """Seconds until the first record behind nine tenths of a shuffled epoch: by an index, a checkpoint, or headers."""
+    """Seconds until the first record behind nine tenths of a shuffled epoch: by index, checkpoint, or headers."""
     import tensorflow as tf
 
     import ais_tar2tf as t2t
