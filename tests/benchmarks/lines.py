@@ -62,6 +62,7 @@ class Bench:
     quick: bool
     rounds: int
     streamed: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def task(self, reader: str, kind: str) -> dict[str, Any]:
         """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
@@ -87,6 +88,15 @@ class Bench:
                 task = {"reader": reader, "shards": [url], "records": records_in(size), "counter": str(counter)}
                 self.streamed[reader] = measure.run("memory", task)
         return self.streamed[reader]
+
+    def resumed(self, how: str) -> float:
+        """Seconds that going on at nine tenths of the endless shard takes; once for each way of it."""
+        if how not in self.seconds:
+            size = (1 if self.quick else 10) * _GB
+            with measure.endless_shard(size, self.home / f"sent-{how}") as url:
+                task = {"how": how, "url": url, "records": records_in(size), "home": str(self.home / how)}
+                self.seconds[how] = measure.run("resume", task)["wall"]
+        return self.seconds[how]
 
 
 Line = Callable[[str, Bench], Result]
@@ -128,6 +138,23 @@ def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> L
     return line
 
 
+def _resume(how: str) -> Line:
+    """Seconds from nothing open to the first record behind nine tenths of a shuffled epoch."""
+
+    def line(name: str, bench: Bench) -> Result:
+        return Result(
+            name=name,
+            ours=bench.resumed(how),
+            peer=bench.resumed("scan"),
+            peer_name="ours, reading headers",
+            unit="s",
+            goal=2,
+            goal_on="ours",
+        )
+
+    return line
+
+
 _WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
 _WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
 _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
@@ -156,6 +183,10 @@ LINES: dict[str, Line] = {
     "load-parallel-2KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "2KB", 1),
     "load-100KB": _rate("ours-loaded", "plain-tfrecord", "TFRecordDataset + parse", "100KB", 1),
     "load-parallel-100KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "100KB", 1),
+    "shuffle-2KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "2KB", 0.85),
+    "shuffle-100KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "100KB", 0.85),
+    "resume-index-10GB": _resume("index"),
+    "resume-checkpoint-10GB": _resume("checkpoint"),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),
