@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tests.benchmarks.codec import CODECS
+
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
 Drain = Callable[[], int]
@@ -170,6 +172,7 @@ READERS: dict[str, Reader] = {
     "tfrecord-single-parallel": tfrecord_single_parallel,
     "curl": _at_once(curl),
     "isal": _at_once(isal_alone),
+    **CODECS,
 }
 
 WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal"})
