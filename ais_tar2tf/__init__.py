@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, ops, options
+    from ais_tar2tf import errors, features, ops, options, parsing, schema
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.server import serve
@@ -32,6 +32,8 @@ __all__ = [
     "open",
     "ops",
     "options",
+    "parsing",
+    "schema",
     "serve",
 ]
 
@@ -48,6 +50,8 @@ _WHERE = {
     "open": ("source", "open_source"),
     "ops": ("ops", None),
     "options": ("options", None),
+    "parsing": ("parsing", None),
+    "schema": ("schema", None),
     "serve": ("server", "serve"),
 }
 
