@@ -47,7 +47,7 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The features that a value becomes, each a scalar, a flat list or an array; nothing for None."""
     if value is None:
         return
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+    if _is_plain_array(value):
         yield name, value
     elif hasattr(value, "nested_row_lengths"):  # a tf.RaggedTensor
         lengths = [np.asarray(each) for each in value.nested_row_lengths()]
@@ -58,6 +58,10 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         plain = _plain(value)
         nested = isinstance(plain, list | tuple) and any(isinstance(each, list | tuple) for each in plain)
         yield from _nested(name, plain) if nested else [(name, plain)]
+
+
+def _is_plain_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
 def _ragged(name: str, flat: Any, lengths: list[Any]) -> Iterator[tuple[str, Any]]:
