@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.archive import Members
+from ais_tar2tf.archive import FRAME_BYTES, Members
 from ais_tar2tf.errors import LimitExceeded, MalformedExample, MissingField, RecordError
 from ais_tar2tf.features import decode
 from ais_tar2tf.options import Limits

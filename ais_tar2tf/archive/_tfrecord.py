@@ -19,10 +19,11 @@ from ais_tar2tf.archive._members import Bytes, Members
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
 from ais_tar2tf.options import Limits
 
-__all__ = ["HEAD_BYTES", "TFRecordReader", "is_tfrecord", "record_name"]
+__all__ = ["FRAME_BYTES", "HEAD_BYTES", "TFRecordReader", "is_tfrecord", "record_name"]
 
 HEAD_BYTES = 12
 _TAIL_BYTES = 4
+FRAME_BYTES = HEAD_BYTES + _TAIL_BYTES  # of a record, beside its payload
 _HEAD = struct.Struct("<QI")
 _MASK_DELTA = 0xA282EAD8
 

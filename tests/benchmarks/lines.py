@@ -122,6 +122,30 @@ def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = 
     return line
 
 
+def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> Line:
+    """tf.train.Examples a second."""
+
+    def line(name: str, bench: Bench) -> Result:
+        count = 2_000 if bench.quick else 10_000
+        tasks = [
+            {"reader": reader, "shards": [], "records": count, "warm_up": [], "warm_up_records": 100}
+            for reader in (ours, peer)
+        ]
+        mine, theirs = measure.alternate(tasks, bench.rounds)
+        return Result(
+            name=name,
+            ours=count / mine.wall,
+            peer=count / theirs.wall,
+            peer_name=peer_name,
+            unit="examples/s",
+            goal=goal,
+            ours_cpu_s=mine.cpu,
+            peer_cpu_s=theirs.cpu,
+        )
+
+    return line
+
+
 def _import(name: str, bench: Bench) -> Result:
     ours, peer = measure.import_seconds(["ais_tar2tf", "webdataset"], 2 * bench.rounds)
     return Result(name=name, ours=ours, peer=peer, peer_name="import webdataset", unit="s", goal=0.15, goal_on="ours")
@@ -187,6 +211,11 @@ LINES: dict[str, Line] = {
     "shuffle-100KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "100KB", 0.85),
     "resume-index-10GB": _resume("index"),
     "resume-checkpoint-10GB": _resume("checkpoint"),
+    "example-encode-2KB": _codec("ours-encode", "tensorflow-encode", "Example(…).SerializeToString", 3),
+    "example-decode-2KB": _codec("ours-decode", "tensorflow-decode", "FromString, values taken", 3),
+    "example-decode-bare-2KB": _codec("ours-decode", "tensorflow-decode-bare", "FromString alone"),
+    "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
+    "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tests.benchmarks.codec import CODECS
+
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
 Drain = Callable[[], int]
@@ -229,6 +231,7 @@ READERS: dict[str, Reader] = {
     "zstd": _at_once(zstd_alone),
     "lz4": _at_once(lz4_alone),
     "our-decoder": _at_once(our_decoder),
+    **CODECS,
 }
 
 WITHOUT_TENSORFLOW = frozenset(
