@@ -1,4 +1,4 @@
-"""Source.export: boundaries, names, formats, splits, stores — read back by TensorFlow, tarfile, webdataset, TFDS, grain."""
+"""Source.export: boundaries, names, formats, splits, stores — read back by tarfile, webdataset, TFDS, grain."""
 
 from __future__ import annotations
 
@@ -173,6 +173,9 @@ def test_tfds_reads_types_of_a_schema(tmp_path):
     assert t2t.load(tmp_path / "out").schema["png"].format == "png"
 
 
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # webdataset's
 def test_tar_is_read_by_tarfile_and_webdataset(template, tmp_path):
     import webdataset
 
@@ -191,11 +194,9 @@ names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/
 @given(st.lists(names, min_size=1, max_size=3).map("/".join), st.binary(max_size=1_100))
 def test_members_are_tarfiles(name, body):
     if any(part in ("", "..") for part in name.split("/")):
-        with pytest.raises(ExportError):
-            if ".." in name.split("/"):
+        if ".." in name.split("/"):
+            with pytest.raises(ExportError, match="leaves its folder"):
                 member(name, body)
-            else:
-                raise ExportError("not to be tried")
         return
     with tarfile.open(fileobj=io.BytesIO(b"".join((*member(name, body), END)))) as archive:
         (info,) = archive.getmembers()
@@ -238,8 +239,8 @@ def test_a_function_of_a_module_goes_to_workers(template, tmp_path):
 
 def test_what_cannot_go_to_workers_is_told(template, tmp_path):
     with pytest.raises(ExportError, match="workers=1"):
-        t2t.open(template).export(tmp_path / "out", workers=2, record_to_example=lambda record: {"a": 1})
-    assert t2t.open(template).export(tmp_path / "out", record_to_example=lambda record: {"a": 1})
+        t2t.open(template).export(tmp_path / "out", workers=2, record_to_example=lambda _: {"a": 1})
+    assert t2t.open(template).export(tmp_path / "out", record_to_example=lambda _: {"a": 1})
 
 
 def test_failures_stop_or_are_counted(template, tmp_path):
@@ -248,7 +249,7 @@ def test_failures_stop_or_are_counted(template, tmp_path):
             raise ValueError("not this one")
         return {"key": record["__key__"]}
 
-    with pytest.raises(MappingError, match="n0/000005.*not this one"):
+    with pytest.raises(MappingError, match=r"n0/000005.*not this one"):
         t2t.open(template).export(tmp_path / "out", record_to_example=picky)
     assert not list(tmp_path.glob("out/dataset*"))
     skipping = t2t.open(template, on_error="skip-record")
@@ -311,7 +312,7 @@ def test_splits_by_predicate_and_by_list(template, tmp_path):
     "splits", [{"a": 0.5, "b": 0.4}, {"a": ["k"], "b": ["k"]}, {"a": 1.0, "b": ["k"]}, {"a/b": 1}]
 )
 def test_splits_that_are_none(template, tmp_path, splits):
-    with pytest.raises(ValueError, match="split|ratios|listed"):
+    with pytest.raises(ValueError, match=r"split|ratios|listed"):
         t2t.open(template).export(tmp_path / "out", splits=splits)
 
 
@@ -360,7 +361,7 @@ def test_verify_finds_the_first_fault(template, tmp_path, kind):
         with pytest.raises((ArchiveError, ChecksumMismatch), match="00001-of-00003"):
             loaded.verify()
     path.write_bytes(good[: len(good) // 2])
-    with pytest.raises(ArchiveError, match="00001-of-00003.*"):
+    with pytest.raises(ArchiveError, match="00001-of-00003"):
         loaded.verify()
     path.unlink()
     with pytest.raises(ShardNotFound, match="00001-of-00003"):
