@@ -179,7 +179,7 @@ def test_two_at_once_are_refused(src, tmp_path):
 # What cannot be written.
 
 
-def test_a_full_disk(src, tmp_path):
+def test_a_full_disk(src, template, tmp_path):
     """A limit on the size of files is a disk that is full at that byte."""
     src.export(tmp_path / "whole", shard_records=250)
     code = (

@@ -29,6 +29,7 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export.boundaries import Boundaries, Bounds, parse_size
 from ais_tar2tf.export.tarfiles import END, member
 from ais_tar2tf.schema import Field, Schema
+from ones_own import to_example
 from record_files import ROOT, examples, keys, source, tree
 
 COUNTS = [70, 0, 13, 40, 1]
@@ -219,22 +220,11 @@ def test_dali_index_only_when_asked(template, tmp_path):
 # What is written.
 
 
-def to_example(record):
-    """In a module, so that workers find it."""
-    return {"n": int(record["cls"]), "size": len(record["jpg"]), "key": record["__key__"]}
-
-
 def test_a_function_of_a_module_goes_to_workers(template, tmp_path):
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[3]); import ais_tar2tf as t2t\n"
-        "from test_record_files import to_example\n"
-        "t2t.open(sys.argv[1]).export(sys.argv[2], record_to_example=to_example, workers=2)"
-    )
-    command = [sys.executable, "-c", code, template, str(tmp_path / "two"), str(Path(__file__).parent)]
-    subprocess.run(command, check=True, cwd=ROOT, timeout=60)
-    t2t.open(template).export(tmp_path / "one", record_to_example=to_example, workers=1)
-    assert tree(tmp_path / "one").keys() == tree(tmp_path / "two").keys()
-    assert t2t.load(tmp_path / "one")[3] == t2t.load(tmp_path / "two")[3] == {"n": 3, "size": 303, "key": "n0/000003"}
+    for workers in (1, 2):
+        t2t.open(template).export(tmp_path / str(workers), record_to_example=to_example, workers=workers)
+    assert tree(tmp_path / "1") == tree(tmp_path / "2")
+    assert t2t.load(tmp_path / "2")[3] == {"n": 3, "size": 303, "key": b"n0/000003"}
 
 
 def test_what_cannot_go_to_workers_is_told(template, tmp_path):
