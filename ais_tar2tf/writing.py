@@ -112,8 +112,9 @@ def _batches(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[Any]:
-    for element in dataset.as_numpy_iterator():
+def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
+    elements: Any = dataset.as_numpy_iterator()
+    for element in elements:
         yield (
             element if schema is None else schema.encode({name: _plain(value) for name, value in _named("", element)})
         )

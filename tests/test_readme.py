@@ -42,7 +42,7 @@ def test_its_python_runs(bucket, capsys):
         code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
     assert len(list(names["train"])) > 0
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     assert len(names["src"]) == 6
     printed = capsys.readouterr().out
     assert "n0/000000" in printed
