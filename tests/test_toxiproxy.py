@@ -108,7 +108,7 @@ def test_what_passes_costs_no_record(line: tuple[str, str], toxiproxy: Toxiproxy
     src = t2t.open(
         f"s3://{bucket}/big-{{0..1}}.tar",
         endpoint=endpoint,
-        retry=Cured(attempts=9),
+        retry=Cured(attempts=30),
         timeouts=Timeouts(connect=2, idle=0.5),
         limits=Limits(read_ahead_bytes=64 * 1024),
         connections=1,
