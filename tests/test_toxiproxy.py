@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -102,23 +103,27 @@ def test_what_passes_costs_no_record(line: tuple[str, str], toxiproxy: Toxiproxy
         def delay(self, tried: int, *_: object, **__: object) -> float:
             failed.append(tried)
             if len(failed) == 2:
+                poisoning.join(20)
                 toxiproxy.cure(toxic)
             return 0.01
 
     src = t2t.open(
         f"s3://{bucket}/big-{{0..1}}.tar",
         endpoint=endpoint,
-        retry=Cured(attempts=9),
+        retry=Cured(attempts=30),
         timeouts=Timeouts(connect=2, idle=0.5),
         limits=Limits(read_ahead_bytes=64 * 1024),
         connections=1,
     )
     keys: list[str] = []
+    # It waits until what is under way was taken, which only this reader can do.
+    poisoning = threading.Thread(target=toxiproxy.poison, args=(toxic, {"timeout": 0}), daemon=True)
     with src:
         for record in src.records():
             assert record["bin"] == body[len(keys) % RECORDS :]
             keys.append(record["__key__"])
             if len(keys) == 3:
-                toxiproxy.poison(toxic, {"timeout": 0})
+                poisoning.start()
+    poisoning.join(20)
     assert keys == EXPECTED[: 2 * RECORDS]
     assert len(failed) >= 2
