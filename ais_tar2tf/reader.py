@@ -115,11 +115,11 @@ class _Lane:
             if not self._advance():
                 return [], 0
         begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
-        end, total = begin, 0
-        last = min(len(sizes), begin + most)
-        while end < last and (end == begin or total < most_bytes):
-            total += sizes[end]
-            end += 1
+        end = min(len(sizes), begin + most)
+        total = sum(sizes[begin:end])
+        while end > begin + 1 and total - sizes[end - 1] >= most_bytes:
+            end -= 1
+            total -= sizes[end]
         self._taken = end
         return self._batch.records[begin:end], total
 

@@ -373,7 +373,9 @@ class Source:
     def _find_index(self) -> Found:
         """The index, looked for once."""
         if self._found is None:
-            if self._index_at is False or not len(self._shards.names):
+            names = self._shards.names
+            beside_none = not len(names) or ("?" in names[0] and not isinstance(self._index_at, Place))  # a query
+            if self._index_at is False or beside_none:
                 self._found = Found(None, "no index is used")
             else:
                 place = self._index_at if isinstance(self._index_at, Place) else beside(self._shards)
