@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ais_tar2tf import errors, features, ops, options, parsing, schema
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
-    from ais_tar2tf.load import load
+    from ais_tar2tf.loaded import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
-    from ais_tar2tf.pack import pack
+    from ais_tar2tf.packer import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
@@ -62,11 +62,11 @@ _WHERE = {
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
-    "load": ("load", "load"),
+    "load": ("loaded", "load"),
     "open": ("source", "open_source"),
     "ops": ("ops", None),
     "options": ("options", None),
-    "pack": ("pack", "pack"),
+    "pack": ("packer", "pack"),
     "parsing": ("parsing", None),
     "schema": ("schema", None),
     "serve": ("server", "serve"),

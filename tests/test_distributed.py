@@ -183,11 +183,13 @@ def test_workers_in_this_process_read_live(url):
 
 
 REMOTE = """
+import os
 import tensorflow as tf
 service = tf.data.experimental.service
 worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()
+os._exit(0)  # also when whoever started it was killed: a worker whose dispatcher is gone keeps a core busy
 """
 
 

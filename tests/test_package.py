@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -23,7 +24,7 @@ LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
     "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
     "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
-    "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server",
+    "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer", "dataset", "server",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",
@@ -105,6 +106,12 @@ def test_every_public_name_is_there_and_documented():
     assert set(ais_tar2tf.__all__) <= set(dir(ais_tar2tf))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ais_tar2tf.nothing
+
+
+def test_no_module_has_a_public_name():
+    """Importing it would put the module in that name's place: `t2t.load` is a function."""
+    functions = {name for name in ais_tar2tf.__all__ if not isinstance(getattr(ais_tar2tf, name), ModuleType)}
+    assert functions.isdisjoint(room(module) for module in modules())
 
 
 @pytest.mark.parametrize("module", modules())
