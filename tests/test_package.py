@@ -22,6 +22,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
     "features", "reader", "mapping", "tracing", "chunks", "tfdata", "export", "source", "dataset", "server",
+    "card", "cli", "__main__",
 ]  # fmt: skip
 PURE = ["errors", "options", "account", "templates", "globs", "archive", "records", "plan", "features"]
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}

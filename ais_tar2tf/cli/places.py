@@ -1,0 +1,62 @@
+"""What a URL of the command line names: a store, and the objects there with their sizes. It reads no shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
+from ais_tar2tf.options import Read
+from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
+from ais_tar2tf.templates import expand, unescape
+
+__all__ = ["as_listed", "objects", "store_of"]
+
+_PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
+
+
+def store_of(url: str, endpoint: str | None, read: Read | None = None) -> tuple[Store, str]:
+    """The store that a URL is in, and the name within it."""
+    scheme, bucket, name = split_url(url)
+    return open_store(scheme, bucket, read or Read(), endpoint=endpoint), name
+
+
+def as_listed(url: str) -> str:
+    """A bucket or a folder that is named without its slash is meant with it.
+
+    >>> as_listed("ais://imagenet"), as_listed("ais://imagenet/train-{0..3}.tar")
+    ('ais://imagenet/', 'ais://imagenet/train-{0..3}.tar')
+    """
+    scheme, bucket, name = split_url(url)
+    if bucket and not name and scheme not in _PLAIN_HTTP:
+        return f"{scheme}://{bucket}/"
+    return url.rstrip("/") + "/" if scheme == "file" and Path(name).is_dir() else url
+
+
+def objects(urls: Sequence[str], endpoint: str | None) -> Iterator[tuple[str, ObjectInfo]]:
+    """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time."""
+    for url in map(as_listed, urls):
+        store, name = store_of(url, endpoint)
+        try:
+            for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
+                yield store.url(info.name), info
+        finally:
+            store.close()
+
+
+def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInfo]:
+    limit = Read().limits.template
+    if listable and not template:
+        yield from store.list("")
+        return
+    if not template:
+        raise TemplateError("plain HTTP has no listing: name the shards, as 'http://host/train-{0..9}.tar'")
+    for pattern in expand(template, limit=limit, keep_escapes=True):
+        if listable and is_glob(pattern):
+            matches = glob_match(pattern)
+            yield from (info for info in store.list(glob_prefix(pattern)) if matches(info.name))
+        elif listable and is_prefix(pattern):
+            yield from store.list(glob_prefix(pattern))
+        else:
+            yield store.head(unescape(pattern) if listable else pattern)
