@@ -7,14 +7,16 @@ from typing import Annotated
 import typer
 
 from ais_tar2tf import __version__
+from ais_tar2tf.cli.carding import card
 from ais_tar2tf.cli.doctor import doctor
+from ais_tar2tf.cli.inspecting import inspect
 from ais_tar2tf.cli.listing import ls
 from ais_tar2tf.cli.putting import put
 from ais_tar2tf.cli.serving import serve
 
 __all__ = ["app"]
 
-_VERBS = (ls, put, serve, doctor)
+_VERBS = (ls, inspect, card, put, serve, doctor)
 
 app = typer.Typer(
     name="ais-tar2tf",
