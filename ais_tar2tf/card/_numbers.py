@@ -100,10 +100,11 @@ class Numbers:
         used = np.flatnonzero(self._bins)
         if not used.size:
             return []
-        width = self._width
+        together = max(1, round(1 / self._width)) if self._integral else 1  # a whole number has one bin, not a part of one
+        width, counts = self._width * together, self._bins.reshape(-1, together).sum(axis=1)
         return [
-            (self._begin + at * width, self._begin + (at + 1) * width, int(self._bins[at]))
-            for at in range(int(used[0]), int(used[-1]) + 1)
+            (self._begin + at * width, self._begin + (at + 1) * width, int(counts[at]))
+            for at in range(int(used[0]) // together, int(used[-1]) // together + 1)
         ]
 
     def quantile(self, share: float) -> float:
@@ -147,7 +148,10 @@ class Numbers:
         low, high = float(values.min()), float(values.max())
         if not self._width:
             self._width = _first_width(low, high)
-            self._begin = math.floor(low / self._width) * self._width
+            if self._integral:  # bins that can be put together to one for each whole number
+                self._width = max(self._width, 2 / _BINS)
+            step = max(self._width, 1.0) if self._integral else self._width
+            self._begin = math.floor(low / step) * step
         while high >= self._begin + _BINS * self._width:
             self._widen(upward=True)
         while low < self._begin:

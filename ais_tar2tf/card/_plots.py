@@ -35,9 +35,9 @@ def histogram(title: str, numbers: Numbers, unit: str = "") -> str:
     if not bins:
         return ""
     low, middle, high = (shown_number(each, unit) for each in (numbers.low, numbers.quantile(0.5), numbers.high))
-    heading = f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{_summary(numbers, unit)}</span></figcaption>"
     if numbers.low == numbers.high:
-        return f"<figure>{heading}<p class='soft small'>always {low}{_unit(unit)}</p></figure>"
+        return _always(title, f"{low}{_unit(unit)}")
+    heading = f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{_summary(numbers, unit)}</span></figcaption>"
     told = f"{title}: {numbers.count:,} values from {low} to {high}{_unit(unit)}, half of them below about {middle}"
     most = max(count for *_, count in bins)
     rects = "".join(_bar(at, begin, end, count, most, unit) for at, (begin, end, count) in enumerate(bins) if count)
@@ -47,6 +47,10 @@ def histogram(title: str, numbers: Numbers, unit: str = "") -> str:
     )
     axis = f"<div class=axis aria-hidden=true><span>{low}</span><span>{high}</span></div>"
     return f"<figure>{heading}{svg}{axis}</figure>"
+
+
+def _always(title: str, what: str) -> str:
+    return f"<figure><figcaption><b>{html.escape(title)}</b> <span class=soft>always {html.escape(what)}</span></figcaption></figure>"
 
 
 def _summary(numbers: Numbers, unit: str) -> str:
@@ -67,21 +71,24 @@ def _bar(at: int, begin: float, end: float, count: int, most: int, unit: str) ->
     )
 
 
-def bars(title: str, words: Words, most: int) -> str:
-    """A list of words with a bar each, the most frequent first."""
+def bars(title: str, words: Words, most: int, of: int) -> str:
+    """A list of words with a bar each, the most frequent first; shares are of `of` records."""
     shown = words.common(most)
     if not shown:
         return ""
-    top, total = shown[0][1], words.total
+    top = shown[0][1]
+    if len(shown) == 1 and top == of:
+        return _always(title, shown[0][0] or "(empty)")
     rows = "".join(
         f"<li><span class=word title='{html.escape(word, quote=True)}'>{html.escape(word) or '(empty)'}</span>"
         f"<span class=track aria-hidden=true><i style='width:{100 * count / top:.1f}%'></i></span>"
-        f"<span class=count>{count:,} · {count / total:.1%}</span></li>"
+        f"<span class=count>{count:,} · {count / of:.1%}</span></li>"
         for word, count in shown
     )
     left = len(words.counts) - len(shown)
     rest = f"<p class='soft small'>and {left:,} more</p>" if left else ""
     caption = f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{len(words.counts):,} different</span></figcaption>"
+    caption = caption if title else ""
     return f"<figure>{caption}<ul class=bars>{rows}</ul>{rest}</figure>"
 
 

@@ -197,7 +197,7 @@ def _balance(field: FieldSurvey, survey: Survey) -> str:
     return (
         f"<div class=field><h3>{html.escape(field.name)}</h3>"
         f"<p class='soft small'>{len(counts):,} classes in {words.total:,} records: {said}</p>"
-        f"{bars('', words, survey.limits.shown_words)}</div>"
+        f"{bars('', words, survey.limits.shown_words, field.records)}</div>"
     )
 
 
@@ -207,9 +207,15 @@ def _fields(survey: Survey) -> str:
 
 def _field(field: FieldSurvey, survey: Survey) -> str:
     kinds = ", ".join(f"{name} {count / field.records:.0%}" if len(field.kinds) > 1 else name for name, count in field.kinds.most_common(6))
-    plots = [histogram(name.rstrip(":"), numbers, field.unit(name)) for name, numbers in field.numbers.items()]
+    size, length = field.numbers.get("size"), field.numbers.get("length")
+    same = size is not None and length is not None and size.to_json() == length.to_json()
+    plots = [
+        histogram(name.rstrip(":"), numbers, field.unit(name))
+        for name, numbers in field.numbers.items()
+        if not (same and name == "length")
+    ]
     plots += [
-        bars(name, words, 12)
+        bars(name, words, 12, field.records)
         for name, words in field.words.items()
         if not words.given_up and not (name == "value" and (field.classes is words or len(words.counts) > words.total // 2))
     ]

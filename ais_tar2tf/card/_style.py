@@ -59,8 +59,9 @@ section { background: var(--sheet); border: 1px solid var(--line); border-radius
 .sheet .seen { background: var(--faint); display: grid; place-items: center; min-height: 3rem; }
 .sheet img { display: block; width: 100%; height: 9.5rem; object-fit: contain; }
 .sheet img.tiny, .sheet img.array { image-rendering: pixelated; }
+.sheet img.array { height: 4.5rem; object-fit: fill; }
 .sheet audio { width: 100%; min-width: 0; height: 2.6rem; margin: .4rem 0; }
-.sheet svg { width: 100%; height: 5rem; }
+.sheet svg { width: 100%; height: 3.2rem; margin: .3rem 0; }
 .sheet .told { padding: .55rem .7rem .65rem; min-width: 0; }
 .sheet .key { font: 600 .78rem/1.35 var(--mono); overflow-wrap: anywhere; }
 .sheet dl { margin: .3rem 0 0; font-size: .8rem; }
@@ -107,6 +108,7 @@ footer { padding-top: .5rem; padding-bottom: 2.5rem; color: var(--soft); font-si
   .tiles { grid-template-columns: repeat(2, 1fr); }
   .sheet { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .sheet img { height: 7rem; }
+  .sheet img.array { height: 3.5rem; }
   .bars .word { max-width: 7rem; }
 }
 @media print { nav { display: none; } section { break-inside: avoid; box-shadow: none; } }
