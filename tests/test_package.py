@@ -22,7 +22,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
     "features", "headers", "schema", "reader", "mapping", "tracing", "chunks", "tfdata", "progress", "export", "source",
-    "dataset", "server", "card", "cli", "__main__",
+    "loading", "load", "writing", "packing", "pack", "dataset", "server", "card", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors",
