@@ -8,15 +8,18 @@ import typer
 
 from ais_tar2tf import __version__
 from ais_tar2tf.cli.carding import card
+from ais_tar2tf.cli.converting import convert
 from ais_tar2tf.cli.doctor import doctor
 from ais_tar2tf.cli.inspecting import inspect
 from ais_tar2tf.cli.listing import ls
+from ais_tar2tf.cli.packing import pack
 from ais_tar2tf.cli.putting import put
 from ais_tar2tf.cli.serving import serve
+from ais_tar2tf.cli.verifying import verify
 
 __all__ = ["app"]
 
-_VERBS = (ls, inspect, card, put, serve, doctor)
+_VERBS = (ls, inspect, card, convert, verify, pack, put, serve, doctor)
 
 app = typer.Typer(
     name="ais-tar2tf",

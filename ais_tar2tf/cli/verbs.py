@@ -65,6 +65,10 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         except KeyboardInterrupt:
             console.error("stopped before it was done; nothing was written")
             raise typer.Exit(exits.INTERRUPTED) from None
+        except ValueError as error:  # options that fit no function: our errors were caught above
+            if console.verbose > 1:
+                raise
+            fail(console, str(error), f"see the options: ais-tar2tf {function.__name__} --help", exits.USAGE)
         except BrokenPipeError:  # whoever read stdout has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(exits.DONE) from None
