@@ -13,7 +13,7 @@ from ais_tar2tf.card._samples import Sample, Shown
 from ais_tar2tf.card._style import STYLE
 from ais_tar2tf.card._survey import Survey
 
-__all__ = ["loader", "render"]
+__all__ = ["document", "loader", "render"]
 
 # A browser that obeys this loads nothing, whatever a record smuggles in.
 _POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -55,17 +55,24 @@ def render(survey: Survey, title: str, *, note: str = "", endpoint: str | None =
         for key, name, body in shown
     )
     said = html.escape(title)
+    body = (
+        '<a class=skip href="#samples">Skip to the samples</a>'
+        f"<header><h1>{said}</h1><p class=soft>{html.escape(_summary(survey, note))}</p>{_tiles(survey)}</header>\n"
+        f"<nav aria-label=Sections><ul>{links}</ul></nav>\n<main>{bodies}</main>\n"
+    )
+    return document(f"{said}: a card of the data", body, "Made by <code>ais-tar2tf card</code>.")
+
+
+def document(title: str, body: str, made_by: str) -> str:
+    """A whole page that loads nothing; what is given is HTML already."""
     return (
         "<!doctype html>\n"
         '<html lang=en><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
-        f"<title>{said}: a card of the data</title><style>{STYLE}</style></head>\n"
-        f'<body><a class=skip href="#samples">Skip to the samples</a>'
-        f"<header><h1>{said}</h1><p class=soft>{html.escape(_summary(survey, note))}</p>{_tiles(survey)}</header>\n"
-        f"<nav aria-label=Sections><ul>{links}</ul></nav>\n<main>{bodies}</main>\n"
-        "<footer>Made by <code>ais-tar2tf card</code>. This page holds all that it shows; it loads nothing and runs nothing."
+        f"<title>{title}</title><style>{STYLE}</style></head>\n"
+        f"<body>{body}<footer>{made_by} This page holds all that it shows; it loads nothing and runs nothing."
         "</footer></body></html>\n"
     )
 

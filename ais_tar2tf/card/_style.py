@@ -97,6 +97,9 @@ svg { display: block; }
 .bars { display: grid; grid-template-columns: minmax(3rem, max-content) 1fr max-content; gap: .18rem .7rem; align-items: center; font-size: .86rem; margin: 0; padding: 0; list-style: none; }
 .bars li { display: contents; }
 .bars .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 14rem; font-family: var(--mono); font-size: .8rem; }
+.bars .plain { font-family: inherit; font-size: .9rem; max-width: none; white-space: normal; }
+.bars.tall { gap: .7rem 1rem; }
+.bars.tall .track { height: 1.3rem; }
 .bars .track { background: var(--faint); border-radius: 4px; height: .85rem; overflow: hidden; }
 .bars .track i { display: block; height: 100%; background: var(--bar); border-radius: 4px; min-width: 2px; }
 .bars .count { text-align: right; font-variant-numeric: tabular-nums; color: var(--soft); font-size: .8rem; }

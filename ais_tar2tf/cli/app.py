@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from ais_tar2tf import __version__
+from ais_tar2tf.cli.benching import bench
 from ais_tar2tf.cli.carding import card
 from ais_tar2tf.cli.converting import convert
+from ais_tar2tf.cli.demo import demo
 from ais_tar2tf.cli.doctor import doctor
 from ais_tar2tf.cli.inspecting import inspect
 from ais_tar2tf.cli.listing import ls
@@ -19,7 +21,7 @@ from ais_tar2tf.cli.verifying import verify
 
 __all__ = ["app"]
 
-_VERBS = (ls, inspect, card, convert, verify, pack, put, serve, doctor)
+_VERBS = (demo, ls, inspect, card, convert, verify, pack, put, serve, bench, doctor)
 
 app = typer.Typer(
     name="ais-tar2tf",

@@ -14,7 +14,7 @@ from ais_tar2tf.cli.inspecting import Most
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Quiet, Urls, Verbose, verb
 from ais_tar2tf.errors import ExportError
 
-__all__ = ["card"]
+__all__ = ["card", "write_page"]
 
 
 @verb
@@ -44,7 +44,7 @@ def card(
     survey = reading.survey
     note = "" if reading.whole else "only the first of them were read"
     page = render(survey, urls[0] if len(urls) == 1 else f"{urls[0]} and more", note=note, endpoint=endpoint)
-    _write(out, page)
+    write_page(out, page)
     document = {"card": str(out), "bytes": len(page), **survey.to_json()}
     console.document(document, lambda: console.data(str(out)))
     console.note(f"{survey.records:,} records, {survey.faulty:,} bad; {quantity(len(page))}: open it in a browser")
@@ -53,13 +53,13 @@ def card(
         raise typer.Exit(exits.PART)
 
 
-def _write(out: Path, page: str) -> None:
-    """Beside, then renamed: no half of a card has the name."""
+def write_page(out: Path, page: str) -> None:
+    """Beside, then renamed: no half of a page has the name."""
     beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
     try:
         beside.write_text(page, encoding="utf-8", errors="replace")
         beside.replace(out)
     except OSError as error:
-        raise ExportError(f"{out}: the card cannot be written ({error.strerror})") from error
+        raise ExportError(f"{out}: the page cannot be written ({error.strerror})") from error
     finally:
         beside.unlink(missing_ok=True)

@@ -122,6 +122,7 @@ def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> s
 
 
 def _say(text: str) -> None:
+    sys.stdout.flush()  # in a terminal the two come in the order in which they were said
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

@@ -78,6 +78,8 @@ def code_of(error: BaseException) -> int:
 
 def remedy_for(error: BaseException) -> str | None:
     """What to do next; None where the error's own text says it."""
+    if "exists='replace'" in str(error):
+        return "on the command line that is: --exists replace"
     where = getattr(error, "url", None) or getattr(error, "shard", None) or ""
     for kind, remedy in _REMEDIES:
         if isinstance(error, kind):

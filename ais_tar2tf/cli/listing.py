@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ais_tar2tf.cli.console import Console, quantity
 from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Urls, Verbose, verb
 from ais_tar2tf.errors import ShardNotFound
-from ais_tar2tf.stores import ObjectInfo
+
+if TYPE_CHECKING:
+    from ais_tar2tf.stores import ObjectInfo
 
 __all__ = ["ls"]
 
