@@ -203,7 +203,9 @@ def test_memory_does_not_grow_with_the_records():
 
     def feed(begin: int, end: int) -> int:
         for number in range(begin, end):
-            survey.add({"__key__": str(number), "__shard__": f"s{number}", "jpg": image, "txt": f"{word}{number}".encode()})
+            survey.add(
+                {"__key__": str(number), "__shard__": f"s{number}", "jpg": image, "txt": f"{word}{number}".encode()}
+            )
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
@@ -328,7 +330,7 @@ def test_keyboard_and_screen_reader_basics(page):
 def test_it_shows_every_kind(page):
     text = " ".join(page.text)
     assert len(page.all("audio")) > 0
-    assert any("polyline" == tag for tag, _ in page.elements)
+    assert any(tag == "polyline" for tag, _ in page.elements)
     sources = [each["src"] for each in page.all("img")]
     assert any(source.startswith("data:image/jpeg") for source in sources)
     assert any(source.startswith("data:image/png") for source in sources)
@@ -385,12 +387,14 @@ def _screenshot(chromium: str, card: Path, picture: Path, width: int, scheme: st
     # A window is at least 500 pixels wide, so a narrow one is a frame in a page.
     frame = folder / "frame.html"
     frame.write_text(
-        f"<style>body{{margin:0}}iframe{{border:0;width:{width}px;height:2400px}}</style><iframe src='{card.name}'></iframe>"
+        f"<style>body{{margin:0}}iframe{{border:0;width:{width}px;height:2400px}}</style>"
+        f"<iframe src='{card.name}'></iframe>"
     )
     subprocess.run(
         [
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+            f"--user-data-dir={folder / 'profile'}",
+            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
             f"--window-size={max(width, 500)},2400", f"--screenshot={picture}", frame.as_uri(),
         ],
         check=True, capture_output=True, timeout=60,

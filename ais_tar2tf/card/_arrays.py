@@ -41,7 +41,7 @@ def looked_at(array: Array) -> Array:
 
 
 def as_picture(array: Array) -> tuple[str, Any] | None:
-    """("line", values), or ("image", PNG) of an array of two dimensions or more; None when there is nothing to see."""
+    """("line", values), or ("image", PNG) of an array of two dimensions or more; None for nothing to see."""
     if not array.size:
         return None
     squeezed = np.squeeze(array)
@@ -87,5 +87,6 @@ def png(pixels: Array) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
     )

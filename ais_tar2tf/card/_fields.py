@@ -1,4 +1,4 @@
-"""What the values of one field are like, by their kinds: sizes, pixels, lengths, words, numbers. Constant memory, no I/O."""
+"""What the values of one field are like, by their kinds: sizes, pixels, words, numbers. Constant memory, no I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ __all__ = ["FieldSurvey"]
 
 _LONGEST_JSON = 1 << 20  # bytes of a document that is looked into
 _MOST_KEYS = 200  # of JSON documents, counted one by one
-_UNITS = {"size": "bytes", "height": "pixels", "width": "pixels", "seconds": "s", "rate": "Hz", "length": "characters"}
+_UNITS = {
+    "size": "bytes",
+    "height": "pixels",
+    "width": "pixels",
+    "seconds": "s",
+    "rate": "Hz",
+    "length": "characters",
+}
 
 
 class FieldSurvey:

@@ -1,6 +1,6 @@
 """Numbers that come one after the other: their count, range, mean, spread and histogram, in constant memory.
 
-The histogram has a fixed number of equal bins; where a value lies outside, bins are merged in pairs until it does not.
+The histogram has a fixed number of equal bins; for a value outside, they are merged in pairs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Numbers:
         used = np.flatnonzero(self._bins)
         if not used.size:
             return []
-        together = max(1, round(1 / self._width)) if self._integral else 1  # a whole number has one bin, not a part of one
+        together = (
+            max(1, round(1 / self._width)) if self._integral else 1
+        )  # a whole number has one bin, not a part of one
         width, counts = self._width * together, self._bins.reshape(-1, together).sum(axis=1)
         return [
             (self._begin + at * width, self._begin + (at + 1) * width, int(counts[at]))

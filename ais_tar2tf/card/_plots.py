@@ -37,7 +37,7 @@ def histogram(title: str, numbers: Numbers, unit: str = "") -> str:
     low, middle, high = (shown_number(each, unit) for each in (numbers.low, numbers.quantile(0.5), numbers.high))
     if numbers.low == numbers.high:
         return _always(title, f"{low}{_unit(unit)}")
-    heading = f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{_summary(numbers, unit)}</span></figcaption>"
+    heading = _caption(title, _summary(numbers, unit))
     told = f"{title}: {numbers.count:,} values from {low} to {high}{_unit(unit)}, half of them below about {middle}"
     most = max(count for *_, count in bins)
     rects = "".join(_bar(at, begin, end, count, most, unit) for at, (begin, end, count) in enumerate(bins) if count)
@@ -50,11 +50,17 @@ def histogram(title: str, numbers: Numbers, unit: str = "") -> str:
 
 
 def _always(title: str, what: str) -> str:
-    return f"<figure><figcaption><b>{html.escape(title)}</b> <span class=soft>always {html.escape(what)}</span></figcaption></figure>"
+    return f"<figure>{_caption(title, f'always {what}')}</figure>"
+
+
+def _caption(title: str, told: str) -> str:
+    return f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{html.escape(told)}</span></figcaption>"
 
 
 def _summary(numbers: Numbers, unit: str) -> str:
-    mean = f"mean {shown_number(numbers.mean, unit)}, median ≈ {shown_number(numbers.quantile(0.5), unit)}{_unit(unit)}"
+    mean = (
+        f"mean {shown_number(numbers.mean, unit)}, median ≈ {shown_number(numbers.quantile(0.5), unit)}{_unit(unit)}"
+    )
     return f"{mean}, {numbers.strange:,} not finite" if numbers.strange else mean
 
 
@@ -87,20 +93,19 @@ def bars(title: str, words: Words, most: int, of: int) -> str:
     )
     left = len(words.counts) - len(shown)
     rest = f"<p class='soft small'>and {left:,} more</p>" if left else ""
-    caption = f"<figcaption><b>{html.escape(title)}</b> <span class=soft>{len(words.counts):,} different</span></figcaption>"
-    caption = caption if title else ""
+    caption = _caption(title, f"{len(words.counts):,} different") if title else ""
     return f"<figure>{caption}<ul class=bars>{rows}</ul>{rest}</figure>"
 
 
 def line(values: Sequence[float], told: str) -> str:
     """A curve through the values."""
-    known = [each for each in values if each == each and abs(each) != float("inf")]  # noqa: PLR0124  # NaN is no value
+    known = [each for each in values if each == each and abs(each) != float("inf")]  # NaN is no value
     low, high = min(known, default=0.0), max(known, default=0.0)
     across = (high - low) or 1.0
     points = " ".join(
         f"{at},{38 - 36 * (each - low) / across:.1f}"
         for at, each in enumerate(values)
-        if each == each and abs(each) != float("inf")  # noqa: PLR0124
+        if each == each and abs(each) != float("inf")
     )
     width = max(1, len(values) - 1)
     return (

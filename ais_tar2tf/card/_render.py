@@ -16,7 +16,10 @@ from ais_tar2tf.card._survey import Survey
 __all__ = ["document", "loader", "render"]
 
 # A browser that obeys this loads nothing, whatever a record smuggles in.
-_POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'"
+)
 _TINY = 96  # pixels: an image that is shown larger than it is keeps its pixels
 _MOST_SHARDS = 12  # named in the table of the largest and smallest
 
@@ -171,7 +174,12 @@ def _schema(survey: Survey) -> str:
     )
     if not rows:
         return ""
-    return _table("Schema", "Found out from the records; ? is a size that varies.", ("Field", "Type", "Stored as", "Present"), rows)
+    return _table(
+        "Schema",
+        "Found out from the records; ? is a size that varies.",
+        ("Field", "Type", "Stored as", "Present"),
+        rows,
+    )
 
 
 def _table(name: str, caption: str, headings: Sequence[str], rows: str) -> str:
@@ -213,7 +221,10 @@ def _fields(survey: Survey) -> str:
 
 
 def _field(field: FieldSurvey, survey: Survey) -> str:
-    kinds = ", ".join(f"{name} {count / field.records:.0%}" if len(field.kinds) > 1 else name for name, count in field.kinds.most_common(6))
+    kinds = ", ".join(
+        f"{name} {count / field.records:.0%}" if len(field.kinds) > 1 else name
+        for name, count in field.kinds.most_common(6)
+    )
     size, length = field.numbers.get("size"), field.numbers.get("length")
     same = size is not None and length is not None and size.to_json() == length.to_json()
     plots = [
@@ -224,7 +235,8 @@ def _field(field: FieldSurvey, survey: Survey) -> str:
     plots += [
         bars(name, words, 12, field.records)
         for name, words in field.words.items()
-        if not words.given_up and not (name == "value" and (field.classes is words or len(words.counts) > words.total // 2))
+        if not words.given_up
+        and not (name == "value" and (field.classes is words or len(words.counts) > words.total // 2))
     ]
     return (
         f"<div class=field><h3>{html.escape(field.name)}</h3>"
@@ -278,7 +290,8 @@ def _loader(survey: Survey, title: str, endpoint: str | None) -> str:
     code = loader(title, list(survey.fields), endpoint)
     return (
         "<p class=soft>To copy: click or Tab into the code, Ctrl-A, Ctrl-C.</p>"
-        f"<textarea readonly spellcheck=false rows={code.count(chr(10))} aria-label='Python code that loads these data'>"
+        f"<textarea readonly spellcheck=false rows={code.count(chr(10))} "
+        "aria-label='Python code that loads these data'>"
         f"{html.escape(code)}</textarea>"
     )
 

@@ -1,4 +1,4 @@
-"""The records on the contact sheet: chosen evenly from all of a stream, each cut down to what can be shown. No I/O."""
+"""The records on the contact sheet: chosen evenly from a stream, each cut down to what can be shown. No I/O."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class Chosen:
 
     def _made(self, record: dict[str, Any], number: int) -> Sample:
         fields = [_shown(name, value, self._limits) for name, value in record.items() if name not in NAMES]
-        return Sample(str(record.get("__key__", f"record {number}")), str(record.get("__shard__", "")), number, fields)
+        return Sample(
+            str(record.get("__key__", f"record {number}")), str(record.get("__shard__", "")), number, fields
+        )
 
 
 def _shown(name: str, value: Any, limits: Card) -> Shown:
@@ -132,7 +134,9 @@ def _array(name: str, array: np.ndarray[Any, Any]) -> Shown:
 
 def _bytes(name: str, data: bytes, limits: Card) -> Shown:
     try:
-        text = data[: 4 * limits.text_chars].decode(errors="strict" if len(data) <= 4 * limits.text_chars else "ignore")
+        text = data[: 4 * limits.text_chars].decode(
+            errors="strict" if len(data) <= 4 * limits.text_chars else "ignore"
+        )
     except UnicodeDecodeError:
         return Shown(name, "none", note=f"{len(data):,} bytes, begins {data[:8].hex(' ')}")
     if "\0" in text:

@@ -37,7 +37,10 @@ h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
 p { margin: 0 0 .8rem; max-width: 70ch; }
 .soft { color: var(--soft); }
 .small { font-size: .84rem; }
-nav { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); margin-top: 1.2rem; }
+nav {
+  position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line);
+  margin-top: 1.2rem;
+}
 nav ul {
   display: flex; gap: .2rem 1.1rem; list-style: none; max-width: 76rem; margin: 0 auto; overflow-x: auto;
   padding: .55rem clamp(.9rem, 3vw, 2rem);
@@ -47,15 +50,24 @@ nav a:hover { color: var(--accent); text-decoration: underline; }
 a { color: var(--accent); }
 section { background: var(--sheet); border: 1px solid var(--line); border-radius: 14px; box-shadow: var(--shadow);
   padding: clamp(1rem, 2.5vw, 1.6rem); margin: 1.3rem 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .8rem; margin: 1.2rem 0 0; padding: 0; }
-.tiles div { background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: .7rem .9rem; box-shadow: var(--shadow); }
+.tiles {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .8rem; margin: 1.2rem 0 0;
+  padding: 0;
+}
+.tiles div {
+  background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: .7rem .9rem;
+  box-shadow: var(--shadow);
+}
 .tiles dt { color: var(--soft); font-size: .82rem; }
 .tiles dd { margin: 0; font-size: 1.35rem; font-weight: 650; font-variant-numeric: tabular-nums; }
 .tiles .bad dd { color: var(--bad); }
 .tiles .good dd { color: var(--good); }
 .sheet { list-style: none; margin: 0; padding: 0; display: grid; gap: .9rem;
   grid-template-columns: repeat(auto-fill, minmax(min(11.5rem, 100%), 1fr)); }
-.sheet > li { border: 1px solid var(--line); border-radius: 10px; overflow: hidden; background: var(--paper); display: flex; flex-direction: column; }
+.sheet > li {
+  border: 1px solid var(--line); border-radius: 10px; overflow: hidden; background: var(--paper);
+  display: flex; flex-direction: column;
+}
 .sheet .seen { background: var(--faint); display: grid; place-items: center; min-height: 3rem; }
 .sheet img { display: block; width: 100%; height: 9.5rem; object-fit: contain; }
 .sheet img.tiny, .sheet img.array { image-rendering: pixelated; }
@@ -67,23 +79,33 @@ section { background: var(--sheet); border: 1px solid var(--line); border-radius
 .sheet dl { margin: .3rem 0 0; font-size: .8rem; }
 .sheet dl > div { display: flex; gap: .45rem; }
 .sheet dt { color: var(--soft); flex: none; }
-.sheet dd { margin: 0; overflow-wrap: anywhere; display: -webkit-box; -webkit-line-clamp: 4; line-clamp: 4; -webkit-box-orient: vertical; overflow: hidden; }
-.tag { display: inline-block; background: var(--bar-soft); border-radius: 99px; padding: 0 .55rem; font-weight: 600; }
+.sheet dd {
+  margin: 0; overflow-wrap: anywhere; display: -webkit-box; -webkit-line-clamp: 4; line-clamp: 4;
+  -webkit-box-orient: vertical; overflow: hidden;
+}
+.tag {
+  display: inline-block; background: var(--bar-soft); border-radius: 99px; padding: 0 .55rem; font-weight: 600;
+}
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; font-size: .86rem; }
-th, td { text-align: left; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td {
+  text-align: left; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
+}
 tr:last-child > * { border-bottom: 0; }
 thead th { color: var(--soft); font-weight: 600; font-size: .82rem; white-space: nowrap; }
 tbody th { font: 600 .88rem/1.6 var(--mono); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font: .86rem/1.55 var(--mono); }
-textarea { width: 100%; background: var(--faint); color: var(--ink); border: 1px solid var(--line); border-radius: 10px;
+textarea { width: 100%; background: var(--faint); color: var(--ink);
+  border: 1px solid var(--line); border-radius: 10px;
   padding: .9rem 1rem; font: .86rem/1.55 var(--mono); resize: vertical; white-space: pre; overflow: auto; }
 .field { border-top: 1px solid var(--line); padding: 1rem 0 .4rem; }
 .field:first-of-type { border-top: 0; padding-top: 0; }
 .field > .soft { margin: .1rem 0 .6rem; }
-.plots { display: grid; gap: 1.1rem 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); }
+.plots {
+  display: grid; gap: 1.1rem 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr));
+}
 figure { margin: 0; min-width: 0; }
 figcaption { font-size: .84rem; margin-bottom: .25rem; }
 figcaption b { font-weight: 600; }
@@ -91,19 +113,29 @@ svg { display: block; }
 .histogram { width: 100%; height: 6rem; }
 .histogram rect { fill: var(--bar); }
 .histogram rect:hover { fill: var(--accent); }
-.axis { display: flex; justify-content: space-between; color: var(--soft); font-size: .76rem; border-top: 1px solid var(--line);
+.axis { display: flex; justify-content: space-between; color: var(--soft); font-size: .76rem;
+  border-top: 1px solid var(--line);
   padding-top: .15rem; font-variant-numeric: tabular-nums; }
 .line { fill: none; stroke: var(--bar); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
-.bars { display: grid; grid-template-columns: minmax(3rem, max-content) 1fr max-content; gap: .18rem .7rem; align-items: center; font-size: .86rem; margin: 0; padding: 0; list-style: none; }
+.bars {
+  display: grid; grid-template-columns: minmax(3rem, max-content) 1fr max-content; gap: .18rem .7rem;
+  align-items: center; font-size: .86rem; margin: 0; padding: 0; list-style: none;
+}
 .bars li { display: contents; }
-.bars .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 14rem; font-family: var(--mono); font-size: .8rem; }
+.bars .word {
+  overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 14rem; font-family: var(--mono);
+  font-size: .8rem;
+}
 .bars .plain { font-family: inherit; font-size: .9rem; max-width: none; white-space: normal; }
 .bars.tall { gap: .7rem 1rem; }
 .bars.tall .track { height: 1.3rem; }
 .bars .track { background: var(--faint); border-radius: 4px; height: .85rem; overflow: hidden; }
 .bars .track i { display: block; height: 100%; background: var(--bar); border-radius: 4px; min-width: 2px; }
 .bars .count { text-align: right; font-variant-numeric: tabular-nums; color: var(--soft); font-size: .8rem; }
-.alarm { border-left: 4px solid var(--bad); background: var(--bad-soft); border-radius: 8px; padding: .6rem .9rem; margin-bottom: .9rem; }
+.alarm {
+  border-left: 4px solid var(--bad); background: var(--bad-soft); border-radius: 8px; padding: .6rem .9rem;
+  margin-bottom: .9rem;
+}
 .fine { border-left: 4px solid var(--good); background: var(--faint); border-radius: 8px; padding: .6rem .9rem; }
 .bad-text { overflow-wrap: anywhere; font-size: .84rem; }
 footer { padding-top: .5rem; padding-bottom: 2.5rem; color: var(--soft); font-size: .84rem; }

@@ -1,4 +1,4 @@
-"""Words that come one after the other, and how often each did: exact while there are few, given up when there are many."""
+"""Words that come one after the other, and how often each did: exact while they are few, given up when many."""
 
 from __future__ import annotations
 

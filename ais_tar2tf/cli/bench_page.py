@@ -23,13 +23,16 @@ def page(url: str, stages: Sequence[Measured], verdict: Verdict, sample: Sample)
         "holds up all the others.</p>"
         f"{_plot(stages)}</section>"
         f"<section aria-labelledby=verdict><h2 id=verdict>The bottleneck: {html.escape(verdict.bottleneck)}</h2>"
-        f"<ul>{advice}</ul><p>Suggested: <code>connections={verdict.connections}, batch={verdict.batch}</code></p></section>"
+        f"<ul>{advice}</ul>"
+        f"<p>Suggested: <code>connections={verdict.connections}, batch={verdict.batch}</code></p></section>"
     )
     summary = (
         f"measured on {len(sample.urls):,} shards with {sample.records:,} records of {quantity(sample.record_bytes)}"
     )
     header = f"<header><h1>{said}</h1><p class=soft>{html.escape(summary)}</p></header>"
-    return document(f"{said}: how fast it is", f"{header}<main>{sections}</main>", "Made by <code>ais-tar2tf bench</code>.")
+    return document(
+        f"{said}: how fast it is", f"{header}<main>{sections}</main>", "Made by <code>ais-tar2tf bench</code>."
+    )
 
 
 def _plot(stages: Sequence[Measured]) -> str:

@@ -28,7 +28,9 @@ _WIDTH = 36  # characters of the longest bar
 @verb
 def bench(
     urls: Urls,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="the plot as an HTML file, too", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="the plot as an HTML file, too", metavar="FILE")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="for each measurement", min=0.05, max=600)] = 2.0,
     batch: Annotated[int, typer.Option(help="records of a batch", min=1)] = 128,
     tensorflow: Annotated[bool, typer.Option(help="measure tf.data and decoding, too")] = True,
@@ -82,11 +84,19 @@ def _measured(
         store.close()
     console.note("parsing")
     rates = Rates(downloads, stages.in_records(sample, seconds))
-    return (_with_tensorflow(console, rates, sample, urls, endpoint, seconds, batch) if with_tensorflow else rates), sample
+    return (
+        _with_tensorflow(console, rates, sample, urls, endpoint, seconds, batch) if with_tensorflow else rates
+    ), sample
 
 
 def _with_tensorflow(
-    console: Console, rates: Rates, sample: Sample, urls: Sequence[str], endpoint: str | None, seconds: float, batch: int
+    console: Console,
+    rates: Rates,
+    sample: Sample,
+    urls: Sequence[str],
+    endpoint: str | None,
+    seconds: float,
+    batch: int,
 ) -> Rates:
     from dataclasses import replace
 

@@ -56,7 +56,9 @@ def python() -> Finding:
 def required() -> Finding:
     """Of what the package says it needs, without an extra."""
     if _version("ais_tar2tf") is None:
-        return Finding("packages", REMARK, "run from a checkout that is not installed", "./setup.sh, or pip install -e .")
+        return Finding(
+            "packages", REMARK, "run from a checkout that is not installed", "./setup.sh, or pip install -e ."
+        )
     missing = [name for name, extra in _requirements() if not extra and _version(name) is None]
     if missing:
         return Finding("packages", FAULT, f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
@@ -174,7 +176,9 @@ def disk() -> Finding:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if free < _LEAST_DISK:
-        return Finding("disk", FAULT, f"{quantity(free)} free in {folder}", "make room, or set TMPDIR to a larger disk")
+        return Finding(
+            "disk", FAULT, f"{quantity(free)} free in {folder}", "make room, or set TMPDIR to a larger disk"
+        )
     return Finding("disk", OK, f"{quantity(free)} free in {folder}")
 
 

@@ -27,7 +27,9 @@ def convert(
     split: Annotated[str, typer.Option(help="the split's name")] = "train",
     shard_size: Annotated[str | None, typer.Option(help="no file is larger, as 100MB")] = None,
     shard_records: Annotated[int | None, typer.Option(help="no file has more records", min=1)] = None,
-    align: Annotated[str, typer.Option(help="stream: files go across shards; shard: each begins a new one")] = "stream",
+    align: Annotated[
+        str, typer.Option(help="stream: files go across shards; shard: each begins a new one")
+    ] = "stream",
     workers: Annotated[int | None, typer.Option(help="processes; all cores when left out", min=1)] = None,
     exists: Annotated[str, typer.Option(help="what to do with what is there: resume, replace or error")] = "resume",
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,

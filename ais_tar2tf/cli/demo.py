@@ -74,7 +74,13 @@ def _fill(console: Console, buckets: Path, endpoint: str) -> None:
     console.note(f"making {SHARDS} shards of {RECORDS} images")
     template = f"ais://{BUCKET}/train-{{:02d}}.tar"
     pack(
-        _records(), template, shard_size=None, shard_records=RECORDS, exists="replace", progress=False, endpoint=endpoint
+        _records(),
+        template,
+        shard_size=None,
+        shard_records=RECORDS,
+        exists="replace",
+        progress=False,
+        endpoint=endpoint,
     )
 
 
@@ -86,7 +92,11 @@ def _records() -> Iterator[dict[str, Any]]:
     random = np.random.RandomState(7)
     for number in range(SHARDS * RECORDS):
         label = int(random.randint(_CLASSES))
-        yield {"__key__": f"{number // RECORDS:02d}/{number:04d}", "png": png(_picture(label, random)), "cls": b"%d" % label}
+        yield {
+            "__key__": f"{number // RECORDS:02d}/{number:04d}",
+            "png": png(_picture(label, random)),
+            "cls": b"%d" % label,
+        }
 
 
 def _picture(label: int, random: Any) -> Any:

@@ -42,7 +42,9 @@ def inspect(
         console.error("stopped: this is what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.INTERRUPTED)
     if survey.faulty:
-        console.error(f"{survey.faulty:,} bad", "read past them: on_error='skip-record', or convert --on-error skip-shard")
+        console.error(
+            f"{survey.faulty:,} bad", "read past them: on_error='skip-record', or convert --on-error skip-shard"
+        )
         raise typer.Exit(exits.CORRUPT)
 
 
@@ -56,7 +58,13 @@ def _show(console: Console, reading: Reading) -> None:
     survey, stats = reading.survey, reading.stats
     schema = survey.schema
     rows = [
-        [field.name, field.type_text, field.encoding_text, _presence(reading, field.name), _sizes(reading, field.name)]
+        [
+            field.name,
+            field.type_text,
+            field.encoding_text,
+            _presence(reading, field.name),
+            _sizes(reading, field.name),
+        ]
         for field in schema
     ]
     if rows:

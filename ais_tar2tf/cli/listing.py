@@ -18,7 +18,9 @@ __all__ = ["ls"]
 
 
 @verb
-def ls(urls: Urls, endpoint: Endpoint = None, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+def ls(
+    urls: Urls, endpoint: Endpoint = None, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
+) -> None:
     """List shards and their sizes.
 
     Examples: ls ais://imagenet · ls 'ais://imagenet/train-{000..146}.tar' · ls 'data/**/*.tar'

@@ -29,7 +29,9 @@ def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterato
     try:
         url = endpoint_url(given)
     except StoreError as error:
-        remedy = "export AIS_ENDPOINT=http://host:51080, or --endpoint; to try without a cluster: ais-tar2tf serve DIR"
+        remedy = (
+            "export AIS_ENDPOINT=http://host:51080, or --endpoint; to try without a cluster: ais-tar2tf serve DIR"
+        )
         state = FAULT if given or os.environ.get("AIS_ENDPOINT") else REMARK
         yield Finding("endpoint", state, str(error).partition(": ")[2].partition(":")[0], remedy, exits.USAGE)
         return

@@ -15,7 +15,9 @@ __all__ = ["pack"]
 
 @verb
 def pack(
-    source: Annotated[Path, typer.Argument(help="a folder of files, or a CSV with a column filename", metavar="SOURCE")],
+    source: Annotated[
+        Path, typer.Argument(help="a folder of files, or a CSV with a column filename", metavar="SOURCE")
+    ],
     url: Annotated[str, typer.Argument(help="a template, as 'ais://bucket/train-{:05d}.tar'", metavar="URL")],
     shard_size: Annotated[str | None, typer.Option(help="no shard is larger, as 100MB")] = None,
     shard_records: Annotated[int | None, typer.Option(help="no shard has more records", min=1)] = None,
@@ -76,6 +78,4 @@ def _rehearse(console: Console, source: Path, url: str) -> None:
             size += sum(len(value) for value in record.values() if isinstance(value, bytes))
             meter(1)
     text = f"would pack {records:,} records ({quantity(size)}) into {url}"
-    console.document(
-        {"dry_run": True, "records": records, "bytes": size, "url": url}, lambda: console.data(text)
-    )
+    console.document({"dry_run": True, "records": records, "bytes": size, "url": url}, lambda: console.data(text))

@@ -19,7 +19,9 @@ __all__ = ["put"]
 
 @verb
 def put(
-    files: Annotated[list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE…")],
+    files: Annotated[
+        list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE…")
+    ],
     url: Annotated[str, typer.Argument(help="a bucket or prefix/ to put them into", metavar="URL")],
     endpoint: Endpoint = None,
     again: Annotated[bool, typer.Option("--again", help="also what is there already, with the same size")] = False,

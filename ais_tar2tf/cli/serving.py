@@ -35,7 +35,12 @@ def serve(
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if not folder.is_dir():
-        fail(console, f"{folder} is no folder", f"make it, with a bucket: mkdir -p {folder / 'bucket'}", exits.NOT_FOUND)
+        fail(
+            console,
+            f"{folder} is no folder",
+            f"make it, with a bucket: mkdir -p {folder / 'bucket'}",
+            exits.NOT_FOUND,
+        )
     from ais_tar2tf.server import serve as start
 
     try:

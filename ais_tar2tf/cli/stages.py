@@ -129,7 +129,12 @@ def in_records(sample: Sample, seconds: float) -> Measured:
 
 
 def in_batches(
-    name: str, source: Callable[[], Source], mapping: Callable[..., Any] | None, batch: int, seconds: float, sample: Sample
+    name: str,
+    source: Callable[[], Source],
+    mapping: Callable[..., Any] | None,
+    batch: int,
+    seconds: float,
+    sample: Sample,
 ) -> Measured:
     """Shards → batches of a tf.data.Dataset; the first batch is not counted, for with it everything is built."""
     there = source() if mapping is not None else source().select(*(f"{name}?" for name in sample.fields))
@@ -141,7 +146,9 @@ def in_batches(
 
 def decoding(sample: Sample) -> Callable[..., Any] | None:
     """What a model needs: an image of a fixed size, when there are images; else nothing is decoded."""
-    image = next((name for name in sample.fields if name.rpartition(".")[2] in ("jpg", "jpeg", "png", "gif", "bmp")), None)
+    image = next(
+        (name for name in sample.fields if name.rpartition(".")[2] in ("jpg", "jpeg", "png", "gif", "bmp")), None
+    )
     if image is None:
         return None
     import tensorflow as tf

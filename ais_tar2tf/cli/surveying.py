@@ -26,9 +26,7 @@ class Reading:
         self.stopped: bool = False  # by Ctrl-C
 
 
-def opened(
-    urls: Sequence[str], *, endpoint: str | None, fields: str | None, survey: Survey | None = None
-) -> Source:
+def opened(urls: Sequence[str], *, endpoint: str | None, fields: str | None, survey: Survey | None = None) -> Source:
     """The source; with `survey`, what is wrong with its data is noted there."""
     from ais_tar2tf.cli.places import as_listed
 

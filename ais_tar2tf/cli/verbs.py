@@ -25,7 +25,9 @@ Urls = Annotated[
 ]
 Endpoint = Annotated[
     str | None,
-    typer.Option(help="AIStore's proxy, as http://host:51080; the token comes from AIS_AUTHN_TOKEN", envvar="AIS_ENDPOINT"),
+    typer.Option(
+        help="AIStore's proxy, as http://host:51080; the token comes from AIS_AUTHN_TOKEN", envvar="AIS_ENDPOINT"
+    ),
 ]
 Fields = Annotated[
     str | None,
@@ -35,11 +37,13 @@ OnErrors = Annotated[str, typer.Option("--on-error", help="raise, skip-record or
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would be done, and do nothing")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no narration; errors are still told")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="tell more; twice: with Python's traceback")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="tell more; twice: with Python's traceback")
+]
 
 
-class Stopped(Exception):  # noqa: N818  # it is no error: Ctrl-C came, and this is what was done until then
-    """Ctrl-C in the middle: what was done, and how to go on. `in_part` when something stays that can be gone on with."""
+class Stopped(Exception):  # it is no error: Ctrl-C came, and this is what was done until then
+    """Ctrl-C in the middle: what was done, and how to go on. `in_part` when something of it stays."""
 
     def __init__(self, done: str, then: str, *, in_part: bool) -> None:
         super().__init__(done)
