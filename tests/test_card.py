@@ -279,7 +279,7 @@ def parsed(text: str) -> Page:
 @pytest.fixture(scope="module")
 def page(survey) -> Page:
     survey.fault(TruncatedArchive("it ends <here>", shard="ais://b/train-1.tar", offset=7))
-    return parsed(render(survey, "ais://b/train-{0..1}.tar", endpoint="http://h:1"))
+    return parsed(render(survey, "ais://b/train-{0..1}.tar"))
 
 
 def test_nothing_is_loaded_and_nothing_runs(page):

@@ -45,12 +45,14 @@ src = t2t.open({url!r}{at})
 dataset = src.dataset(pair, shuffle=True, seed=1, batch=32)  # what a model's fit takes
 """
 
-_Section = tuple[str, str, Callable[[Survey, str], str]]
+_Section = tuple[str, str, Callable[[Survey], str]]
 
 
-def render(survey: Survey, title: str, *, note: str = "", endpoint: str | None = None) -> str:
-    """The page. `title` is the URL that was read; `note` says how much of it."""
-    sections = [(key, name, make(survey, title)) for key, name, make in _sections(endpoint)]
+def render(survey: Survey, title: str, *, note: str = "", code: str | None = None) -> str:
+    """The page. `title` is the URL that was read, `note` says how much of it, `code` how it is loaded."""
+    sections = [
+        (key, name, make(survey)) for key, name, make in _sections(code or loader(title, list(survey.fields)))
+    ]
     shown = [each for each in sections if each[2]]
     links = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, _ in shown)
     bodies = "".join(
@@ -80,15 +82,15 @@ def document(title: str, body: str, made_by: str) -> str:
     )
 
 
-def _sections(endpoint: str | None) -> Sequence[_Section]:
+def _sections(code: str) -> Sequence[_Section]:
     return (
-        ("samples", "Samples", lambda survey, _: _samples(survey)),
-        ("schema", "Schema", lambda survey, _: _schema(survey)),
-        ("classes", "Classes", lambda survey, _: _classes(survey)),
-        ("fields", "Fields", lambda survey, _: _fields(survey)),
-        ("sizes", "Sizes", lambda survey, _: _sizes(survey)),
-        ("bad", "Bad records", lambda survey, _: _bad(survey)),
-        ("loader", "Load it", lambda survey, title: _loader(survey, title, endpoint)),
+        ("samples", "Samples", _samples),
+        ("schema", "Schema", _schema),
+        ("classes", "Classes", _classes),
+        ("fields", "Fields", _fields),
+        ("sizes", "Sizes", _sizes),
+        ("bad", "Bad records", _bad),
+        ("loader", "Load it", lambda _: _loader(code)),
     )
 
 
@@ -286,8 +288,7 @@ def _bad(survey: Survey) -> str:
     )
 
 
-def _loader(survey: Survey, title: str, endpoint: str | None) -> str:
-    code = loader(title, list(survey.fields), endpoint)
+def _loader(code: str) -> str:
     return (
         "<p class=soft>To copy: click or Tab into the code, Ctrl-A, Ctrl-C.</p>"
         f"<textarea readonly spellcheck=false rows={code.count(chr(10))} "

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, quantity
 from ais_tar2tf.cli.inspecting import Most
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Quiet, Urls, Verbose, verb
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
 from ais_tar2tf.errors import ExportError
+
+if TYPE_CHECKING:
+    from ais_tar2tf.cli.surveying import Reading
 
 __all__ = ["card", "write_page"]
 
 
 @verb
 def card(
-    urls: Urls,
+    urls: UrlsOrOut,
     out: Annotated[Path, typer.Option("--out", "-o", help="the file to write", metavar="FILE")] = Path("card.html"),
     endpoint: Endpoint = None,
     fields: Fields = None,
@@ -43,7 +46,8 @@ def card(
     reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="reading")
     survey = reading.survey
     note = "" if reading.whole else "only the first of them were read"
-    page = render(survey, urls[0] if len(urls) == 1 else f"{urls[0]} and more", note=note, endpoint=endpoint)
+    title = urls[0] if len(urls) == 1 else f"{urls[0]} and more"
+    page = render(survey, title, note=note, code=_code(reading, urls, endpoint))
     write_page(out, page)
     document = {"card": str(out), "bytes": len(page), **survey.to_json()}
     console.document(document, lambda: console.data(str(out)))
@@ -51,6 +55,16 @@ def card(
     if reading.stopped:
         console.error("stopped: the card shows what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.PART)
+
+
+def _code(reading: Reading, urls: list[str], endpoint: str | None) -> str:
+    from ais_tar2tf.card import loader
+    from ais_tar2tf.cli.places import as_template
+
+    if reading.split is None:
+        return loader(as_template(urls[0]), list(reading.survey.fields), endpoint)
+    loaded = f"t2t.load({urls[0]!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
+    return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
 
 
 def write_page(out: Path, page: str) -> None:

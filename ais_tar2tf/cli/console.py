@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
@@ -104,7 +104,7 @@ class Console:
             _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")
 
     @contextmanager
-    def progress(self, what: str, *, shards: int = 0, unit: str = "records") -> Iterator[Meter]:
+    def progress(self, what: str, *, shards: int = 0, unit: str = "records") -> Generator[Meter]:
         """A bar with rate and time left, from the second second on, where somebody looks."""
         shown = _Shown(what, shards, unit, visible=not self.quiet and sys.stderr.isatty())
         try:

@@ -51,15 +51,14 @@ def convert(
     if dry_run:
         _rehearse(console, urls, out, endpoint)
         return
-    from ais_tar2tf.cli.places import as_listed
-    from ais_tar2tf.cli.surveying import chosen_fields
+    from ais_tar2tf.cli.places import as_template, chosen_fields
     from ais_tar2tf.export import DEFAULT_SIZE
     from ais_tar2tf.load import load
     from ais_tar2tf.source import open_source
 
     size = shard_size or (None if shard_records else DEFAULT_SIZE)
-    listed = [as_listed(url) for url in urls]
-    with open_source(listed, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
+    templates = [as_template(url) for url in urls]
+    with open_source(templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
         try:
             files = source.export(
                 out,

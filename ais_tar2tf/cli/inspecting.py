@@ -8,7 +8,7 @@ import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Quiet, Urls, Verbose, verb
+from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.surveying import Reading
@@ -20,7 +20,7 @@ Most = Annotated[int | None, typer.Option("--records", help="only so many record
 
 @verb
 def inspect(
-    urls: Urls,
+    urls: UrlsOrOut,
     endpoint: Endpoint = None,
     fields: Fields = None,
     records: Most = None,

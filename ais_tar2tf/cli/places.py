@@ -11,7 +11,7 @@ from ais_tar2tf.options import Read
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
-__all__ = ["as_listed", "objects", "store_of"]
+__all__ = ["as_listed", "as_template", "chosen_fields", "objects", "store_of"]
 
 _PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
@@ -32,6 +32,26 @@ def as_listed(url: str) -> str:
     if bucket and not name and scheme not in _PLAIN_HTTP:
         return f"{scheme}://{bucket}/"
     return url.rstrip("/") + "/" if scheme == "file" and Path(name).is_dir() else url
+
+
+def as_template(url: str) -> str:
+    """What `open` takes: a whole bucket is everything in it.
+
+    >>> as_template("ais://imagenet")
+    'ais://imagenet/**'
+    """
+    listed = as_listed(url)
+    _, bucket, name = split_url(listed)
+    return f"{listed}**" if bucket and not name else listed
+
+
+def chosen_fields(fields: str | None) -> list[str] | None:
+    """The fields of a list with commas.
+
+    >>> chosen_fields("jpg, cls?")
+    ['jpg', 'cls?']
+    """
+    return None if fields is None else [field.strip() for field in fields.split(",") if field.strip()]
 
 
 def objects(urls: Sequence[str], endpoint: str | None) -> Iterator[tuple[str, ObjectInfo]]:

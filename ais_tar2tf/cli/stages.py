@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class Sample:
         return open_source(self.urls, on_error="skip-shard")  # the last shard may be cut
 
 
-def _blocks(store: Store, names: Iterable[str], connections: int) -> Iterator[tuple[str, memoryview]]:
+def _blocks(store: Store, names: Iterable[str], connections: int) -> Generator[tuple[str, memoryview]]:
     """The bytes of shards as they come, with the shard that they are of."""
     read = replace(Read(), connections=connections)
     fetch = Fetch(store, map(Span, names), read, Account())

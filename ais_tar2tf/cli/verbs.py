@@ -14,7 +14,20 @@ from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.errors import Tar2TFError
 
-__all__ = ["DryRun", "Endpoint", "Fields", "Json", "OnErrors", "Quiet", "Stopped", "Urls", "Verbose", "fail", "verb"]
+__all__ = [
+    "DryRun",
+    "Endpoint",
+    "Fields",
+    "Json",
+    "OnErrors",
+    "Quiet",
+    "Stopped",
+    "Urls",
+    "UrlsOrOut",
+    "Verbose",
+    "fail",
+    "verb",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,6 +35,12 @@ T = TypeVar("T")
 Urls = Annotated[
     list[str],
     typer.Argument(help="shards: a template 'train-{0..9}.tar', a prefix/, a glob; quoted", metavar="URL…"),
+]
+UrlsOrOut = Annotated[
+    list[str],
+    typer.Argument(
+        help="shards, quoted: a template, a prefix/, a glob; or where convert wrote to", metavar="URL|OUT"
+    ),
 ]
 Endpoint = Annotated[
     str | None,
