@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.card import Survey, loader, render
 from ais_tar2tf.card._arrays import as_picture, png
@@ -401,3 +402,13 @@ def _screenshot(chromium: str, card: Path, picture: Path, width: int, scheme: st
     )  # fmt: skip
     with Image.open(picture) as image:
         image.crop((0, 0, width, image.height)).save(picture)
+
+
+def test_a_source_in_a_notebook_is_a_table(tmp_path):
+    (tmp_path / "<b>.tar").write_bytes(made.labelled("n", 3))
+    source = t2t.open([str(tmp_path / "<b>.tar")])
+    assert sum(1 for _ in source.records()) == 3
+    page = parsed(source._repr_html_())
+    assert str(tmp_path / "<b>.tar") in page.text
+    assert "3" in page.text
+    assert not page.all("b")

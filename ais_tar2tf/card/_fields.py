@@ -140,7 +140,10 @@ class FieldSurvey:
         return True
 
     def _numbers(self, quantity: str) -> Numbers:
-        return self.numbers.setdefault(quantity, Numbers())
+        numbers = self.numbers.get(quantity)
+        if numbers is None:
+            numbers = self.numbers[quantity] = Numbers()
+        return numbers
 
     def _measure(self, quantity: str, value: float) -> None:
         self._numbers(quantity).add(value)
