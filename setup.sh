@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes venv/ and installs this checkout into it, then does what the verb says; touches nothing outside the checkout.
+# Makes venv/ and installs this checkout into it, then does what the verb says. Outside of it only `test` writes: the servers it builds.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null && pwd -P)
@@ -13,7 +13,8 @@ usage: ./setup.sh [VERB]
 
   (no verb)          make venv/ and install the package into it, editable
   demo [ARGUMENT…]   that, then run examples/imagenet_in_memory.py with the arguments
-  test [ARGUMENT…]   that with what the tests need, then run pytest with the arguments
+  test [ARGUMENT…]   that with what the tests need, build the servers that they are asked against (once, kept in
+                     ~/.cache/ais_tar2tf), then run pytest with the arguments
   dev                that with the linters
   --help             this text
 
@@ -161,7 +162,7 @@ main() {
     test)
         ensure test
         cd -- "$root"
-        exec "$venv/bin/python" -m pytest "$@"
+        exec "$venv/bin/python" -m tests.servers.enter "$venv/bin/python" -m pytest "$@"
         ;;
     -h | --help | help) usage ;;
     *) misused "unknown verb: $verb" ;;

@@ -14,26 +14,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, options
+    from ais_tar2tf import errors, features, ops, options
     from ais_tar2tf.dataset import AisDataset
+    from ais_tar2tf.environment import hosts
     from ais_tar2tf.load import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.pack import pack
     from ais_tar2tf.server import serve
+    from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
+    from ais_tar2tf.training import Resume
     from ais_tar2tf.writing import write_dataset
 
 __all__ = [
     "AisDataset",
+    "Resume",
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
     "errors",
     "features",
+    "hosts",
+    "index",
     "iter_records",
     "load",
     "open",
+    "ops",
     "options",
     "pack",
     "serve",
@@ -44,14 +51,18 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
+    "Resume": ("training", "Resume"),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
     "errors": ("errors", None),
     "features": ("features", None),
+    "hosts": ("environment", "hosts"),
+    "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
     "load": ("load", "load"),
     "open": ("source", "open_source"),
+    "ops": ("ops", None),
     "options": ("options", None),
     "pack": ("pack", "pack"),
     "serve": ("server", "serve"),

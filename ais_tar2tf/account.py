@@ -49,6 +49,11 @@ class Account:
         """The same decisions, counted apart."""
         return Account(self.on_error)
 
+    @property
+    def raises(self) -> bool:
+        """Whether nothing is ever skipped."""
+        return self.on_error == "raise"
+
     def add(self, **counts: int) -> None:
         with self._lock:
             for name, count in counts.items():

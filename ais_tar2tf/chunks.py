@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -17,11 +18,14 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MappingError, Tar2TFError
+from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan import Plan, Position
-from ais_tar2tf.reader import RecordStream, Shards
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.reader import Shards
+from ais_tar2tf.records import NAMES, Record, Selection
+from ais_tar2tf.seek import seek
+from ais_tar2tf.shard_index import ShardIndex
+from ais_tar2tf.shares import Stream, open_stream
 from ais_tar2tf.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Chunks", "Request"]
@@ -47,6 +51,24 @@ class Request:
     parallel: int | None = None
     auto_shard: bool = True
 
+    @property
+    def records(self) -> int | None:
+        """How many records an iterator gives; -1 for records without an end, None where it is not known."""
+        each = self.plan.length(self.seed)
+        if each is None:
+            return None
+        if self.repeat < 0:
+            return -1 if each else 0
+        return max(0, self.repeat * each - self.start_at)
+
+    @property
+    def elements(self) -> int | None:
+        """The same, of batches where there are any."""
+        records = self.records
+        if records is None or records < 0 or self.batch is None:
+            return records
+        return records // self.batch if self.drop_remainder else -(-records // self.batch)
+
 
 class Chunks:
     """The Python behind one dataset: chunks by position, and what became of a record that is missing."""
@@ -55,6 +77,7 @@ class Chunks:
         self.request = request
         self._pool = _StreamPool(request.shards.read.limits.open_streams, request.shards.read.timeouts.dropped)
         self._epochs = count()
+        self._begin_at: tuple[int, int] | None = None
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._mapping: GraphMapping | None = None
@@ -62,6 +85,10 @@ class Chunks:
     def diagnose_with(self, mapping: GraphMapping) -> None:
         """Errors of a stream are from now on told by `explain`: the mapping drops what fails, so also them."""
         self._mapping = mapping
+
+    def begin_at(self, epoch: int, records: int) -> None:
+        """Iterators that begin from now on do so in `epoch`, behind so many of its records."""
+        self._begin_at = (epoch, records)
 
     def step(self, state: bytes) -> tuple[Any, ...]:
         """The chunk at a position: the next position, (position, number) of each record, and the columns."""
@@ -79,15 +106,37 @@ class Chunks:
             return self._as_arrays(state, at, [])
         following = stream.position.to_text().encode()
         if chunk:
+            self._check_length(stream.position, at_end=False)
             self._pool.put(following, stream)
             self.request.account.emitted(len(chunk))
         else:
             run.end = at.count
             stream.close()
             self._pool.rest()
+            self._check_length(at, at_end=True)
         return self._as_arrays(following, at, chunk)
 
-    def _read(self, stream: RecordStream, at: Position) -> tuple[RecordStream, list[Record]]:
+    def _promised(self, position: Position) -> int | None:
+        """Where the count of a run ends, when its length is known."""
+        each = self.request.plan.length(position.seed)
+        if each is None or self.request.repeat < 0:
+            return None
+        return max(self.request.start_at, self.request.repeat * each - self._run(position).skipped)
+
+    def _check_length(self, position: Position, *, at_end: bool) -> None:
+        """A length that was promised is kept: an index that is wrong of its shards is an error, not a short epoch."""
+        promised = self._promised(position)
+        if promised is None or position.count == promised or (position.count < promised and not at_end):
+            return
+        if at_end and self._run(position).begin is None:
+            return  # it was begun by another process, which alone knows where
+        raise StoreError(
+            f"the index says {promised:,} records, and there are {'fewer' if at_end else 'more'}; "
+            "write it again by t2t.index(…)",
+            url=self.request.shards.store.url(""),
+        )
+
+    def _read(self, stream: Stream, at: Position) -> tuple[Stream, list[Record]]:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
         while True:
             try:
@@ -107,7 +156,7 @@ class Chunks:
             raise run.error
         if at_end and run.end == last + 1:
             return np.True_
-        stream = RecordStream(self.request.shards, self.request.plan, before, self.request.account.twin())
+        stream = open_stream(self.request.shards, self.request.plan, before, self.request.account.twin())
         try:
             stream.discard(int(last) + 1 - before.count)
             missing = None if at_end else int(number - last) - 1
@@ -138,15 +187,38 @@ class Chunks:
         if state:
             return Position.from_text(state.decode())
         request = self.request
-        begin = request.plan.begin(next(self._epochs), request.seed, request.repeat)
+        epoch, skipped = self._begin_at or (next(self._epochs), 0)
+        begin = request.plan.begin(epoch, request.seed, request.repeat)
         position = replace(begin, run=random.SystemRandom().getrandbits(62))
-        if request.start_at:
-            stream = RecordStream(request.shards, request.plan, position, request.account)
-            stream.discard(request.start_at)
-            position = stream.position
-            self._pool.put(position.to_text().encode(), stream)
-        self._run(position).begin = position
+        position = replace(self._behind(position, skipped + request.start_at), count=request.start_at)
+        run = self._run(position)
+        run.begin, run.skipped = position, skipped
         return position
+
+    def _behind(self, position: Position, records: int) -> Position:
+        """The position so many records later: by the index, else by reading headers."""
+        request = self.request
+        if not records:
+            return position
+        if all(each is not None and each.placed for each in self._known()):
+            return seek(request.plan, position, records, self._known_of)
+        shards = request.shards
+        if request.account.raises:  # nothing is skipped, so no field has to be looked at
+            shards = replace(shards, selection=Selection(()))
+        stream = open_stream(shards, request.plan, position, request.account.twin())
+        try:
+            stream.discard(records)
+            return stream.position
+        finally:
+            stream.close()
+
+    def _known(self) -> Iterator[ShardIndex | None]:
+        return map(self.request.shards.known, range(self.request.plan.shards))
+
+    def _known_of(self, shard: int) -> ShardIndex:
+        known = self.request.shards.known(shard)
+        assert known is not None
+        return known
 
     def _run(self, position: Position) -> _Run:
         with self._lock:
@@ -161,9 +233,8 @@ class Chunks:
             begins = [run.begin for run in self._runs.values() if run.begin is not None]
         return begins[-1]
 
-    def _stream_at(self, at: Position) -> RecordStream:
-        stream = self._pool.take(at.to_text().encode())  # one that begins behind `start_at` waits there
-        return stream or RecordStream(self.request.shards, self.request.plan, at, self.request.account)
+    def _stream_at(self, at: Position) -> Stream:
+        return open_stream(self.request.shards, self.request.plan, at, self.request.account)
 
     def _row(self, record: Record) -> list[Any]:
         """The values of one record in the order of the names; text as bytes."""
@@ -184,11 +255,23 @@ class Chunks:
         column = np.empty(len(chunk), dtype=object)
         if name in NAMES:
             column[:] = [record[name].encode("utf-8", "surrogateescape") for record in chunk]
-        elif name in self.request.optional:
-            column[:] = [record.get(name, b"") for record in chunk]
+            return column
+        if name in self.request.optional:
+            values = [record.get(name, b"") for record in chunk]
         else:
-            column[:] = [record[name] for record in chunk]
+            values = [record[name] for record in chunk]
+        if set(map(type, values)) - {bytes}:
+            raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
+        column[:] = values
         return column
+
+
+def _no_bytes(name: str, record: Record) -> SchemaError:
+    kind = "several strings, or none" if isinstance(record[name], list) else "numbers"
+    return SchemaError(
+        f"{record['__shard__']}, record {record['__key__']!r}: feature {name!r} holds {kind}, and a dataset's fields "
+        "are bytes; select() the features that hold one string each, or read the others by records()"
+    )
 
 
 @dataclass
@@ -198,13 +281,14 @@ class _Run:
     begin: Position | None = None
     end: int | None = None  # records that it had
     error: Exception | None = None
+    skipped: int = 0  # records of the first epoch before its begin
 
 
 @dataclass(order=True)
 class _Idle:
     since: float
     state: bytes = field(compare=False)
-    stream: RecordStream = field(compare=False)
+    stream: Stream = field(compare=False)
 
 
 class _StreamPool:
@@ -220,7 +304,7 @@ class _StreamPool:
         self._idle: list[_Idle] = []  # the longest idle first
         self._timer: threading.Timer | None = None
 
-    def take(self, state: bytes) -> RecordStream | None:
+    def take(self, state: bytes) -> Stream | None:
         with self._lock:
             self._idle = [idle for idle in self._idle if not idle.stream.closed]
             for index, idle in enumerate(self._idle):
@@ -228,7 +312,7 @@ class _StreamPool:
                     return self._idle.pop(index).stream
         return None
 
-    def put(self, state: bytes, stream: RecordStream) -> None:
+    def put(self, state: bytes, stream: Stream) -> None:
         with self._lock:
             self._idle.append(_Idle(time.monotonic(), state, stream))
             surplus = self._idle.pop(0) if len(self._idle) > self._most else None

@@ -7,7 +7,8 @@
     │   ├── AccessDenied       (PermissionError)    401, 403
     │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
     │   ├── ObjectChanged                           the object is not the one whose first half was read
-    │   └── ChecksumMismatch                        the bytes are not those that the store says it holds
+    │   ├── ChecksumMismatch                        the bytes are not those that the store says it holds
+    │   └── IndexMissing                            what was asked for needs an index, and there is none
     ├── ArchiveError           .shard .offset       the bytes are not a well-formed archive
     │   ├── TruncatedArchive                        it ends before its end mark
     │   ├── UnsupportedArchive                      a format or feature that is not read here
@@ -22,6 +23,7 @@
     │   ├── NoFeature          (TypeError)          a value that has no form in a tf.train.Example
     │   ├── FeatureOverflow    (OverflowError)      a number that an int64 or a float32 cannot hold
     │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
+    ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
@@ -33,11 +35,13 @@ from __future__ import annotations
 __all__ = [
     "AccessDenied",
     "ArchiveError",
+    "CheckpointError",
     "ChecksumMismatch",
     "DuplicateField",
     "DuplicateKey",
     "ExportError",
     "FeatureOverflow",
+    "IndexMissing",
     "LimitExceeded",
     "MalformedExample",
     "MappingError",
@@ -96,7 +100,11 @@ class ShardNotFound(StoreError, FileNotFoundError):
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store said 401 or 403. The token is never in the text."""
+    """The store said 401 or 403, which is its `status`. The token is never in the text."""
+
+    def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
+        super().__init__(message, url=url)
+        self.status: int | None = status
 
 
 class TransportError(StoreError, ConnectionError):
@@ -113,6 +121,10 @@ class ObjectChanged(StoreError):
 
 class ChecksumMismatch(StoreError):
     """The bytes that came are not those that the store says it holds."""
+
+
+class IndexMissing(StoreError):
+    """What was asked for needs an index of the shards, and there is none that is true of them."""
 
 
 class ArchiveError(Tar2TFError):
@@ -188,6 +200,10 @@ class MalformedExample(SchemaError):
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(f"offset {offset}: {message}")
         self.offset: int = offset
+
+
+class CheckpointError(Tar2TFError, ValueError):
+    """A checkpoint does not fit the dataset that it is restored into."""
 
 
 class ExportError(Tar2TFError, OSError):

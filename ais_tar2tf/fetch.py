@@ -34,11 +34,12 @@ _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; bloc
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One shard to be fetched, from `start` on; `identity` binds it to what was seen of it before."""
+    """One shard to be fetched, from `start` to `stop` (None: its end); `identity` binds it to what was seen before."""
 
     name: str
     start: int = 0
     identity: Identity = field(default_factory=Identity)
+    stop: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +52,13 @@ class _Shard:
     planned: int = 0  # offset up to which parts were made
     whole: bool = False  # every part was made
     given_up: bool = False
+
+    @property
+    def end(self) -> int | None:
+        """Where reading ends, once the size is known."""
+        if self.size is None or self.span.stop is None:
+            return self.size
+        return min(self.size, self.span.stop)
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +146,7 @@ class Fetch:
         self._lent = buffer
         self._account.add(bytes=count)
         data = buffer[:count]
-        if self._delivered == 0:
+        if self._delivered == 0 and self._current is not None and self._current.span.stop is None:
             self._checksum = Checksum.stated_by(self.identity)
         if self._checksum is not None:
             self._checksum.update(data)
@@ -150,6 +158,12 @@ class Fetch:
         """Of the current shard, as the store stated it; complete once the first bytes are there."""
         assert self._current is not None
         return self._current.identity
+
+    @property
+    def size(self) -> int | None:
+        """Of the current shard, where its store says it; known once the first bytes are there."""
+        assert self._current is not None
+        return self._current.size
 
     def close(self) -> None:
         """No thread and no socket is left when this returns."""
@@ -226,8 +240,8 @@ class Fetch:
         shard = self._current
         assert shard is not None
         url = self._store.url(shard.span.name)
-        if shard.size is not None and self._delivered != shard.size:
-            raise TransportError(f"{self._delivered:,} bytes came of {shard.size:,}", url=url)
+        if shard.end is not None and self._delivered != shard.end:
+            raise TransportError(f"{self._delivered:,} bytes came of {shard.end:,}", url=url)
         if self._checksum is not None:
             self._checksum.verify(shard.identity, url)
             self._checksum = None
@@ -248,9 +262,12 @@ class Fetch:
                 self._no_more = True
                 return False
             shard = self._planning = _Shard(span, span.identity, planned=span.start)
-        stop = None if self._read.connections == 1 else shard.planned + self._read.range_bytes
-        if stop is not None and shard.size is not None:
-            stop = min(stop, shard.size)
+        stops = [shard.span.stop, shard.end]
+        if self._read.connections > 1:
+            stops.append(shard.planned + self._read.range_bytes)
+        stop = min((stop for stop in stops if stop is not None), default=None)
+        if self._read.connections == 1 and shard.span.stop is None:
+            stop = None
         part = _Part(shard, shard.planned, stop, self._planned)
         self._parts.append(part)
         self._waiting.append(part)
@@ -266,7 +283,7 @@ class Fetch:
         shard = part.shard
         self._planned = part.place + (stop - part.start)
         shard.planned = stop
-        if shard.size is not None and stop >= shard.size:
+        if shard.end is not None and stop >= shard.end:
             shard.whole = True
             if self._planning is shard:
                 self._planning = None
@@ -279,12 +296,13 @@ class Fetch:
                 return
             shard.identity = shard.identity.completed_by(body.info.identity)
             shard.size = size = self._size_told(part, body)
-            if size is None:
-                part.stop = None  # all of it comes in this answer
+            end = shard.end
+            if size is None or end is None:
+                part.stop = shard.span.stop  # all of it comes in this answer
             else:
                 answered = size if body.stop is None else body.stop
-                if part.stop is None or part.stop > size or answered > part.stop:
-                    part.stop = size  # or the store knows no ranges: this answer brings all that is left
+                if part.stop is None or part.stop > end or answered > part.stop:
+                    part.stop = end  # or the store knows no ranges: this answer brings all that is left
                 self._note_planned(part, part.stop)
                 self._fill_plan()
             self._lock.notify_all()

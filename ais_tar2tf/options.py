@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Writing"]
+__all__ = ["EVEN", "KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
 
 class _Checked:
@@ -70,12 +72,18 @@ class Limits(_Checked):
     """Bounds on what data may cost. Passing one is a typed error that names the field here."""
 
     template: int = 1_000_000  # shards that one template or listing may name: their names take some 100 MB
-    listing_page: int = 1_000  # names asked for at once: S3's own page
+    listing_page: int = 10_000  # names asked for at once: AIStore's own page, the largest that it gives
     header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
     name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
     member_bytes: int = 1 * GIB  # one file in a shard; it is held whole
+    sparse_bytes: int = 4 * GIB  # what all sparse members of one shard become: zeros cost nothing to claim
+    members: int = 20_000_000  # of one shard, links and directories too: ten fields for as many records as `keys`
+    directory_bytes: int = 64 * MIB  # the list of members in a zip that needs it beforehand, held whole: a million
     record_bytes: int = 2 * GIB - 1  # all fields of one record; a tf.train.Example can hold no more
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
+    window_bytes: int = (
+        128 * MIB
+    )  # what a decompressor may keep to look back: `xz -9` needs 65, `zstd --long` 128 MiB
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
     vocabulary: int = 30_000  # different labels of one field that are written down; ImageNet-21k has 21,841
@@ -83,6 +91,7 @@ class Limits(_Checked):
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance
     chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
     chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other
+    index_bytes: int = 256 * MIB  # of an index file, held whole: 8 bytes a record, so 30 million records
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
 
 
@@ -91,8 +100,8 @@ class Shuffle(_Checked):
     """Order as a pure function of (template, seed, epoch, host).
 
     Shards are permuted; `shards` of them are read at once, in turns of `turn` records; every window of
-    `window` records (or of `window_bytes`, whichever is full first) is permuted. A checkpoint stores where the
-    window began, never its records.
+    `window` records (or of `window_bytes` of the archives, whichever is full first) is permuted. A checkpoint
+    stores where the window began, never its records.
 
     >>> Shuffle(window=4096, seed=7).shards
     4
@@ -109,17 +118,40 @@ class Shuffle(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tls:
+    """Whom to trust, and who to be: paths of PEM files.
+
+    What is not given here is looked for in the environment: for `ais://` in AIS_CLIENT_CA, AIS_CRT, AIS_CRT_KEY and
+    AIS_SKIP_VERIFY_CRT, for `s3://` in AWS_CA_BUNDLE.
+
+    >>> Tls(ca="/etc/ssl/our-ca.pem").verify
+    True
+    """
+
+    ca: str | None = None  # in place of those that the system trusts
+    certificate: str | None = None  # ours, for servers that ask for one
+    key: str | None = None  # None: it stands in the certificate's file
+    verify: bool = True  # False: anybody may answer in the server's name; a warning says so
+
+    def __post_init__(self) -> None:
+        if self.key and not self.certificate:
+            raise ValueError("Tls.key belongs to a certificate: give Tls.certificate, too")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     limits: Limits = Limits()
+    tls: Tls = Tls()
     connections: int = (
         2  # to the store at once, per stream; more pay off where one connection is slower than the link
     )
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
+    allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.archive import Members, ShardArchive
+from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
 from ais_tar2tf.errors import ArchiveError, StoreError
+from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.plan import Mark, Plan, Position
+from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
+from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.stores import Identity, Store
 
-__all__ = ["RecordStream", "Shards"]
+__all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
 _LEAST_READ_AHEAD = 4 * MIB  # of one lane, however many there are
 
@@ -33,7 +35,12 @@ class Shards:
     read: Read = field(default_factory=Read)
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
+    index: Index | None = None  # that is true of all of them
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
+
+    def known(self, number: int) -> ShardIndex | None:
+        """What the index says of a shard."""
+        return None if self.index is None else self.index.get(self.names[number])
 
     def close(self) -> None:
         """No stream of these shards stays open, and no connection is kept."""
@@ -45,26 +52,44 @@ class Shards:
 class _Shard:
     """The shard that a lane is in: its archive and its grouping."""
 
-    def __init__(self, shards: Shards, name: str, mark: Mark, account: Account) -> None:
-        url, limits = shards.store.url(name), shards.read.limits
+    def __init__(self, shards: Shards, name: str, mark: Mark, stop: int | None, account: Account) -> None:
+        url, limits, selection = shards.store.url(name), shards.read.limits, shards.selection
         self.at = mark.at
-        self.grouper = Grouper(url, account, limits, grouping=shards.grouping, selection=shards.selection)
+        self.name = name
+        self.stop = stop  # where the first record begins that is not read any more
+        self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
+        self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
         self.archive = ShardArchive(
             url,
             limits,
             start=mark.offset,
+            number=mark.number,
             compressed=mark.compressed if mark.offset else None,
-            wanted=self.grouper.wants,
+            wanted=self._by_name.wants,
             allow_missing_end=shards.read.allow_missing_end,
+            allow_concatenated=shards.read.allow_concatenated,
         )
         self.members: Iterator[Members] = iter(())
+
+    @property
+    def grouper(self) -> Grouper | ExampleGrouper:
+        return self._examples if self.archive.container == "tfrecord" else self._by_name
+
+    def is_behind(self, offset: int | None) -> bool:
+        return self.stop is not None and offset is not None and offset >= self.stop
+
+    def finish(self) -> RecordBatch:
+        """The last record; what was cut short by `stop` has no end mark."""
+        if self.stop is None or self.archive.compressed:
+            self.archive.finish()
+        return self.grouper.finish(self.archive.end if self.stop is None else self.stop)
 
 
 class _Lane:
     """Every `step`-th shard of an order, from a mark on."""
 
     def __init__(
-        self, shards: Shards, order: Sequence[int], step: int, mark: Mark, account: Account, read_ahead: int
+        self, shards: Shards, order: Order, step: int, mark: Mark, account: Account, read_ahead: int
     ) -> None:
         self._shards = shards
         self._order = order
@@ -73,6 +98,7 @@ class _Lane:
         self._start = mark
         self._closed = False
         self._fetch = Fetch(shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead)
+        self._aside: Fetch | None = None  # beside the stream, while a directory is looked for
         self._next_at = mark.at
         self._shard: _Shard | None = None
         self._batch = RecordBatch()
@@ -80,12 +106,15 @@ class _Lane:
         self._of_batch = mark  # the batch's shard, as a mark
         self._behind = mark  # where the first record behind the batch begins
 
-    def take(self, most: int, most_bytes: int) -> tuple[list[Record], int]:
-        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end."""
+    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[list[Record], int]:
+        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end.
+
+        `of_archive`: bytes are what records take of the archive, which depends on no selection.
+        """
         while self._taken == len(self._batch.records):
             if not self._advance():
                 return [], 0
-        begin, sizes = self._taken, self._batch.sizes
+        begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
         end, total = begin, 0
         last = min(len(sizes), begin + most)
         while end < last and (end == begin or total < most_bytes):
@@ -98,8 +127,21 @@ class _Lane:
     def mark(self) -> Mark:
         """Of the next record that `take` will give."""
         if self._taken < len(self._batch.records):
-            return replace(self._of_batch, offset=self._batch.offsets[self._taken])
+            numbers = self._batch.numbers
+            number = numbers[self._taken] if numbers else 0
+            return replace(self._of_batch, offset=self._batch.offsets[self._taken], number=number)
         return self._behind
+
+    def places(self) -> Iterator[tuple[str, Mark, RecordBatch]]:
+        """Instead of `take`: of each shard in turn, which content it had, and where its records are."""
+        while self._open_next():
+            shard, seen = self._shard, RecordBatch()
+            assert shard is not None
+            while self._shard is shard:
+                self._batch = RecordBatch()
+                self._advance()
+                seen.add_places(self._batch)
+            yield shard.name, self._of_batch, seen
 
     @property
     def identity(self) -> Identity:
@@ -108,16 +150,37 @@ class _Lane:
 
     def close(self) -> None:
         self._closed = True
+        if self._aside is not None:
+            self._aside.close()
         self._fetch.close()
 
     def _spans(self) -> Iterator[Span]:
-        mark, names = self._start, self._shards.names
-        for at in range(mark.at, len(self._order), self._step):
-            name = names[self._order[at]]
-            if at == mark.at:
-                yield Span(name, 0 if mark.compressed else mark.offset, mark.identity)
-            else:
-                yield Span(name)
+        order, names = self._order, self._shards.names
+        for at in range(self._start.at, len(order.shards), self._step):
+            mark, stop = self._part(at)
+            whole = mark.compressed or not mark.offset
+            yield Span(
+                names[order.shards[at]],
+                0 if whole else mark.offset,
+                mark.identity,
+                None if mark.compressed else stop,
+            )
+
+    def _part(self, at: int) -> tuple[Mark, int | None]:
+        """Where reading the `at`-th shard begins, and before which record it stops (None: it does not)."""
+        known = self._shards.known(self._order.shards[at])
+        mark = self._start if at == self._start.at else Mark(at)
+        if known is None:
+            return mark, None
+        mark = replace(mark, identity=mark.identity.completed_by(known.identity))
+        if not known.placed:
+            return mark, None
+        cut = self._order.cuts.get(at)
+        if cut is not None and cut.first and not mark.offset:
+            mark = replace(
+                mark, offset=known.offset(cut.first), compressed=known.compressed, number=known.number(cut.first)
+            )
+        return mark, known.offset(cut.behind) if cut is not None and cut.behind < known.records else None
 
     def _advance(self) -> bool:
         """Read the next few members, or open the next shard; False behind the last."""
@@ -137,11 +200,9 @@ class _Lane:
         span = self._fetch.next_shard()
         if span is None:
             return False
-        at = self._next_at
+        mark, stop = self._part(self._next_at)
         self._next_at += self._step
-        self._shard = _Shard(
-            self._shards, span.name, self._start if at == self._start.at else Mark(at), self._account
-        )
+        self._shard = _Shard(self._shards, span.name, mark, stop, self._account)
         self._account.add(shards=1)
         return True
 
@@ -150,18 +211,56 @@ class _Lane:
         if members is not None:
             self._show(shard, shard.grouper.add(members))
             kept = shard.grouper.kept_back_at
-            if kept is not None:
-                self._behind = replace(self._of_batch, offset=kept)
+            if shard.is_behind(kept):
+                self._leave(shard)
+            elif kept is not None:
+                self._behind = replace(self._of_batch, offset=kept, number=shard.grouper.number)
+            return
+        if shard.archive.missing:
+            shard.members = shard.archive.resume(self._find_directory(shard))
             return
         block = self._fetch.read()
         if block:
             shard.members = shard.archive.feed(block)
             return
-        shard.archive.finish()
-        self._show(shard, shard.grouper.finish())
+        self._show(shard, shard.finish())
         self._leave(shard)
 
+    def _find_directory(self, shard: _Shard) -> Directory:
+        """The directory of a zip, from the end of the object: by ranges, beside the stream."""
+        url, limits = self._shards.store.url(shard.name), self._shards.read.limits
+        if self._fetch.size is None:
+            raise StoreError(
+                "the store does not say how long this zip is, so its directory cannot be found; some of its members "
+                "don't say how long they are, either",
+                url=url,
+            )
+        finder = DirectoryFinder(url, limits, self._fetch.size)
+        while finder.needs is not None:
+            start, stop = finder.needs
+            finder.give(self._read_aside(shard, start, stop))
+        assert finder.directory is not None
+        return finder.directory
+
+    def _read_aside(self, shard: _Shard, start: int, stop: int) -> bytes:
+        """A range of the same object, whose content is bound to what the stream has of it."""
+        span = Span(shard.name, start, self._fetch.identity, stop)
+        read = replace(self._shards.read, connections=1)
+        aside = Fetch(self._shards.store, iter((span,)), read, self._account, read_ahead_bytes=_LEAST_READ_AHEAD)
+        self._aside = aside
+        try:
+            aside.next_shard()
+            pieces: list[bytes] = []
+            while block := aside.read():
+                pieces.append(bytes(block))
+        finally:
+            self._aside = None
+            aside.close()
+        return b"".join(pieces)
+
     def _show(self, shard: _Shard, batch: RecordBatch) -> None:
+        if batch.offsets and shard.is_behind(batch.offsets[-1]):
+            batch = batch.until(shard.stop)
         self._batch, self._taken = batch, 0
         self._of_batch = Mark(shard.at, 0, bool(shard.archive.compressed), self._fetch.identity)
 
@@ -169,6 +268,39 @@ class _Lane:
         self._account.add(ignored=shard.archive.ignored)
         self._shard = None
         self._behind = Mark(self._next_at)
+
+
+def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:
+    """Some records of one shard: by a range, where the index says which; else from its start on."""
+    known = shards.known(number)
+    placed = known is not None and known.placed
+    order = Order([number], {0: cut} if placed else {})
+    lane = _Lane(shards, order, 1, Mark(0), account, _LEAST_READ_AHEAD)
+    found: list[Record] = []
+    to_pass, wanted = 0 if placed else cut.first, cut.behind - cut.first
+    try:
+        while len(found) < wanted:
+            taken, _ = lane.take(to_pass or wanted - len(found), shards.read.limits.record_bytes)
+            if not taken:
+                break
+            if to_pass:
+                to_pass -= len(taken)
+            else:
+                found += taken
+    finally:
+        lane.close()
+    return found
+
+
+def read_places(shards: Shards, account: Account) -> Iterator[tuple[str, Mark, RecordBatch]]:
+    """Of every shard, read to its end: which content it had, and where its records are; the records are not kept."""
+    whole = replace(shards, selection=None)
+    order = Order(range(len(shards.names)))
+    lane = _Lane(whole, order, 1, Mark(0), account, shards.read.limits.read_ahead_bytes)
+    try:
+        yield from lane.places()
+    finally:
+        lane.close()
 
 
 class RecordStream:
@@ -193,15 +325,20 @@ class RecordStream:
 
         `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
         """
+        while True:
+            chunk = self.next_in_epoch(most, full=full)
+            if chunk or not self.begin_next_epoch():
+                return chunk
+
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+        """As `next_chunk`; [] at the end of the epoch."""
+        if self.closed:
+            raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
-        while not self.closed:
-            chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
-            if chunk:
-                self.position = replace(self.position, count=self.position.count + len(chunk))
-                return chunk
-            if not self._begin_next_epoch():
-                return chunk
-        raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
+        chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
+        if chunk:
+            self.position = replace(self.position, count=self.position.count + len(chunk))
+        return chunk
 
     @property
     def identity(self) -> Identity:
@@ -234,7 +371,8 @@ class RecordStream:
         share = max(_LEAST_READ_AHEAD, self._limits.read_ahead_bytes // step)
         self._lanes = [_Lane(self._shards, order, step, mark, self._account, share) for mark in position.marks]
 
-    def _begin_next_epoch(self) -> bool:
+    def begin_next_epoch(self) -> bool:
+        """False behind the last one."""
         following = self._plan.next_epoch(self.position)
         if following is None:
             return False
@@ -285,7 +423,7 @@ class RecordStream:
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
         while len(records) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
             most = min(shuffle.turn - turn, shuffle.window - len(records))
-            taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size)
+            taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
             records += taken
             size += taken_bytes
             turn += len(taken)

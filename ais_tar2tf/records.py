@@ -5,9 +5,10 @@ A record is what stands together under one key: `{"__key__": "a/b", "__shard__":
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add
+from operator import add, sub
 from typing import Any
 
 from xxhash import xxh3_128_digest
@@ -46,11 +47,28 @@ _FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields."""
+    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields.
+
+    An extent is what a record takes of the archive, up to the next one: whatever fields are selected.
+    """
 
     records: list[Record] = field(default_factory=list[Record])
     offsets: list[int] = field(default_factory=list[int])
     sizes: list[int] = field(default_factory=list[int])
+    extents: list[int] = field(default_factory=list[int])
+    numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
+
+    def add_places(self, other: RecordBatch) -> None:
+        """Where the records of `other` are, without the records."""
+        self.offsets += other.offsets
+        self.sizes += other.sizes
+        self.extents += other.extents
+
+    def until(self, stop: int | None) -> RecordBatch:
+        """Those that begin before the offset `stop`."""
+        end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
+        columns = (self.records, self.offsets, self.sizes, self.extents, self.numbers)
+        return RecordBatch(*(column[:end] for column in columns))  # type: ignore[arg-type]
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
@@ -126,6 +144,26 @@ class Selection:
     def names(self) -> list[str]:
         return [want.name for want in self.wants]
 
+    def of(self, fields: Mapping[str, Any], met: Iterable[str], shard: str, key: str) -> Record:
+        """The fields asked for, of those that a record has; `met` are all that it has, for the error."""
+        chosen: Record = {}
+        for want in self.wants:
+            source = next((source for source in want.sources if source in fields), None)
+            if source is not None:
+                chosen[want.name] = fields[source]
+            elif not want.optional:
+                raise _missing(want, met, shard, key)
+        return chosen
+
+
+def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
+    return MissingField(
+        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(sorted(met)) or 'none'}); "
+        f"select {want.name + '?'!r} if it may be absent",
+        shard=shard,
+        key=key,
+    )
+
 
 def _digest(key: str) -> bytes:
     return xxh3_128_digest(key.encode("utf-8", "surrogateescape"))
@@ -180,6 +218,7 @@ class Grouper:
         grouping: Grouping = "first-dot",
         selection: Selection | None = None,
     ) -> None:
+        self.number: int = 0  # members have names; nothing is numbered
         self._shard = shard
         self._account = account
         self._limits = limits
@@ -242,7 +281,7 @@ class Grouper:
                 if until_next_key:
                     return at
                 if current is not None:
-                    self._flush(batch)
+                    self._flush(batch, members.offsets[at])
                 current, fields = key, self._begin(key, members.offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
@@ -279,7 +318,7 @@ class Grouper:
         if max(totals) > self._limits.record_bytes or not self._all_new(keys):
             return 0
         if self._key is not None:
-            self._flush(batch)
+            self._flush(batch, members.offsets[begin])
             self._key = None
         shard, data = self._shard, members.data
         if sum(totals) < _SMALL_FIELDS * count:
@@ -290,8 +329,10 @@ class Grouper:
             for record, body in zip(records, _bodies(data, starts, column), strict=True):
                 record[name] = body
         batch.records += records
-        batch.offsets += members.offsets[begin:end:width]
+        offsets = members.offsets[begin : end + 1 : width]
+        batch.offsets += offsets[:-1]
         batch.sizes += totals
+        batch.extents += map(sub, offsets[1:], offsets)
         return end - begin
 
     def _chosen(self, pattern: list[str]) -> list[tuple[str, int]] | None:
@@ -324,12 +365,12 @@ class Grouper:
         """Where the record that may still grow begins; None before the first and behind the last."""
         return None if self._key is None else self._offset
 
-    def finish(self) -> RecordBatch:
-        """The last record: the shard is at its end."""
+    def finish(self, end: int | None = None) -> RecordBatch:
+        """The last record: the shard's members end at the offset `end` (None where extents don't matter)."""
         self._raise_failure()
         batch = RecordBatch()
         if self._key is not None:
-            self._flush(batch)
+            self._flush(batch, self._offset if end is None else end)
             self._key = None
         return batch
 
@@ -370,8 +411,8 @@ class Grouper:
     def _limit(self, name: str, message: str, offset: int) -> LimitExceeded:
         return LimitExceeded(f"{message}, Limits.{name}", shard=self._shard, offset=offset)
 
-    def _flush(self, batch: RecordBatch) -> None:
-        """The record is whole: check it, and put it into the batch or to the account."""
+    def _flush(self, batch: RecordBatch, end: int) -> None:
+        """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account."""
         key = self._key
         assert key is not None
         seen = self._seen
@@ -390,6 +431,7 @@ class Grouper:
         batch.records.append(record)
         batch.offsets.append(self._offset)
         batch.sizes.append(self._size)
+        batch.extents.append(end - self._offset)
 
     def _checked(self, key: str, *, known: bool) -> Record:
         if known:
@@ -400,26 +442,8 @@ class Grouper:
             )
         if self._twice is not None:
             raise DuplicateField(f"field {self._twice!r} is there twice", shard=self._shard, key=key)
-        return self._fields if self._selection is None else self._select(self._selection.wants, key)
-
-    def _select(self, wants: Sequence[Want], key: str) -> Record:
-        fields = self._fields
+        if self._selection is None:
+            return self._fields
+        met = {*(self._fields.keys() - _NO_FIELDS), *(self._met or ())}
         record: Record = {"__key__": key, "__shard__": self._shard}
-        for want in wants:
-            for source in want.sources:
-                if source in fields:
-                    record[want.name] = fields[source]
-                    break
-            else:
-                if not want.optional:
-                    raise self._missing(want, key)
-        return record
-
-    def _missing(self, want: Want, key: str) -> MissingField:
-        there = sorted({*(self._fields.keys() - _NO_FIELDS), *(self._met or ())})
-        return MissingField(
-            f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'}); "
-            f"select {want.name + '?'!r} if it may be absent",
-            shard=self._shard,
-            key=key,
-        )
+        return record | self._selection.of(self._fields, met, self._shard, key)

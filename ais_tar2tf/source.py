@@ -7,29 +7,43 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
+
+import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
-from ais_tar2tf.errors import SchemaError, ShardNotFound, Tar2TFError, TemplateError
+from ais_tar2tf.environment import hosts
+from ais_tar2tf.errors import (
+    IndexMissing,
+    MappingError,
+    SchemaError,
+    ShardNotFound,
+    Tar2TFError,
+    TemplateError,
+)
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Writing
+from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
-from ais_tar2tf.reader import RecordStream, Shards
+from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import Store, open_store, split_url
+from ais_tar2tf.shard_index import INDEX_NAME, Index
+from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ais_tar2tf.decoders import Decode
+    from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
 
-__all__ = ["Source", "iter_records", "open_source", "read_options", "shard_names"]
+__all__ = ["Source", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
 
 _SAMPLE_RECORDS = 64
-_LISTABLE = frozenset({"ais", "file", "memory"})  # in plain HTTP's URLs a `?` begins a query
+_LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
 
 
 def read_options(
@@ -38,12 +52,14 @@ def read_options(
     retry: Retry | None = None,
     limits: Limits | None = None,
     connections: int | None = None,
+    tls: Tls | None = None,
     allow_missing_end: bool = False,
+    allow_concatenated: bool = False,
 ) -> Read:
     """The options that were given, and defaults for the others."""
-    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections}
+    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
     named = {name: value for name, value in given.items() if value is not None}
-    return Read(**named, allow_missing_end=allow_missing_end)  # type: ignore[arg-type]
+    return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
 
 def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *, listable: bool) -> Sequence[str]:
@@ -70,7 +86,7 @@ def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *,
 def _listed(store: Store, pattern: str) -> Iterator[str]:
     matches: Callable[[str], bool] = glob_match(pattern) if is_glob(pattern) else bool
     for info in store.list(glob_prefix(pattern)):
-        if matches(info.name):
+        if matches(info.name) and info.name.rpartition("/")[2] != INDEX_NAME:
             yield info.name
 
 
@@ -78,7 +94,7 @@ def open_source(
     urls: str | Sequence[str],
     *,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
     fields: Sequence[str] | None = None,
     grouping: Grouping = "first-dot",
     on_error: OnError = "raise",
@@ -86,9 +102,15 @@ def open_source(
     retry: Retry | None = None,
     timeouts: Timeouts | None = None,
     connections: int | None = None,
+    tls: Tls | None = None,
     allow_missing_end: bool = False,
+    allow_concatenated: bool = False,
+    index: str | os.PathLike[str] | bool = True,
 ) -> Source:
     """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
+
+    `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
+    `index`: where `t2t.index` put one, if not beside the shards; False: none is looked for.
 
     >>> import ais_tar2tf as t2t
     >>> src = t2t.open("memory://doc/train-{0..3}.tar")
@@ -100,7 +122,9 @@ def open_source(
         retry=retry,
         limits=limits,
         connections=connections,
+        tls=tls,
         allow_missing_end=allow_missing_end,
+        allow_concatenated=allow_concatenated,
     )
     given = [urls] if isinstance(urls, str) else list(urls)
     if not given or not all(given):
@@ -113,7 +137,30 @@ def open_source(
     store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
     names = shard_names(store, [name for *_, name in parts], read.limits, listable=scheme in _LISTABLE)
     selection = Selection(fields) if fields is not None else None
-    return Source(Shards(store, names, read, grouping, selection), on_error=on_error)
+    shards = Shards(store, names, read, grouping, selection)
+    place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
+    return Source(shards, on_error=on_error, index=place if place is not None else bool(index))
+
+
+def index_shards(
+    urls: str | Sequence[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    offsets: bool = True,
+    endpoint: str | None = None,
+    token: TokenSource | None = None,
+    **options: Any,
+) -> Index:
+    """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
+
+    `out` may be a folder, a file, or a file that ends in .json: that becomes a `wids-shard-index-v1`, which counts
+    records and no more. `offsets=False` counts only, too: by AIStore's own listing of archives where there is one.
+    """
+    if out is not None and str(out).endswith(".json"):
+        offsets = False
+    source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
+    with source:
+        return source.write_index(out, offsets=offsets, endpoint=endpoint, token=token)
 
 
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
@@ -128,10 +175,12 @@ def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
 class Source:
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
 
-    def __init__(self, shards: Shards, *, on_error: OnError = "raise") -> None:
+    def __init__(self, shards: Shards, *, on_error: OnError = "raise", index: Place | bool = True) -> None:
         self._shards = shards
         self._account = Account(on_error)
         self._sample: list[Record] | None = None
+        self._index_at = index
+        self._found: Found | None = None
 
     def __repr__(self) -> str:
         names = self._shards.names
@@ -171,12 +220,68 @@ class Source:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats
 
+    def __bool__(self) -> bool:
+        return True  # not by `len`, which may have no answer
+
+    def __len__(self) -> int:
+        """The number of records, as the index has it."""
+        return self._needed_index().records_of(self._shards.names)
+
+    @overload
+    def __getitem__(self, which: int) -> Record: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Record]: ...
+    def __getitem__(self, which: int | slice) -> Record | list[Record]:
+        """Records by their number in the order of the template: `src[7]`, `src[-1]`, `src[10:20]`."""
+        if isinstance(which, slice):
+            return self._run(range(len(self))[which])
+        try:
+            number = range(len(self))[which]
+        except IndexError:
+            raise IndexError(f"there is no record {which:,}: there are {len(self):,}") from None
+        return self._run(range(number, number + 1))[0]
+
     def select(self, *fields: str | Want) -> Source:
         """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed)."""
         return self._with(replace(self._shards, selection=Selection(fields)))
 
-    def records(self) -> Iterator[Record]:
-        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`."""
+    @property
+    def schema(self) -> Schema:
+        """What the records are, as far as a sample of the first ones tells; printed as a table that says so."""
+        from ais_tar2tf.schema import Inference
+
+        inference = Inference(limits=self._shards.read.limits)
+        account = self._account.twin()
+        for record in self._sampled():
+            try:
+                inference.add(record)
+            except SchemaError as error:
+                account.record_error(error)
+        return replace(inference.schema, sampled=True)
+
+    def records(self, *, decode: Decode | None = None) -> Iterator[Record]:
+        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`.
+
+        `decode=True` gives pixels, text, numbers and what JSON says instead of bytes, by the fields' names and a
+        sample; `decode={"cls": ["cat", "dog"], "jpg": "image", "id": "int32"}` what it names, a Schema what it says.
+        """
+        if decode is None or decode is False:
+            return self._raw_records()
+        return self._decoded_records(decode)
+
+    def _decoded_records(self, decode: Decode) -> Iterator[Record]:
+        from ais_tar2tf.decoders import decoding_of
+
+        decoding = decoding_of(decode, lambda: self.schema)
+        for record in self._raw_records():
+            try:
+                decoded = decoding(record)
+            except MappingError as error:
+                self.skip_or_raise(error)
+                continue
+            yield decoded
+
+    def _raw_records(self) -> Iterator[Record]:
         plan = Plan(len(self._shards.names))
         stream = RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account)
         try:
@@ -198,12 +303,14 @@ class Source:
         self,
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
         *,
+        decode: Decode | None = None,
         shuffle: bool | int | Shuffle | None = None,
         seed: int | None = None,
         batch: int | None = None,
         drop_remainder: bool = False,
         repeat: int | None = 1,
-        shard: tuple[int, int] | tf.distribute.InputContext | None = None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
         start_at: int = 0,
         parallel: int | None = None,
         output_types: Any = None,
@@ -212,18 +319,23 @@ class Source:
     ) -> ShardDataset:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
-        `shuffle`: True, a window in records, or `Shuffle`; `shard=(i, n)`: this host's share; `start_at`: a
-        record's number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
+        `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
+        `shuffle`: True, a window in records, or `Shuffle`; `shard=(i, n)`: this host's share, `"env"` asks
+        `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
+        number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
         from ais_tar2tf import mapping as mappings
         from ais_tar2tf import tfdata, tracing
         from ais_tar2tf.chunks import Request
+        from ais_tar2tf.decoders import decoding_of
 
         how = _shuffle_option(shuffle, seed)
-        host, hosts = _host(shard)
+        host, of_hosts = _host(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
+        if decode is not None and decode is not False:
+            map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
         prepared = None
         if map is not None:
             prepared = tracing.prepare(
@@ -236,9 +348,10 @@ class Source:
             )
             names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
             source = source._narrowed(names, optional)
+        plan, shards = self._planned(Plan(len(self._shards.names), how, host, of_hosts, even), source._shards)
         request = Request(
-            shards=source._shards,
-            plan=Plan(len(self._shards.names), how, host, hosts),
+            shards=shards,
+            plan=plan,
             account=self._account,
             names=names,
             optional=optional,
@@ -258,9 +371,52 @@ class Source:
                 seed = random.getrandbits(62) if seed is None else seed
                 return build(replace(request, plan=replace(request.plan, shuffle=chosen), seed=seed))
 
-            return tfdata.ShardDataset(tfdata.build(request), reshuffled)
+            return tfdata.ShardDataset(*tfdata.build(request), reshuffled)
 
         return build(request)
+
+    def write_index(
+        self, out: str | os.PathLike[str] | None, *, offsets: bool, endpoint: str | None, token: TokenSource | None
+    ) -> Index:
+        """What `t2t.index` does."""
+        shards = replace(self._shards, selection=None)
+        place = beside(shards) if out is None else place_at(out, shards, endpoint=endpoint, token=token)
+        return write(shards, place, self._account, offsets=offsets)
+
+    def _find_index(self) -> Found:
+        """The index, looked for once."""
+        if self._found is None:
+            if self._index_at is False or not len(self._shards.names):
+                self._found = Found(None, "no index is used")
+            else:
+                place = self._index_at if isinstance(self._index_at, Place) else beside(self._shards)
+                self._found = find(self._shards, place)
+        return self._found
+
+    def _needed_index(self) -> Index:
+        found = self._find_index()
+        if found.index is None:
+            first = self._shards.names[0] if len(self._shards.names) else ""
+            raise IndexMissing(
+                f"this needs an index, and {found.reason}; write one by t2t.index(…)",
+                url=self._shards.store.url(first),
+            )
+        return found.index
+
+    def _run(self, numbers: range) -> list[Record]:
+        """Records by their numbers, each piece of a shard at once where they follow each other."""
+        index = self._needed_index()
+        shards = replace(self._shards, index=index)
+        found: list[Record] = []
+        for shard, cut in index.pieces(self._shards.names, numbers):
+            part = read_part(shards, shard, cut, self._account.twin())
+            if len(part) < cut.behind - cut.first:
+                raise IndexMissing(
+                    "the shard has fewer records than its index says; write it again by t2t.index(…)",
+                    url=self._shards.store.url(self._shards.names[shard]),
+                )
+            found += part
+        return found
 
     def export(
         self,
@@ -327,9 +483,25 @@ class Source:
         )
 
     def _with(self, shards: Shards) -> Source:
-        other = Source(shards)
-        other._account = self._account
+        other = Source(shards, index=self._index_at)
+        other._account, other._found = self._account, self._found
         return other
+
+    def _planned(self, plan: Plan, shards: Shards) -> tuple[Plan, Shards]:
+        """With what an index tells, unless records may be skipped: then it counts what nobody will see."""
+        plan = replace(plan, key=_key_of(shards.names))
+        if plan.even is not None and not self._account.raises:
+            raise ValueError(
+                f"even={plan.even!r} needs on_error='raise': a record that is skipped is missing somewhere"
+            )
+        index = self._find_index().index if self._account.raises else None
+        if index is None:
+            return plan, shards
+        known = [index.get(name) for name in shards.names]
+        counts = [0 if each is None else each.records for each in known]
+        if plan.even in ("pad", "drop") and not all(each is not None and each.placed for each in known):
+            return plan, shards
+        return replace(plan, counts=counts), replace(shards, index=index)
 
     def _declared(self, function: Callable[[Any], Any]) -> Source:
         """Only the fields that a mapping says it reads, under the names it gives them."""
@@ -383,10 +555,20 @@ def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> S
     return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)
 
 
+def _key_of(names: Sequence[str]) -> str:
+    """What a checkpoint remembers of the shards: a few of their names, without their folders."""
+    some = [names[at].rpartition("/")[2] for at in {0, len(names) // 2, len(names) - 1}] if len(names) else []
+    return xxhash.xxh3_64_hexdigest("\0".join([str(len(names)), *some]).encode("utf-8", "surrogateescape"))
+
+
 def _host(shard: Any) -> tuple[int, int]:
     if shard is None:
         return 0, 1
+    if isinstance(shard, str):
+        if shard != "env":
+            raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
+        return hosts()
     if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
         return shard.input_pipeline_id, shard.num_input_pipelines
-    host, hosts = shard
-    return host, hosts
+    host, of_hosts = shard
+    return host, of_hosts

@@ -11,8 +11,10 @@ the count of records, finds the missing record again by its position, and says w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +35,22 @@ else:
 
 __all__ = ["ShardDataset", "build"]
 
+_ELSEWHERE = (
+    "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
+    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the files, "
+    "or use workers in the process that made the dataset"
+)
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
 
 
 class ShardDataset(Dataset):
     """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
 
-    def __init__(self, inner: Dataset, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]):
+    def __init__(
+        self, inner: Dataset, chunks: Chunks, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]
+    ) -> None:
         self._inner = inner
+        self._chunks = chunks
         self._reshuffled = reshuffled
         super().__init__(inner._variant_tensor)
 
@@ -50,6 +60,18 @@ class ShardDataset(Dataset):
     @property
     def element_spec(self) -> Any:
         return self._inner.element_spec
+
+    @property
+    def batch_size(self) -> int | None:
+        """What `batch=` was given when the dataset was made."""
+        return self._chunks.request.batch
+
+    def begin_at(self, epoch: int, records: int = 0) -> None:
+        """Iterators of this dataset, and of what was made of it, that begin from now on do so in `epoch`.
+
+        The first of them leaves out so many records: say 0 again before the next epoch.
+        """
+        self._chunks.begin_at(epoch, records)
 
     def shuffle(
         self,
@@ -63,8 +85,8 @@ class ShardDataset(Dataset):
         return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
 
 
-def build(request: Request) -> Dataset:
-    """The dataset; it opens nothing before it is iterated."""
+def build(request: Request) -> tuple[Dataset, Chunks]:
+    """The dataset, and the Python behind it; it opens nothing before it is iterated."""
     chunks = Chunks(request)
     mapping = request.mapping
     dataset = _chunk_dataset(chunks)
@@ -76,7 +98,7 @@ def build(request: Request) -> Dataset:
     else:
         dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
-    return dataset.with_options(_options(request))
+    return _with_length(dataset, request.elements).with_options(_options(request)), chunks
 
 
 def _options(request: Request) -> Any:
@@ -89,6 +111,28 @@ def _options(request: Request) -> Any:
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
     return options
+
+
+def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
+    """The same dataset, whose cardinality says how many elements it has (-1: no end).
+
+    What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
+    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows the length.
+    Whether as many came as were promised, `Chunks` checks.
+    """
+    if elements is None:
+        return dataset
+    spec = dataset.element_spec
+
+    def is_there(number: Any) -> Any:
+        return number < 0
+
+    def never_made(_: Any) -> Any:
+        return tf.nest.map_structure(_nothing_of, spec)
+
+    nothing = tf.data.Dataset.range(1).filter(is_there).map(never_made)
+    endless = dataset.concatenate(nothing.repeat())
+    return endless if elements < 0 else endless.take(elements)
 
 
 def _choose(selected: Any) -> Callable[..., Any]:
@@ -116,7 +160,8 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        with tf.control_dependencies(_only_here()):
+            following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
         following.set_shape(())
         for tensor in (at, numbers, *columns):
             tensor.set_shape((None,))
@@ -128,6 +173,17 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
         .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
         .prefetch(_PREFETCHED_CHUNKS)
     )
+
+
+def _only_here() -> list[Any]:
+    """A check that the graph runs in the process that made it: in any other, the Python behind it is not there.
+
+    It looks for this process's own entry in /proc, which no graph can carry elsewhere.
+    """
+    if not Path("/proc/self/task").is_dir():
+        return []  # TensorFlow itself then says that it does not find a function
+    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+    return [tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]
 
 
 # Mappings.

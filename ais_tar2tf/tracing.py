@@ -143,15 +143,23 @@ def prepare(
         traced, again = (
             _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(2)
         )
-    except Exception as error:  # whatever a user's function raises on symbolic tensors
+    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
         if missing:
             raise _no_such_field(missing[0], names, sample) from None
-        if isinstance(error, SchemaError):
-            raise
+        ours = _ours(error)
+        if ours is not None:
+            raise ours from None
         return _as_python(function, names, output_types, output_shapes, _last_line(error))
     if drawn != _random_state() or _drawing(traced) != _drawing(again):
         return _as_python(function, names, output_types, output_shapes, "it draws random numbers in Python")
     return traced
+
+
+def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
+    """What we raised ourselves, within what AutoGraph made of it."""
+    while error is not None and not isinstance(error, SchemaError | MissingField):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _random_state() -> tuple[Any, ...]:

@@ -112,9 +112,8 @@ def _batches(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
-    elements: Iterator[Any] = dataset.as_numpy_iterator()
-    for element in elements:
+def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[Any]:
+    for element in dataset.as_numpy_iterator():
         yield (
             element if schema is None else schema.encode({name: _plain(value) for name, value in _named("", element)})
         )

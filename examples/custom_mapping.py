@@ -34,9 +34,8 @@ def main() -> None:
 
     graph = source.dataset(as_graph, batch=16)
     words, labels = next(iter(graph))
-    print(
-        f"as a graph: {words.shape[0]} records a batch, {int(words[0])} words and the label {int(labels[0])} in the first"
-    )
+    sizes = f"{int(words[0])} words, label {int(labels[0])}"
+    print(f"as a graph: {words.shape[0]} records a batch, the first has {sizes}")
 
     # What cannot be a graph has to say what it returns.
     plain = source.dataset(as_python, batch=16, output_types=(tf.float32, tf.int32), output_shapes=((3,), ()))

@@ -14,9 +14,12 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import ais_tar2tf as t2t
 import shards as made
 
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+pytest_plugins = ["tests.servers.plugin"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true")
+    parser.addoption("--full", action="store_true", help="also what takes long: whole matrices, more real servers")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,8 +34,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AIS_ENDPOINT", "AIS_AUTHN_TOKEN", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy") or name in _CERTIFICATES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AIS_AUTHN_TOKEN_FILE", os.devnull)  # not the one of whoever runs the tests
 
 
 @pytest.fixture(scope="session")

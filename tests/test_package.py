@@ -20,24 +20,16 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
-    "features", "headers", "schema", "reader", "mapping", "tracing", "chunks", "tfdata", "parsing", "progress",
-    "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server", "card", "cli",
-    "__main__",
+    "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
+    "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
+    "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
+    "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server", "card",
+    "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "errors",
-    "options",
-    "account",
-    "templates",
-    "globs",
-    "archive",
-    "records",
-    "plan",
-    "features",
-    "headers",
-    "schema",
-]
+    "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",
+    "features", "headers", "schema", "examples", "seek",
+]  # fmt: skip
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
 
 

@@ -94,7 +94,7 @@ def list_names(server: Server, **value: Any) -> list[str]:
     token = ""
     while True:
         page = list_page(server, continuation_token=token, **value)
-        names += [entry["name"] for entry in page["entries"]]
+        names += [entry["name"] for entry in page["entries"] or ()]
         token = page["continuation_token"]
         if not token:
             return names
@@ -113,6 +113,7 @@ def list_names(server: Server, **value: Any) -> list[str]:
         ("bytes=7-99", 10, (7, 3)),
         ("bytes=-3", 10, (7, 3)),
         ("bytes=-99", 10, (0, 10)),
+        ("bytes=-0", 10, (10, 0)),
         (" bytes=1-2 ", 10, (1, 2)),
     ],
 )
@@ -122,7 +123,7 @@ def test_range_is_a_span(header: str | None, size: int, span: tuple[int, int] | 
 
 @pytest.mark.parametrize(
     "header",
-    ["bytes=0-1,4-5", "bytes=10-", "bytes=10-12", "bytes=5-2", "bytes=-0", "bytes=-", "bytes=a-b", "lines=0-1", ""],
+    ["bytes=0-1,4-5", "bytes=10-", "bytes=10-12", "bytes=5-2", "bytes=-", "bytes=a-b", "lines=0-1", ""],
 )
 def test_range_that_cannot_be_served_is_416(header: str) -> None:
     with pytest.raises(RefusedError) as caught:
@@ -200,11 +201,11 @@ def test_get_range(server: Server, header: str, body: bytes, where: str) -> None
     assert response.headers["Ais-Checksum-Value"] == xxhash.xxh64_hexdigest(BODY)
 
 
-@pytest.mark.parametrize("header", ["bytes=0-1,4-5", "bytes=99999-"])
-def test_get_range_that_cannot_be_served(server: Server, header: str) -> None:
+@pytest.mark.parametrize(("header", "where"), [("bytes=0-1,4-5", None), ("bytes=99999-", f"bytes */{len(BODY)}")])
+def test_get_range_that_cannot_be_served(server: Server, header: str, where: str | None) -> None:
     response = ask("GET", url(server), headers={"Range": header})
     assert (response.status_code, response.json()["status"]) == (416, 416)
-    assert response.headers["Content-Range"] == f"bytes */{len(BODY)}"
+    assert response.headers.get("Content-Range") == where
 
 
 def test_head_tells_size_and_place(server: Server) -> None:
@@ -433,7 +434,7 @@ def test_bucket_from_making_to_erasing(server: Server, root: Path) -> None:
     assert ask("HEAD", address).status_code == 404
     assert ask("POST", address, json={"action": "create-bck"}).status_code == 200
     again = ask("POST", address, json={"action": "create-bck"})
-    assert (again.status_code, again.json()["tcode"]) == (409, "ErrBckAlreadyExists")
+    assert (again.status_code, again.json()["tcode"]) == (409, "ErrBucketAlreadyExists")
     assert json.loads(ask("HEAD", address).headers["Ais-Bucket-Props"])["provider"] == "ais"
     ask("PUT", url(server, "deep/er", "new"), data=b"x")
     assert [bucket["name"] for bucket in ask("GET", f"{server.url}/v1/buckets").json()] == ["bucket", "new"]
@@ -511,7 +512,7 @@ def test_last_page_of_a_listing_can_be_empty(tree: Server) -> None:
     page = list_page(tree, pagesize=len(TREE))
     assert page["continuation_token"] == max(TREE)
     last = list_page(tree, pagesize=len(TREE), continuation_token=page["continuation_token"], uuid=page["uuid"])
-    assert (last["entries"], last["continuation_token"], last["uuid"]) == ([], "", page["uuid"])
+    assert (last["entries"], last["continuation_token"], last["uuid"]) == (None, "", page["uuid"])
 
 
 def test_listed_sizes_are_strings_and_zero_is_left_out(tree: Server) -> None:
@@ -557,15 +558,16 @@ def test_listings_that_are_not_served(server: Server, value: object, status: int
 def test_missing_object(server: Server) -> None:
     response = ask("GET", url(server, "none"))
     error = response.json()
+    node = f"t[{next(iter(ask('GET', f'{server.url}/v1/daemon?what=smap').json()['tmap']))}]"
     assert response.status_code == error.pop("status") == 404
     assert error.pop("remote_addr").startswith("127.0.0.1:")
     assert error == {
         "tcode": "ErrNotFound",
-        "message": "object ais://bucket/none does not exist",
+        "message": f"{node}: ais://bucket/none does not exist",
         "method": "GET",
         "url_path": "/v1/objects/bucket/none",
         "caller": "",
-        "node": "target",
+        "node": node,
     }
 
 
@@ -573,7 +575,7 @@ def test_missing_object(server: Server) -> None:
 def test_missing_bucket(server: Server, method: str) -> None:
     response = ask(method, url(server, "x", "none"))
     assert (response.status_code, response.json()["tcode"]) == (404, "ErrBckNotFound")
-    assert response.json()["node"] == "proxy"
+    assert response.json()["node"].startswith("p[")
 
 
 def test_head_of_what_is_missing_tells_in_a_header(server: Server) -> None:
@@ -591,8 +593,9 @@ def test_other_providers_are_400(server: Server, provider: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
-        ("GET", "/s3/bucket/shard.tar", 404),
+        ("GET", "/", 400),
+        ("GET", "/v1/nonsense", 400),
+        ("GET", "/s3/bucket/shard.tar", 501),
         ("GET", "/v1/sort", 501),
         ("GET", "/v1/daemon?what=config", 501),
         ("POST", "/v1/health", 405),
@@ -720,7 +723,7 @@ def test_target_wants_a_grant(locked: Server, query: str) -> None:
     pid = granted.partition("pid=")[2].partition("&")[0]
     address = f"{locked.target_url}/v1/objects/bucket/shard.tar{query.format(pid=pid)}"
     response = ask("GET", address, headers=headers)
-    assert (response.status_code, response.json()["node"]) == (403, "target")
+    assert (response.status_code, response.json()["node"][:2]) == (403, "t[")
 
 
 # Other clients

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -246,29 +244,7 @@ def test_iterating_does_not_disturb_another_iterator(imagenet):
     assert len(bodies) == 2 * 4  # each shard once for each of the two
 
 
-# Checkpoints.
-
-RESUME = """
-import json, sys
-import tensorflow as tf
-import ais_tar2tf as t2t
-from ais_tar2tf.options import Shuffle
-sys.path.insert(0, {tests!r})
-from test_tfdata import checkpointed
-url, mapped, checkpoint = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
-iterator = iter(checkpointed(url, mapped))
-tf.train.Checkpoint(iterator=iterator).restore(checkpoint)
-print(json.dumps([keys.numpy().astype(str).tolist() for keys in iterator]))
-"""
-
-
-def checkpointed(url: str, mapped: bool):
-    """Two shards read at once, a window, a batch, a prefetch."""
-    shuffle = Shuffle(window=12, shards=2, turn=4, seed=9)
-    source = t2t.open(url, limits=Limits(chunk_records=5))
-    if mapped:
-        return source.dataset(pair, shuffle=shuffle).batch(7).map(lambda key, _: key).prefetch(2)
-    return source.dataset(shuffle=shuffle).map(lambda record: record["__key__"]).batch(7).prefetch(2)
+# Checkpoints; more of them in test_resume.
 
 
 @pytest.fixture
@@ -277,41 +253,6 @@ def folder(tmp_path) -> str:
         shard = made.labelled(f"s{number}", 15 + number, lambda i: {"jpg": b"x" * 700, "cls": b"%d" % i})
         (tmp_path / f"train-{number}.tar").write_bytes(made.gzipped(shard) if number == 2 else shard)
     return f"{tmp_path}/train-{{0..3}}.tar"
-
-
-@pytest.mark.parametrize("mapped", [False, True])
-def test_a_checkpoint_goes_on_in_a_new_process(folder, tmp_path, mapped):
-    iterator = iter(checkpointed(folder, mapped))
-    before = [next(iterator) for _ in range(4)]
-    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
-    rest = [batch.numpy().astype(str).tolist() for batch in iterator]
-    assert len(before) * 7 + sum(map(len, rest)) == 66
-    script = RESUME.format(tests=str(Path(__file__).parent))
-    root = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", script, folder, str(mapped), saved],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=root,
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == rest
-
-
-@pytest.mark.parametrize("mapped", [False, True])
-def test_every_checkpoint_of_an_epoch_gives_the_exact_rest(folder, tmp_path, mapped):
-    dataset = checkpointed(folder, mapped)
-    iterator = iter(dataset)
-    checkpoint = tf.train.Checkpoint(iterator=iterator)
-    saved, batches = [checkpoint.save(str(tmp_path / "c"))], []
-    for batch in iterator:
-        batches.append(batch.numpy().tolist())
-        saved.append(checkpoint.save(str(tmp_path / "c")))
-    for number, path in enumerate(saved):
-        fresh = iter(checkpointed(folder, mapped))
-        tf.train.Checkpoint(iterator=fresh).restore(path)
-        # The first checkpoint holds no position yet, but the epoch is the first there, too.
-        assert [batch.numpy().tolist() for batch in fresh] == batches[number:], number
 
 
 def test_a_checkpoint_is_small_and_an_object_that_changed_is_an_error(folder, tmp_path):

@@ -83,6 +83,7 @@ class _Plain(BaseHTTPRequestHandler):
 
     def _finish(self, whole: bytes, body: bytes, length: int) -> None:
         self.send_header("ETag", f'"{hashlib.sha256(whole).hexdigest()[:16]}"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         self.send_header("Content-Length", str(length))
         self.end_headers()
         self.wfile.write(body)

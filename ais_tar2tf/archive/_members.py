@@ -31,6 +31,11 @@ class Archive(Protocol):
 
     ignored: int  # members that are not files: directories, links, devices
 
+    @property
+    def end(self) -> int:
+        """Offset at which the members end, once it is finished."""
+        ...
+
     def feed(self, block: Bytes) -> Iterator[Members]: ...
 
     def finish(self) -> None:

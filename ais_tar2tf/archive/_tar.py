@@ -21,6 +21,7 @@ from ais_tar2tf.archive._tar_header import (
     parse_header,
     parse_pax,
 )
+from ais_tar2tf.archive._tar_sparse import Sparse, gnu_parts, gnu_real_size, is_sparse, pax_sparse
 from ais_tar2tf.archive._tar_table import LONGEST_NAME, HeaderTable
 from ais_tar2tf.archive._tar_walk import HeaderWalk
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
@@ -40,12 +41,13 @@ _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LI
 class _Body:
     """The body of one member, or of one extension header, that comes in several blocks."""
 
-    __slots__ = ("have", "header", "keep", "offset", "pieces")
+    __slots__ = ("have", "header", "keep", "offset", "pieces", "sparse")
 
-    def __init__(self, header: Header, offset: int, keep: bool) -> None:
+    def __init__(self, header: Header, offset: int, keep: bool, sparse: Sparse | None = None) -> None:
         self.header = header
         self.offset = offset
         self.keep = keep
+        self.sparse = sparse
         self.pieces: list[bytes] = []
         self.have = 0
 
@@ -69,6 +71,7 @@ class TarReader:
         start: int = 0,
         wanted: Wanted | None = None,
         allow_missing_end: bool = False,
+        allow_concatenated: bool = False,
         headers: Headers = "auto",
     ) -> None:
         self.ignored: int = 0
@@ -76,6 +79,7 @@ class TarReader:
         self._limits = limits
         self._wanted = wanted
         self._allow_missing_end = allow_missing_end
+        self._allow_concatenated = allow_concatenated
         # What the table vouches for keeps to these limits by its form, unless they are tiny.
         tight = limits.name_bytes < LONGEST_NAME or limits.header_bytes < 2 * BLOCK
         self._headers = "careful" if tight else headers
@@ -88,6 +92,9 @@ class TarReader:
         self._extension_bytes = 0
         self._long_name: bytes | None = None
         self._pax: dict[bytes, bytes] = {}
+        self._sparse: Sparse | None = None  # of the next member
+        self._sparse_header: Header | None = None  # while blocks behind it go on with its map
+        self._expanded = 0  # bytes that sparse members became
         self._ended_at: int | None = None
 
     def feed(self, block: Bytes) -> Iterator[Members]:
@@ -97,8 +104,7 @@ class TarReader:
         table_start = 0
         while position < length:
             if self._ended_at is not None:
-                self._check_rest(view, position)
-                break
+                position = self._read_rest(view, position)
             if self._skip:
                 taken = min(self._skip, length - position)
                 self._skip -= taken
@@ -129,6 +135,11 @@ class TarReader:
             self._dense = len(table.rows) * _SPARSE_ROWS > (length - table_start) // BLOCK
         self._base += length
 
+    @property
+    def end(self) -> int:
+        """Where the end mark begins; as far as bytes came, where there was none yet."""
+        return self._base if self._ended_at is None else self._ended_at
+
     def finish(self) -> None:
         where = self._base
         if self._body is not None:
@@ -136,6 +147,8 @@ class TarReader:
             raise self._truncated(f"the archive ends within member {name!r}", where)
         if self._skip or self._partial:
             raise self._truncated("the archive ends within a block of 512 bytes", where)
+        if self._sparse_header is not None:
+            raise self._truncated(f"the archive ends within the map of {self._sparse_header.name!r}", where)
         if self._extended_at is not None:
             raise self._truncated("the archive ends behind an extension header", where)
         if self._ended_at is not None:
@@ -151,13 +164,22 @@ class TarReader:
     def _truncated(self, message: str, offset: int) -> TruncatedArchive:
         return TruncatedArchive(message, shard=self._shard, offset=offset)
 
-    def _check_rest(self, view: memoryview, position: int) -> None:
-        if bytes(view[position:]).strip(b"\0"):
+    def _read_rest(self, view: memoryview, position: int) -> int:
+        """Pass the zeros behind the end mark, up to the next archive where that is allowed."""
+        rest = bytes(view[position:])
+        if rest == bytes(len(rest)):
+            return len(view)
+        position += len(rest) - len(rest.lstrip(b"\0"))
+        if not self._allow_concatenated:
             raise ArchiveError(
-                "there is more behind the end mark: the archive is damaged here, or several were concatenated",
+                "there is more behind the end mark: the archive is damaged here, or several were concatenated; "
+                "say allow_concatenated=True if they were",
                 shard=self._shard,
                 offset=self._base + position,
             )
+        into = (self._base + position) % BLOCK  # the block's beginning may have been another view's
+        self._partial, self._ended_at = bytes(into), None
+        return position
 
     # Many plain members at once.
 
@@ -239,6 +261,9 @@ class TarReader:
     # One header at a time.
 
     def _careful(self, raw: bytes, offset: int) -> Iterator[Members]:
+        if self._sparse_header is not None:
+            yield from self._read_sparse(raw, offset)
+            return
         if raw == ZERO_BLOCK:
             if self._extended_at is not None:
                 raise ArchiveError("the end mark stands behind an extension header", shard=self._shard, offset=offset)
@@ -251,36 +276,60 @@ class TarReader:
             self._extension_bytes += header.size
             self._check_limit("header_bytes", self._extension_bytes, offset)
             self._body = _Body(header, offset, keep=True)
+        elif header.kind is Kind.SPARSE:
+            self._sparse = Sparse(gnu_real_size(raw, self._shard, offset), [], self._shard, offset)
+            self._sparse_header = header
+            yield from self._read_sparse(raw, offset, is_header=True)
         else:
             self._begin_member(header, offset)
-        if self._body is not None and not header.size:
+        if self._body is not None and not self._body.header.size:
+            yield from self._finish_body()
+
+    def _read_sparse(self, raw: bytes, offset: int, *, is_header: bool = False) -> Iterator[Members]:
+        """One block of an old GNU map: the header itself, or one behind it."""
+        header, sparse = self._sparse_header, self._sparse
+        assert header is not None
+        assert sparse is not None
+        assert sparse.parts is not None
+        if not is_header:
+            self._extension_bytes += BLOCK
+            self._check_limit("header_bytes", self._extension_bytes, offset)
+        parts, more = gnu_parts(raw, self._shard, offset, is_header=is_header)
+        sparse.parts += parts
+        if more:
+            return
+        self._sparse_header = None
+        self._begin_member(Header(Kind.FILE, header.name, header.size), offset)
+        if self._body is not None and not self._body.header.size:
             yield from self._finish_body()
 
     def _begin_member(self, header: Header, offset: int) -> None:
         """Start the body of the member that `header`, with what extends it, speaks of."""
-        pax, long_name, began = self._pax, self._long_name, self._extended_at
+        pax, long_name, began, sparse = self._pax, self._long_name, self._extended_at, self._sparse
         assert began is not None
         self._pax, self._long_name, self._extended_at, self._extension_bytes = {}, None, None, 0
-        stated = long_name or pax.get(b"path")
+        self._sparse = None
+        is_file = header.kind in (Kind.FILE, Kind.V7_FILE)
+        if is_file and is_sparse(pax):
+            if sparse is not None:
+                raise UnsupportedArchive("a member is sparse in two ways", shard=self._shard, offset=offset)
+            sparse = pax_sparse(pax, self._shard, offset)
+        stated = pax.get(b"GNU.sparse.name") or long_name or pax.get(b"path")
         name = decode_name(stated) if stated else header.name
-        if header.kind is Kind.SPARSE or any(key.startswith(b"GNU.sparse") for key in pax):
-            raise UnsupportedArchive(
-                f"member {name!r} is sparse; write the archive again without --sparse",
-                shard=self._shard,
-                offset=offset,
-            )
-        size = header.size
-        if header.kind is Kind.FILE and pax.get(b"size"):
+        is_file = is_file and not (header.kind is Kind.V7_FILE and name.endswith("/"))
+        size = 0 if header.kind is Kind.V7_FILE and not is_file else header.size
+        if is_file and pax.get(b"size"):
             size = int(pax[b"size"])
-        header = Header(header.kind, name, size)
-        is_file = header.kind is Kind.FILE
         keep = is_file and (self._wanted is None or self._wanted(name))
         self._check_limit("name_bytes", len(name.encode("utf-8", "surrogateescape")), offset)
         if keep:
             self._check_limit("member_bytes", size, offset, name)
+            if sparse is not None:
+                self._check_limit("member_bytes", sparse.real_size, offset, name)
         if not is_file:
             self.ignored += 1
-        self._body = _Body(header, began, keep)
+        kind = Kind.FILE if is_file else Kind.IGNORED
+        self._body = _Body(Header(kind, name, size), began, keep, sparse)
 
     def _finish_body(self) -> Iterator[Members]:
         body = self._body
@@ -297,18 +346,36 @@ class TarReader:
         elif header.kind is Kind.LONG_NAME:
             self._long_name = content.partition(b"\0")[0]
         elif header.kind is Kind.FILE:
+            if body.sparse is not None and body.keep:
+                content = self._expand(body.sparse, content)
             # A body that nobody wanted was not kept: its member is told with no bytes behind it.
             yield Members([header.name], [body.offset], [0], [len(content)], content)
 
+    def _expand(self, sparse: Sparse, stored: bytes) -> bytes:
+        self._expanded += sparse.real_size
+        if self._expanded > self._limits.sparse_bytes:
+            raise LimitExceeded(
+                f"sparse members have become {self._expanded:,} bytes; Limits.sparse_bytes is "
+                f"{self._limits.sparse_bytes:,}",
+                shard=self._shard,
+                offset=sparse.offset,
+            )
+        return sparse.expand(stored, self._limits.header_bytes)
+
     def _check_global(self, records: dict[bytes, bytes], offset: int) -> None:
         """A global header is a remark to us, unless it would change how the members after it are read."""
-        if b"size" in records or any(key.startswith(b"GNU.sparse") for key in records):
+        if b"size" in records or is_sparse(records):
             raise UnsupportedArchive(
                 "a global PAX header sets the size of all members", shard=self._shard, offset=offset
             )
-        if not self._pax and self._long_name is None:
-            self._extended_at = None
-            self._extension_bytes = 0
+        if self._pax or self._long_name is not None:
+            raise ArchiveError(
+                "a global PAX header stands between a member and a header that speaks of it",
+                shard=self._shard,
+                offset=offset,
+            )
+        self._extended_at = None
+        self._extension_bytes = 0
 
     def _check_limit(self, name: str, value: int, offset: int, member: str = "") -> None:
         limit: int = getattr(self._limits, name)

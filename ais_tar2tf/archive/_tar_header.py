@@ -18,12 +18,14 @@ from ais_tar2tf.errors import ArchiveError, UnsupportedArchive
 
 __all__ = [
     "BLOCK",
+    "SPARSE_MAP",
     "ZERO_BLOCK",
     "Header",
     "Kind",
     "decode_name",
     "is_time_only_pax",
     "parse_header",
+    "parse_number",
     "parse_pax",
 ]
 
@@ -35,6 +37,7 @@ class Kind(Enum):
     """What the bytes after a header are."""
 
     FILE = "file"
+    V7_FILE = "v7 file"  # or a directory, if its whole name ends with a slash
     IGNORED = "ignored"  # directories, links, devices: not a field
     PAX = "pax"
     GLOBAL_PAX = "global pax"
@@ -52,7 +55,7 @@ class Header:
 
 _KINDS = {
     b"0": Kind.FILE,
-    b"\0": Kind.FILE,
+    b"\0": Kind.V7_FILE,
     b"7": Kind.FILE,  # contiguous: an ordinary file to everybody today
     b"x": Kind.PAX,
     b"X": Kind.PAX,  # Solaris
@@ -77,12 +80,16 @@ def _c_string(raw: bytes) -> bytes:
     return raw.partition(b"\0")[0]
 
 
-def _number(raw: bytes, what: str, shard: str, offset: int) -> int:
+def parse_number(raw: bytes, what: str, shard: str, offset: int) -> int:
     if raw[0] & 0x80:
         value = int.from_bytes(raw, "big", signed=False)
         if raw[0] & 0x40:  # negative, in two's complement over the whole field
-            return value - (1 << (8 * len(raw)))
-        return value & ~(0x80 << (8 * (len(raw) - 1)))
+            value -= 1 << (8 * len(raw))
+        else:
+            value &= ~(0x80 << (8 * (len(raw) - 1)))
+        if not -(1 << 63) <= value < 1 << 63:
+            raise ArchiveError(f"the {what} in a tar header has over 64 bits: {value:,}", shard=shard, offset=offset)
+        return value
     text = _c_string(raw.strip(b" \0"))
     if not text:
         return 0
@@ -92,7 +99,7 @@ def _number(raw: bytes, what: str, shard: str, offset: int) -> int:
 
 
 def _check_sum(raw: bytes, shard: str, offset: int) -> None:
-    said = _number(raw[148:156], "checksum", shard, offset)
+    said = parse_number(raw[148:156], "checksum", shard, offset)
     rest = raw[:148] + b" " * 8 + raw[156:]
     unsigned = sum(rest)
     # Some old tars added the bytes as signed numbers.
@@ -121,7 +128,7 @@ def _prefix(raw: bytes) -> bytes:
 def parse_header(raw: bytes, shard: str, offset: int) -> Header:
     """The header in `raw` (512 bytes, not all zero); `shard` and `offset` are for the errors."""
     _check_sum(raw, shard, offset)
-    numbers = {what: _number(raw[a:b], what, shard, offset) for what, (a, b) in _NUMBERS.items()}
+    numbers = {what: parse_number(raw[a:b], what, shard, offset) for what, (a, b) in _NUMBERS.items()}
     size = numbers["size"]
     if size < 0:
         raise ArchiveError(f"a tar header says a negative size: {size}", shard=shard, offset=offset)
@@ -145,6 +152,8 @@ _PAX_INTEGERS = frozenset({b"uid", b"gid", b"size"})
 _PAX_TIMES = frozenset({b"mtime", b"atime", b"ctime"})
 _PAX_NAMES = frozenset({b"path", b"linkpath", b"uname", b"gname"})
 _PAX_DIGITS = 100  # of a number: more than anybody needs, fewer than int() refuses
+SPARSE_MAP = b"GNU.sparse.map"
+_SPARSE_PAIR = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")  # one after the other: format 0.0
 _TIME = re.compile(rb"(?=-?\.?\d)-?\d*(\.\d*)?(e[-+]?\d+)?")  # Python writes tiny and huge ones with an exponent
 _TIME_ONLY = re.compile(rb"(\d{1,3}) [acm]time=-?\d+(?:\.\d+)?\n")
 
@@ -158,16 +167,24 @@ def is_time_only_pax(block: memoryview, begin: int, end: int) -> bool:
 def parse_pax(body: bytes, shard: str, offset: int) -> dict[bytes, bytes]:
     """The records `<length> <key>=<value>\\n` of a PAX header, in which the length counts the whole record."""
     found: dict[bytes, bytes] = {}
-    rest = body
-    while rest:
-        number, space, _ = rest[:20].partition(b" ")
+    places: list[bytes] = []
+    at = 0
+    while at < len(body):
+        number, space, _ = body[at : at + 20].partition(b" ")
         length = int(number) if space and number.isdigit() else 0
-        key, equals, value = rest[len(number) + 1 : length - 1].partition(b"=")
-        if length <= len(number) + 2 or length > len(rest) or rest[length - 1] != 0x0A or not equals or not key:
-            raise ArchiveError(f"a PAX header is malformed at {rest[:40]!r}", shard=shard, offset=offset)
+        end = at + length
+        key, equals, value = body[at + len(number) + 1 : max(at, end - 1)].partition(b"=")
+        if length <= len(number) + 2 or end > len(body) or body[end - 1] != 0x0A or not equals or not key:
+            raise ArchiveError(f"a PAX header is malformed at {body[at : at + 40]!r}", shard=shard, offset=offset)
         _check_pax(key, value, shard, offset)
+        if key in _SPARSE_PAIR:  # of these alone every one counts
+            if key != _SPARSE_PAIR[len(places) % 2]:
+                raise ArchiveError("a sparse map has an offset without a length", shard=shard, offset=offset)
+            places.append(value)
         found[key] = value
-        rest = rest[length:]
+        at = end
+    if places:
+        found[SPARSE_MAP] = b",".join(places)
     return found
 
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from aiohttp import web
 
-from ais_tar2tf.server.refusals import RefusedError, bad_request, not_served
+from ais_tar2tf.server.refusals import RefusedError, bad_provider, bad_request, no_such_call, not_served, unreadable
 
-__all__ = ["Call", "Seen", "parse", "read_action", "refuse", "split_target"]
+__all__ = ["Call", "Seen", "parse", "peer_of", "read_action", "refuse", "split_target"]
 
 _NOT_SERVED = frozenset(  # query parameters that change what a request means
     {"append_type", "archpath", "archregx", "archmode", "etl_name", "etl_pipeline", "object_to", "uploadId"}
@@ -61,8 +61,10 @@ def parse(request: web.BaseRequest) -> Call:
     root, _, rest = path.removeprefix("/").partition("/")
     resource, _, rest = rest.partition("/")
     bucket, _, name = rest.partition("/")
+    if root == "s3":
+        raise not_served("/s3/")
     if root != "v1":
-        raise RefusedError(404, f"{request.method} {path}: only /v1/ is served here")
+        raise no_such_call(request.method, path, peer_of(request))
     query = dict(parse_qsl(query_string, keep_blank_values=True))
     _check_query(query)
     return Call(request, resource, _decode(bucket), _decode(name), query)
@@ -70,7 +72,7 @@ def parse(request: web.BaseRequest) -> Call:
 
 def _check_query(query: Mapping[str, str]) -> None:
     if query.get("provider", "") not in ("", "ais"):
-        raise bad_request(f"invalid backend provider {query['provider']!r}: only ais:// buckets are served here")
+        raise bad_provider(query["provider"])
     if query.get("namespace", "") not in ("", "@#"):
         raise not_served("a bucket namespace")
     for parameter in _NOT_SERVED:
@@ -91,7 +93,7 @@ async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]
     try:
         message: object = json.loads(body or b"{}")
     except ValueError as error:
-        raise bad_request(f"the body is not JSON: {error}") from error
+        raise unreadable(f"[*apc.ActMsg] ({request.method}), err: {error}") from error
     fields = _as_dict(message)
     return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
 
@@ -106,21 +108,21 @@ def refuse(request: web.BaseRequest, refusal: RefusedError, *, node: str) -> web
     """AIStore's error document: the body, but for HEAD, which has none, the header Hdr-Error."""
     document = {
         "tcode": refusal.code,
-        "message": refusal.message,
+        "message": f"{node}: {refusal.message}" if refusal.names_node else refusal.message,
         "method": request.method,
-        "url_path": split_target(request)[0],
-        "remote_addr": _peer(request),
+        "url_path": unquote(split_target(request)[0], errors="replace"),
+        "remote_addr": peer_of(request),
         "caller": "",
         "node": node,
         "status": int(refusal.status),
     }
     text = json.dumps({key: value for key, value in document.items() if key != "tcode" or value})
-    headers = {"X-Content-Type-Options": "nosniff", **refusal.headers}
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Type": "application/json", **refusal.headers}
     if request.method == "HEAD":
         return web.Response(status=refusal.status, headers={**headers, "Hdr-Error": text})
-    return web.Response(status=refusal.status, headers=headers, text=text, content_type="application/json")
+    return web.Response(status=refusal.status, headers=headers, body=f"{text}\n".encode())
 
 
-def _peer(request: web.BaseRequest) -> str:
+def peer_of(request: web.BaseRequest) -> str:
     address = request.get_extra_info("peername")
     return f"{address[0]}:{address[1]}" if address else ""

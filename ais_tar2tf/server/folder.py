@@ -21,14 +21,22 @@ from pathlib import Path
 import xxhash
 
 from ais_tar2tf.server.checksums import Content
-from ais_tar2tf.server.refusals import RefusedError, bad_request, bucket_exists, no_bucket, no_object
+from ais_tar2tf.server.refusals import (
+    LONGEST_BUCKET,
+    RefusedError,
+    bad_bucket_name,
+    bad_request,
+    bucket_exists,
+    no_bucket,
+    no_object,
+)
 from ais_tar2tf.server.versions import Versions
 
 __all__ = ["TEMPORARY", "Folder", "Stored", "Upload"]
 
 TEMPORARY = ".~ais-"  # begins the names of unfinished uploads and of buckets that are being erased
 
-_BUCKET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}", re.ASCII)  # AIStore allows 64 of these
+_BUCKET = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,{LONGEST_BUCKET - 1}}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,7 @@ class Upload:
 
 def _check_bucket_name(name: str) -> None:
     if not _BUCKET.fullmatch(name) or ".." in name:
-        raise bad_request(f"bucket name {name!r} is invalid: letters, digits, '-', '_' and '.', at most 64")
+        raise bad_bucket_name(name)
 
 
 def _real(path: Path) -> Path:

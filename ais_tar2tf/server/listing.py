@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ais_tar2tf.server.checksums import Checksums, Content
 from ais_tar2tf.server.folder import TEMPORARY, Folder
-from ais_tar2tf.server.refusals import bad_request, not_served
+from ais_tar2tf.server.refusals import bad_request, not_served, unreadable
 
 __all__ = ["Listing", "Page", "page_as_json", "page_as_msgpack", "read_page"]
 
@@ -39,6 +39,8 @@ class Listing:
         """
         if _int(value, "flags") & NOT_SERVED_FLAGS:
             raise not_served("a listing with these flags")
+        if isinstance(value.get("pagesize"), str):
+            raise unreadable("list (map[string]interface {}), err: apc.LsoMsg.PageSize: a number is expected")
         size = _int(value, "pagesize")
         if size < 0:
             raise bad_request(f"pagesize must be zero or more, not {size}")
@@ -80,7 +82,7 @@ def read_page(folder: Folder, sums: Checksums, bucket: str, listing: Listing, *,
 
 def page_as_json(page: Page, uuid: str) -> dict[str, object]:
     entries = [{**entry, "size": str(entry["size"])} if "size" in entry else entry for entry in page.entries]
-    return {"uuid": uuid, "continuation_token": page.token, "entries": entries, "flags": 0}
+    return {"uuid": uuid, "continuation_token": page.token, "entries": entries or None, "flags": 0}
 
 
 def page_as_msgpack(page: Page, uuid: str) -> dict[str, object]:

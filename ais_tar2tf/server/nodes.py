@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -14,12 +15,19 @@ from typing import TypeVar
 import xxhash
 from aiohttp import web
 
-from ais_tar2tf.server.calls import Call, Seen, parse, refuse, split_target
+from ais_tar2tf.server.calls import Call, Seen, parse, peer_of, refuse, split_target
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.folder import Folder
-from ais_tar2tf.server.refusals import RefusedError, from_os_error, not_served
+from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_such_call, not_served
 
 __all__ = ["Address", "Cluster", "Node"]
+
+_ELSEWHERE = frozenset(  # what a real node answers for, and this one does not
+    {
+        "cluster", "daemon", "dload", "download", "etl", "jobs", "metasync", "ml", "notifs", "objects", "reverse",
+        "s3", "sort", "tokens", "vote", "xaction", "buckets",
+    }
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -95,6 +103,7 @@ class Node(ABC):
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster: Cluster = cluster
+        self._started: int = time.monotonic_ns()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         self._remember(request)
@@ -103,9 +112,19 @@ class Node(ABC):
             self.authorize(call)
             return await self.answer(call)
         except RefusedError as refusal:
-            return refuse(request, refusal, node=self.role)
+            return refuse(request, refusal, node=self.name)
         except OSError as error:
-            return refuse(request, from_os_error(error), node=self.role)
+            return refuse(request, from_os_error(error), node=self.name)
+
+    @property
+    def name(self) -> str:
+        """As AIStore writes it in messages and headers."""
+        return f"{self.role[0]}[{self.address.daemon_id}]"
+
+    @property
+    @abstractmethod
+    def address(self) -> Address:
+        """Where this node is."""
 
     def _remember(self, request: web.BaseRequest) -> None:
         path, query = split_target(request)
@@ -118,9 +137,13 @@ class Node(ABC):
         if call.request.method not in ("GET", "HEAD"):
             raise RefusedError(405, f"{call.request.method} is not allowed here")
         if call.resource == "health":
-            return web.Response()
+            uptime = str(time.monotonic_ns() - self._started)
+            return web.Response(headers={"Ais-Cluster-Uptime": uptime, "Ais-Node-Uptime": uptime})
         if call.resource == "daemon" and call.query.get("what") == "smap":
             return web.json_response(self.cluster.map())
+        if call.resource not in _ELSEWHERE:
+            request = call.request
+            raise no_such_call(request.method, split_target(request)[0], peer_of(request))
         raise not_served(f"/v1/{call.resource}")
 
     @abstractmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgpack
 from aiohttp import web
@@ -15,7 +16,7 @@ from aiohttp import web
 from ais_tar2tf.server.calls import Call, read_action, split_target
 from ais_tar2tf.server.listing import Listing, page_as_json, page_as_msgpack, read_page
 from ais_tar2tf.server.nodes import Address, Cluster, Node
-from ais_tar2tf.server.refusals import RefusedError, bad_request, not_served, unauthorized
+from ais_tar2tf.server.refusals import RefusedError, no_name, not_served, unauthorized, unreadable
 
 __all__ = ["Proxy"]
 
@@ -29,10 +30,22 @@ _REDIRECTS = {
 }
 
 
+_NOT_ASCII = re.compile(r"[^\x21-\x7e]+")
+_IN_QUERY = "%/?:@&=+$,;!~*'()[]"
+
+
+def _in_hex(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02x}" for byte in found[0].encode("utf-8", "surrogateescape"))
+
+
 class Proxy(Node):
     """Answers for buckets itself, and sends everybody who wants an object to the target."""
 
     role = "proxy"
+
+    @property
+    def address(self) -> Address:
+        return self.cluster.proxy
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -67,16 +80,25 @@ class Proxy(Node):
         if status is None:
             raise not_served(f"{call.request.method} for objects")
         if not call.name:
-            raise bad_request("an object's name is missing: /v1/objects/BUCKET/NAME")
+            raise no_name(split_target(call.request)[0])
         self.cluster.folder.bucket(call.bucket)
-        return web.Response(status=status, headers={"Location": self._location(call.request)})
+        headers = {"Location": self._location(call.request)}
+        if call.request.method in ("GET", "HEAD"):  # whose body would be a page with a link
+            headers["Content-Type"] = "text/html; charset=utf-8"
+        return web.Response(status=status, headers=headers)
 
     def _location(self, request: web.BaseRequest) -> str:
-        path, query = split_target(request)
-        pid, utm = self.cluster.proxy.daemon_id, time.time_ns()
-        granted = f"{path}?{query}{'&' if query else ''}pid={pid}&utm={utm}"
-        safe = quote(granted, safe="%/?:@&=+$,;!~*'()[]#", errors="surrogateescape")
-        return self._target_url(request) + safe
+        written, query = split_target(request)
+        path = unquote(written, errors="surrogateescape")
+        grant = {"pid": self.cluster.proxy.daemon_id, "utm": str(time.time_ns())}
+        if any(character in path for character in "%?# +"):
+            # As Go writes a path, and its values in order.
+            granted = urlencode(sorted([*parse_qsl(query, keep_blank_values=True), *grant.items()]))
+            path = quote(path, safe="/$&+,:;=@", errors="surrogateescape")
+        else:
+            granted = f"{query}{'&' if query else ''}{urlencode(grant)}"
+            path = _NOT_ASCII.sub(_in_hex, path)
+        return f"{self._target_url(request)}{path}?{quote(granted, safe=_IN_QUERY, errors='surrogateescape')}"
 
     def _target_url(self, request: web.BaseRequest) -> str:
         """Name the target by the address that this client reached us at: a wildcard is none to connect to."""
@@ -132,6 +154,6 @@ def _describe_bucket(name: str) -> dict[str, object]:
 async def _expect_action(call: Call, expected: str) -> None:
     action, _ = await read_action(call.request)
     if not action:
-        raise bad_request(f'the body must be {{"action": "{expected}"}}')
+        raise unreadable(f'[*apc.ActMsg] ({call.request.method}), err: {{"action": "{expected}"}} is expected')
     if action != expected:
         raise not_served(f"the action {action!r}")

@@ -6,15 +6,24 @@ import errno
 from http import HTTPStatus
 
 __all__ = [
+    "LONGEST_BUCKET",
     "RefusedError",
+    "bad_bucket_name",
+    "bad_provider",
     "bad_request",
     "bucket_exists",
     "from_os_error",
     "no_bucket",
+    "no_name",
     "no_object",
+    "no_such_call",
     "not_served",
+    "nothing_to_delete",
     "unauthorized",
+    "unreadable",
 ]
+
+LONGEST_BUCKET = 64  # characters of a name
 
 _OS_ERRORS = {
     errno.EACCES: HTTPStatus.FORBIDDEN,
@@ -32,8 +41,17 @@ _OS_ERRORS = {
 class RefusedError(Exception):
     """An answer of 4xx or 5xx. `code` is AIStore's name of the error, where it has one."""
 
-    def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "",
+        headers: dict[str, str] | None = None,
+        names_node: bool = False,
+    ) -> None:
         super().__init__(message)
+        self.names_node: bool = names_node  # whether the message begins with who says it
         self.status: int = status
         self.message: str = message
         self.code: str = code
@@ -42,6 +60,36 @@ class RefusedError(Exception):
 
 def bad_request(message: str) -> RefusedError:
     return RefusedError(HTTPStatus.BAD_REQUEST, message)
+
+
+def unreadable(what: str) -> RefusedError:
+    """A body that is no JSON, or not of the right types."""
+    return RefusedError(HTTPStatus.BAD_REQUEST, f"failed to unmarshal {what}", names_node=True)
+
+
+def bad_provider(provider: str) -> RefusedError:
+    there_are = "ais, aws (s3://), gcp (gs://), azure (az://), oci (oc://)"
+    return RefusedError(
+        HTTPStatus.BAD_REQUEST,
+        f'invalid backend provider "{provider}": must be one of [{there_are}]',
+        code="ErrInvalidBackendProvider",
+    )
+
+
+def bad_bucket_name(name: str) -> RefusedError:
+    if len(name) > LONGEST_BUCKET:
+        return bad_request(f"bucket name is too long: {len(name)} > {LONGEST_BUCKET}(max length)")
+    allowed = "letters, numbers, dashes (-), underscores (_), and dots (.)"
+    return bad_request(f"bucket name is invalid: may only contain {allowed}")
+
+
+def no_name(path: str) -> RefusedError:
+    items = len(path.strip("/").split("/"))
+    return bad_request(f"URL '{path.removeprefix('/')}' is too short: expected 4 items, got {items}")
+
+
+def no_such_call(method: str, path: str, peer: str) -> RefusedError:
+    return bad_request(f"invalid request URI: '{method} {path}' from {peer}")
 
 
 def unauthorized(message: str) -> RefusedError:
@@ -60,11 +108,16 @@ def no_bucket(bucket: str) -> RefusedError:
 
 
 def bucket_exists(bucket: str) -> RefusedError:
-    return RefusedError(HTTPStatus.CONFLICT, f'bucket "ais://{bucket}" already exists', code="ErrBckAlreadyExists")
+    return RefusedError(HTTPStatus.CONFLICT, f'bucket "ais://{bucket}" already exists', code="ErrBucketAlreadyExists")
 
 
 def no_object(bucket: str, name: str) -> RefusedError:
-    return RefusedError(HTTPStatus.NOT_FOUND, f"object ais://{bucket}/{name} does not exist", code="ErrNotFound")
+    message = f"ais://{bucket}/{name} does not exist"
+    return RefusedError(HTTPStatus.NOT_FOUND, message, code="ErrNotFound", names_node=True)
+
+
+def nothing_to_delete(bucket: str, name: str) -> RefusedError:
+    return RefusedError(HTTPStatus.NOT_FOUND, f"ais://{bucket}/{name} doesn't exist")
 
 
 def from_os_error(error: OSError) -> RefusedError:

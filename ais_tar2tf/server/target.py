@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from ais_tar2tf.server.calls import Call
+from ais_tar2tf.server.calls import Call, split_target
 from ais_tar2tf.server.folder import Stored
-from ais_tar2tf.server.nodes import Cluster, Node
+from ais_tar2tf.server.nodes import Address, Cluster, Node
 from ais_tar2tf.server.ranges import parse_range
-from ais_tar2tf.server.refusals import RefusedError, bad_request, not_served
+from ais_tar2tf.server.refusals import RefusedError, no_name, not_served, nothing_to_delete
 
 __all__ = ["Target"]
 
@@ -20,6 +20,10 @@ class Target(Node):
     """Serves objects from the folder. With a token configured, only to those whom the proxy sent."""
 
     role = "target"
+
+    @property
+    def address(self) -> Address:
+        return self.cluster.target
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -42,16 +46,18 @@ class Target(Node):
         if handler is None:
             raise not_served(f"{call.request.method} for objects")
         if not call.name:
-            raise bad_request("an object's name is missing: /v1/objects/BUCKET/NAME")
+            raise no_name(split_target(call.request)[0])
         return await handler(call)
 
     async def _get(self, call: Call) -> web.StreamResponse:
         with self.cluster.folder.open(call.bucket, call.name) as stored:
             size = stored.content.size
-            span = parse_range(call.request.headers.get("Range"), size)
+            span = parse_range(call.request.headers.get("Range"), size, f"ais://{call.bucket}/{call.name}")
             start, count = span or (0, size)
             headers = _headers(await self._checksum(stored), stored.version)
+            headers["Content-Type"] = "application/octet-stream"
             if span:
+                headers["Accept-Ranges"] = "bytes"
                 headers["Content-Range"] = f"bytes {start}-{start + count - 1}/{size}"
             response = web.StreamResponse(status=206 if span else 200, headers=headers)
             response.content_length = count
@@ -60,8 +66,15 @@ class Target(Node):
     async def _head(self, call: Call) -> web.StreamResponse:
         with self.cluster.folder.open(call.bucket, call.name) as stored:
             headers = _headers(await self._checksum(stored), stored.version)
-            headers["Ais-Present"] = "true"
-            headers["Ais-Location"] = f"t[{self.cluster.target.daemon_id}]"
+            headers |= {
+                "Ais-Bucket-Name": call.bucket,
+                "Ais-Bucket-Provider": "ais",
+                "Ais-Location": f"{self.name}:mp[/, folder, embedded]",
+                "Ais-Mirror-Copies": "1",
+                "Ais-Mirror-Paths": "[/]",
+                "Ais-Name": call.name,
+                "Ais-Present": "true",
+            }
             response = web.StreamResponse(headers=headers)
             response.content_length = stored.content.size
             return response
@@ -87,7 +100,12 @@ class Target(Node):
         return web.Response(headers=_headers(upload.checksum, version))
 
     async def _delete(self, call: Call) -> web.StreamResponse:
-        self.cluster.folder.delete(call.bucket, call.name)
+        try:
+            self.cluster.folder.delete(call.bucket, call.name)
+        except RefusedError as refusal:
+            if refusal.code == "ErrNotFound":
+                raise nothing_to_delete(call.bucket, call.name) from refusal
+            raise
         return web.Response()
 
 

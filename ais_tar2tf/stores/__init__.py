@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
     "SCHEMES",
@@ -17,21 +18,24 @@ __all__ = [
     "Interrupt",
     "ObjectInfo",
     "Store",
+    "TokenSource",
     "open_store",
     "remember",
     "reopener",
     "split_url",
 ]
 
+_Make = Callable[[str, Read, str | None, TokenSource | None], Store]
 
-def _ais(bucket: str, read: Read, endpoint: str | None, token: str | None) -> Store:
+
+def _ais(bucket: str, read: Read, endpoint: str | None, token: TokenSource | None) -> Store:
     from ais_tar2tf.stores.ais import AisStore
 
     return AisStore(bucket, read, endpoint=endpoint, token=token)
 
 
-def _http(scheme: str) -> Callable[[str, Read, str | None, str | None], Store]:
-    def make(host: str, read: Read, _endpoint: str | None, _token: str | None) -> Store:
+def _http(scheme: str) -> _Make:
+    def make(host: str, read: Read, _endpoint: str | None, _token: TokenSource | None) -> Store:
         from ais_tar2tf.stores.http import HttpStore
 
         return HttpStore(f"{scheme}://{host}", read)
@@ -39,22 +43,34 @@ def _http(scheme: str) -> Callable[[str, Read, str | None, str | None], Store]:
     return make
 
 
-def _file(_host: str, _read: Read, _endpoint: str | None, _token: str | None) -> Store:
+def _cloud(scheme: str) -> _Make:
+    def make(bucket: str, read: Read, endpoint: str | None, _token: TokenSource | None) -> Store:
+        from ais_tar2tf.stores.cloud import CloudStore
+
+        return CloudStore(scheme, bucket, read, endpoint=endpoint)
+
+    return make
+
+
+def _file(_host: str, _read: Read, _endpoint: str | None, _token: TokenSource | None) -> Store:
     from ais_tar2tf.stores.file import FileStore
 
     return FileStore()
 
 
-def _memory(bucket: str, _read: Read, _endpoint: str | None, _token: str | None) -> Store:
+def _memory(bucket: str, _read: Read, _endpoint: str | None, _token: TokenSource | None) -> Store:
     from ais_tar2tf.stores.memory import MemoryStore
 
     return MemoryStore(bucket)
 
 
-SCHEMES: dict[str, Callable[[str, Read, str | None, str | None], Store]] = {
+SCHEMES: dict[str, _Make] = {
     "ais": _ais,
     "http": _http("http"),
     "https": _http("https"),
+    "s3": _cloud("s3"),
+    "gs": _cloud("gs"),
+    "az": _cloud("az"),
     "file": _file,
     "memory": _memory,
 }
@@ -79,7 +95,7 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def open_store(
-    scheme: str, bucket: str, read: Read, *, endpoint: str | None = None, token: str | None = None
+    scheme: str, bucket: str, read: Read, *, endpoint: str | None = None, token: TokenSource | None = None
 ) -> Store:
     """The store for a scheme. What it needs beside the core is imported here, and its absence names the extra."""
     if scheme not in SCHEMES:

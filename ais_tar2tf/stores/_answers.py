@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -16,6 +17,11 @@ __all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_add
 _MESSAGE = 300  # characters of it that are shown
 _SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_DENIED = {
+    401: "check the token (AIS_AUTHN_TOKEN or token=) or the credentials",
+    403: "this token or key is not known, or has too few rights",
+}
+_XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in S3's errors, AIStore's own /s3 among them
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
 
 
@@ -34,8 +40,8 @@ def error_for(
         said = said.replace(secret, "[token]")
     because = f" ({said[:_MESSAGE]})" if said else ""
     if status in (401, 403):
-        token = "check the token (AIS_AUTHN_TOKEN or token=)" if status == 401 else "this token has too few rights"
-        return AccessDenied(f"access denied, status {status}; {token}{because}", url=url)
+        denied = _DENIED[status]
+        return AccessDenied(f"access denied, status {status}; {denied}{because}", url=url, status=status)
     if status == 404:
         return ShardNotFound(f"there is no such object or bucket, or its target is down{because}", url=url)
     if status in (412, 416):
@@ -48,9 +54,12 @@ def error_for(
 
 
 def _explain(body: bytes) -> str:
-    """The message in an error's body: AIStore sends JSON, others a page that helps nobody."""
+    """The message in an error's body: AIStore sends JSON, S3 XML, others a page that helps nobody."""
+    in_xml = _XML_MESSAGE.search(body[:_ERROR_BODY])
+    if in_xml is not None:
+        return html.unescape(in_xml[1].decode("utf-8", "replace"))
     try:
-        parsed: Any = json.loads(body[:_ERROR_BODY])
+        parsed: Any = json.loads(body[:_ERROR_BODY].decode("utf-8", "replace"))
     except ValueError:
         return ""
     return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
@@ -86,7 +95,11 @@ def is_address(url: str) -> bool:
 
 
 def followed(url: str, location: str, shown: str) -> str:
-    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password."""
+    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password.
+
+    Servers that don't encode a Location send UTF-8, which HTTP's libraries take for Latin-1.
+    """
+    location = quote(location, safe=f"{_SENDABLE}#", encoding="latin-1")
     try:
         parts = urlsplit(location)
         target = location if parts.scheme else urljoin(url, location)

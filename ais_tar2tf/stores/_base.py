@@ -41,8 +41,8 @@ class Identity:
         what = self.differs_from(other)
         if what is not None:
             raise ObjectChanged(
-                f"the object was replaced while it was read: its {what} was {getattr(self, what)!r} and is "
-                f"{getattr(other, what)!r}; start this shard again",
+                f"the object was replaced while it was read, or since its index or the checkpoint was written: its "
+                f"{what} was {getattr(self, what)!r} and is {getattr(other, what)!r}; start this shard again",
                 url=url,
             )
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import re
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
-from ais_tar2tf.options import Retry, Timeouts
+from ais_tar2tf.options import Retry, Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed
+from ais_tar2tf.stores._token import Token
 
 if TYPE_CHECKING:
     import requests
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["ControlPlane"]
 
 _MOST_REDIRECTS = 3
+_UNAUTHORIZED = 401
+_REASON = re.compile(r"CERTIFICATE_VERIFY_FAILED\]?[^()]*|certificate required|[a-z ]*alert[a-z ]*")
 
 
 class ControlPlane:
@@ -27,16 +33,18 @@ class ControlPlane:
     def __init__(
         self,
         endpoint: str,
-        token: str | None,
+        token: Token | None,
         timeouts: Timeouts,
         retry: Retry,
         *,
+        tls: Tls = Tls(),  # noqa: B008  # frozen
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._origin = urlsplit(endpoint)[:2]
         self._token = token
         self._timeouts = timeouts
         self._retry = retry
+        self._tls = tls
         self._pause = pause
         self._session: requests.Session | None = None
         self._process = os.getpid()
@@ -49,17 +57,22 @@ class ControlPlane:
         shown: str,
         json: Any = None,
         data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
         accept: frozenset[int] = frozenset(),
         follow: bool = True,
     ) -> requests.Response:
         """The answer, redirects followed by hand; statuses of `accept` beside 2xx. Our errors for all others."""
-        tried = 0
+        tried, renewed = 0, False
         while True:
+            token = self._token.value() if self._token else None
             try:
-                answer = self._send(method, url, shown, json, data, follow)
+                answer = self._send(method, url, shown, follow, token, headers, json=json, data=data)
                 if answer.ok or answer.status_code in accept or (not follow and answer.is_redirect):
                     return answer
-                secrets = (self._token,) if self._token else ()
+                if answer.status_code == _UNAUTHORIZED and self._token and not renewed and self._token.renew(token):
+                    renewed = True
+                    continue
+                secrets = self._token.secrets() if self._token else ()
                 raise error_for(answer.status_code, shown, answer.headers, answer.content, secrets)
             except TransportError as error:
                 tried += 1
@@ -72,31 +85,86 @@ class ControlPlane:
             self._session.close()
 
     def _send(
-        self, method: str, url: str, shown: str, json: Any, data: bytes | None, follow: bool
+        self,
+        method: str,
+        url: str,
+        shown: str,
+        follow: bool,
+        token: str | None,
+        headers: Mapping[str, str] | None,
+        **content: Any,
     ) -> requests.Response:
-        import requests
-
         if self._session is None or self._process != os.getpid():  # a forked child shares no socket
-            self._session, self._process = requests.Session(), os.getpid()
-            self._session.auth = _no_auth
-        timeouts = (self._timeouts.connect, self._timeouts.idle)
+            self._session, self._process = _new_session(), os.getpid()
         for _ in range(_MOST_REDIRECTS + 1):
             at_endpoint = urlsplit(url)[:2] == self._origin
-            headers = {"Authorization": f"Bearer {self._token}"} if self._token and at_endpoint else {}
-            try:
-                answer = self._session.request(
-                    method, url, headers=headers, json=json, data=data, timeout=timeouts, allow_redirects=False
-                )
-            except requests.RequestException as error:
-                # Its text would hold the whole URL, with its grant.
-                kind = type(error).__name__
-                raise TransportError(
-                    f"the request failed ({kind}); is the endpoint right, and is it up?", url=shown
-                ) from None
+            authorization = {"Authorization": f"Bearer {token}"} if token and at_endpoint else {}
+            answer = self._ask(
+                self._session, method, url, shown, headers={**(headers or {}), **authorization}, **content
+            )
             if not (follow and answer.is_redirect):
                 return answer
             url = followed(url, answer.headers["Location"], shown)
         raise StoreError("the redirects do not end", url=shown)
+
+    def _ask(self, session: requests.Session, method: str, url: str, shown: str, **content: Any) -> requests.Response:
+        """One request. What requests says of failures would hold the whole URL, with its grant: its kind must do."""
+        import requests
+
+        timeouts = (self._timeouts.connect, self._timeouts.idle)
+        # Said with each request, since REQUESTS_CA_BUNDLE overrides what a session says.
+        verify = (self._tls.ca or True) if self._tls.verify else False
+        try:
+            with self._quiet():
+                return session.request(
+                    method,
+                    url,
+                    timeout=timeouts,
+                    allow_redirects=False,
+                    verify=verify,
+                    cert=self._certificate(),
+                    **content,
+                )
+        except requests.exceptions.SSLError as error:
+            raise _no_trust(error, shown) from None
+        except requests.RequestException as error:
+            kind = type(error).__name__
+            raise TransportError(
+                f"the request failed ({kind}); is the endpoint right, and is it up?", url=shown
+            ) from None
+        except OSError as error:  # requests looks for the files by itself
+            raise StoreError(f"the TLS files do not serve: {error}", url=shown) from error
+
+    def _certificate(self) -> str | tuple[str, str] | None:
+        """As requests wants it."""
+        certificate, key = self._tls.certificate, self._tls.key
+        return (certificate, key) if certificate and key else certificate
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Generator[None]:
+        """Who gave up verification was warned once; urllib3 would warn with every request."""
+        if self._tls.verify:
+            yield
+            return
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Unverified HTTPS request")
+            yield
+
+
+def _new_session() -> requests.Session:
+    import requests
+
+    session = requests.Session()
+    session.auth = _no_auth
+    return session
+
+
+def _no_trust(error: Exception, shown: str) -> StoreError:
+    """Its text would hold the URL; the reason that OpenSSL gives does not. Without one it may pass."""
+    reason = _REASON.search(str(error))
+    if reason is None:
+        return TransportError(f"TLS failed ({type(error).__name__})", url=shown)
+    return StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
 
 
 def _no_auth(request: Any) -> Any:

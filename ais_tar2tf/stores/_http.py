@@ -19,12 +19,13 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
-from ais_tar2tf.options import Timeouts
+from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, identity_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._tls import context_of
 
 __all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "range_header"]
 
@@ -34,7 +35,6 @@ _TICK = 1.0  # seconds between two looks at the idle time while bytes do not com
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
 
 
 @dataclass(slots=True)
@@ -76,8 +76,9 @@ def _route(url: str, headers: Mapping[str, str]) -> _Route:
 class HttpPool:
     """Connections by origin, reused while young. Safe to use from several threads."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, tls: Tls = Tls()) -> None:  # noqa: B008  # frozen
         self._timeouts = timeouts
+        self._tls = tls
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
@@ -138,7 +139,7 @@ class HttpPool:
         timeout = self._timeouts.connect
         if scheme == "https":
             if self._context is None:
-                self._context = ssl.create_default_context()
+                self._context = context_of(self._tls, shown)
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 route.tunnel or netloc, timeout=timeout, context=self._context
             )
@@ -203,9 +204,8 @@ class Answer:
 
     @property
     def redirect(self) -> str | None:
-        """Its Location; servers that don't encode it send UTF-8, which http.client takes for Latin-1."""
-        location = self.response.getheader("Location") if self.status in _REDIRECTS else None
-        return location and quote(location, safe=f"{_SENDABLE}#", encoding="latin-1")
+        """Its Location."""
+        return self.response.getheader("Location") if self.status in _REDIRECTS else None
 
     def drain(self) -> bytes:
         """A short body, so that the connection can be used again; a long one is given up."""

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ais_tar2tf.errors import StoreError
+from ais_tar2tf.errors import AccessDenied, StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._answers import followed, identity_of, is_address
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
+from ais_tar2tf.stores._token import Token, TokenSource
 
 __all__ = ["AisStore", "endpoint_url"]
 
 _MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary may add one
+_UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
 
@@ -45,7 +48,7 @@ class AisStore:
         read: Read,
         *,
         endpoint: str | None = None,
-        token: str | None = None,
+        token: TokenSource | None = None,
         provider: str = "ais",
     ) -> None:
         if not bucket or "/" in bucket:
@@ -53,12 +56,12 @@ class AisStore:
         self._bucket = bucket
         self._provider = provider
         self._endpoint = endpoint_url(endpoint)
-        self._token = (token or os.environ.get("AIS_AUTHN_TOKEN", "")).strip() or None
-        if self._token and not (self._token.isascii() and self._token.isprintable()):
-            raise StoreError("the token holds characters that no header carries", url=f"{provider}://{bucket}")
+        self._token = Token(token, f"{provider}://{bucket}")
         self._read = read
-        self._pool = HttpPool(read.timeouts)
-        self._control = ControlPlane(self._endpoint, self._token, read.timeouts, read.retry)
+        tls = ais_tls(read.tls)
+        warn_if_unverified(tls, self._endpoint)
+        self._pool = HttpPool(read.timeouts, tls)
+        self._control = ControlPlane(self._endpoint, self._token, read.timeouts, read.retry, tls=tls)
 
     def __repr__(self) -> str:
         return f"AisStore({self._provider}://{self._bucket} at {self._endpoint})"
@@ -69,14 +72,26 @@ class AisStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
+        token = self._token.value()
+        try:
+            return self._open(name, start, stop, interrupt, token)
+        except AccessDenied as error:
+            if error.status != _UNAUTHORIZED or not self._token.renew(token):
+                raise
+        return self._open(name, start, stop, interrupt, self._token.value())
+
+    def _open(
+        self, name: str, start: int, stop: int | None, interrupt: Interrupt | None, token: str | None
+    ) -> HttpBody:
         shown = self.url(name)
         wanted = range_header(start, stop)
-        url, headers = self._object(name), {**wanted, **self._authorization()}
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        url, headers = self._object(name), {**wanted, **authorization}
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
             location = answer.redirect
             if location is None:
-                body = body_of(answer, name, start, stop, self._secrets())
+                body = body_of(answer, name, start, stop, self._token.secrets())
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
             # The query is the grant: it is replayed as it came, and the token stays here.
@@ -89,11 +104,27 @@ class AisStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """One page at a time; the last page may be empty."""
-        token = ""
+        """One page at a time; the last page may be empty.
+
+        AIStore (1.5) goes through folders in the order of their entries and goes on behind a name: between two pages
+        it loses names where `a/1` comes before `a-1` in the one order and behind it in the other. Where the prefix is
+        also a folder, it looks nowhere else, so it is asked for whole folders.
+        """
+        token, last, folder = "", "", prefix[: prefix.rfind("/") + 1]
         while True:
-            found, following = self._page(prefix, token)
-            yield from found
+            found, following = self._page(folder, token, self.url(prefix))
+            for info in found:
+                if (token or following) and _is_lossy(last, info.name):
+                    raise StoreError(
+                        f"AIStore may leave out names between the pages of a listing that has {last!r} and "
+                        f"{info.name!r}; name the shards, or list one folder (pages: Limits.listing_page)",
+                        url=self.url(prefix),
+                    )
+                last = info.name
+                if last.startswith(prefix):
+                    yield info
+                elif last > prefix:
+                    return
             if not following:
                 return
             if following == token:
@@ -120,23 +151,22 @@ class AisStore:
         self._pool.close()
         self._control.close()
 
-    def _page(self, prefix: str, token: str) -> tuple[list[ObjectInfo], str]:
+    def _page(self, prefix: str, token: str, shown: str) -> tuple[list[ObjectInfo], str]:
         """The objects of one page, and the token of the next one."""
         value = {
             "prefix": prefix,
-            "pagesize": str(self._read.limits.listing_page),
-            "props": "name,size",
+            "pagesize": self._read.limits.listing_page,
+            "props": "name,size,version",
             "continuation_token": token,
         }
-        shown = self.url(prefix)
         answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
         try:
             page: dict[str, Any] = answer.json()
-            sizes = {entry["name"]: int(entry.get("size", 0)) for entry in page.get("entries") or ()}
+            entries = list(map(_described, page.get("entries") or ()))
             following = page.get("continuation_token") or ""
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
-        return [ObjectInfo(name, size, Identity(size=size)) for name, size in sizes.items()], following
+        return entries, following
 
     def _bucket_url(self) -> str:
         return f"{self._endpoint}/v1/buckets/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
@@ -145,8 +175,19 @@ class AisStore:
         query = urlencode({"provider": self._provider})
         return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{query}"
 
-    def _authorization(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _secrets(self) -> tuple[str, ...]:
-        return (self._token,) if self._token else ()
+def _is_lossy(name: str, following: str) -> bool:
+    """Whether two neighbours in a listing are `a-…` (or another character below the slash) and `a/…`.
+
+    >>> _is_lossy("x/a-1.tar", "x/a/1.tar"), _is_lossy("x/a/1.tar", "x/b.tar"), _is_lossy("x/a-1.tar", "x/b/1.tar")
+    (True, False, False)
+    """
+    differ = ((ours, theirs) for ours, theirs in zip(name, following, strict=False) if ours != theirs)
+    ours, theirs = next(differ, ("", ""))
+    return theirs == "/" and ours < theirs
+
+
+def _described(entry: dict[str, Any]) -> ObjectInfo:
+    """An entry of a listing; what is empty or zero is left out of it."""
+    size = int(entry.get("size", 0))
+    return ObjectInfo(entry["name"], size, Identity(version=str(entry.get("version", "")), size=size))

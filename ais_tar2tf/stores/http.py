@@ -10,6 +10,7 @@ from ais_tar2tf.stores._answers import as_sent, followed, identity_of, is_addres
 from ais_tar2tf.stores._base import Interrupt, ObjectInfo
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._tls import warn_if_unverified
 
 __all__ = ["HttpStore"]
 
@@ -27,8 +28,9 @@ class HttpStore:
                 url=f"{scheme}://{host.rpartition('@')[2]}",
             )
         self._origin = origin.rstrip("/")
-        self._pool = HttpPool(read.timeouts)
-        self._control = ControlPlane(self._origin, None, read.timeouts, read.retry)
+        warn_if_unverified(read.tls, self._origin)
+        self._pool = HttpPool(read.timeouts, read.tls)
+        self._control = ControlPlane(self._origin, None, read.timeouts, read.retry, tls=read.tls)
 
     def __repr__(self) -> str:
         return f"HttpStore({self._origin})"

@@ -1,4 +1,4 @@
-"""Compressed shards, what a shard is recognised as, and going on in the middle of one."""
+"""Compressed shards of every format, what a shard is recognised as, and going on in the middle of one."""
 
 from __future__ import annotations
 
@@ -8,30 +8,64 @@ import io
 import lzma
 import random
 import tarfile
+import time
 import tracemalloc
-import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import lz4.frame
 import pytest
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.archive._gzip import GzipDecoder
+from ais_tar2tf.archive._bz2 import BZIP2
+from ais_tar2tf.archive._frames import Format, FrameDecoder
+from ais_tar2tf.archive._gzip import GZIP
+from ais_tar2tf.archive._lz4 import LZ4
+from ais_tar2tf.archive._xz import XZ
+from ais_tar2tf.archive._zstd import ZSTD
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
-from ais_tar2tf.options import MIB, Limits
+from ais_tar2tf.options import KIB, MIB, Limits
 
 SHARD = "memory://b/s"
 TEXT = b"".join(b"%d bottles\n" % number for number in range(5000))
+
+
+class Way(NamedTuple):
+    """A format, and how others write it."""
+
+    kind: Format
+    compress: Callable[[bytes], bytes]
+
+
+def _lz4(data: bytes) -> bytes:
+    return lz4.frame.compress(data, content_checksum=True, block_checksum=True)
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+WAYS = {
+    "gzip": Way(GZIP, lambda data: gzip.compress(data, 6)),
+    "zstd": Way(ZSTD, _zstd),
+    "lz4": Way(LZ4, _lz4),
+    "bzip2": Way(BZIP2, bz2.compress),
+    "xz": Way(XZ, lzma.compress),
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+SKIPPABLE = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"extra"  # a frame of zstd or lz4 to be passed over
 
 
 def pieces(data: bytes, step: int) -> list[bytes]:
     return [data[at : at + step] for at in range(0, len(data), step)]
 
 
-def unzip(blocks: Sequence[bytes], limits: Limits | None = None) -> bytes:
-    decoder = GzipDecoder(SHARD, limits or Limits())
+def unzip(blocks: Sequence[bytes], limits: Limits | None = None, kind: Format = GZIP) -> bytes:
+    decoder = FrameDecoder(SHARD, limits or Limits(), kind)
     found = b"".join(out for block in blocks for out in decoder.feed(block))
     decoder.finish()
     return found
@@ -69,7 +103,7 @@ def named(found: Sequence[tuple[str, bytes, int]]) -> dict[str, bytes]:
     return {name: body for name, body, _ in found}
 
 
-# --- gzip by itself -------------------------------------------------------------------------------------------
+# --- the formats by themselves --------------------------------------------------------------------------------
 
 
 @settings(max_examples=80, deadline=None)
@@ -89,41 +123,94 @@ def test_members_padding_and_cuts(bodies: list[bytes], zeros: int, step: int, na
     assert unzip(pieces(made.getvalue(), step)) == b"".join(bodies)
 
 
-@pytest.mark.parametrize("size", [MIB - 1, MIB, MIB + 1, 3 * MIB, 3 * MIB + 77])
+@each_way
+@settings(max_examples=40, deadline=None)
+@given(
+    bodies=st.lists(st.sampled_from([b"", b"x", TEXT, TEXT[:700], bytes(3000)]), min_size=1, max_size=4),
+    gaps=st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    step=st.sampled_from([1, 2, 3, 7, 511, 4096, 10**6]),
+)
+def test_several_frames(way: Way, bodies: list[bytes], gaps: list[int], step: int) -> None:
+    """One behind the other, with whatever the format allows between them, however cut."""
+    between = SKIPPABLE if way.kind.skippable else bytes(way.kind.padding)
+    data = b"".join(way.compress(body) + between * gap for body, gap in zip(bodies, gaps, strict=False))
+    assert unzip(pieces(data, step), kind=way.kind) == b"".join(bodies)
+
+
+@each_way
+@pytest.mark.parametrize("size", [512 * KIB - 1, 512 * KIB, MIB + 1, 3 * MIB + 77])
 @pytest.mark.parametrize("step", [1000, 10**9])
-def test_nothing_is_left_inside_at_the_end(size: int, step: int) -> None:
-    """Output is given out in pieces of 1 MiB: what the last input yields beyond that comes too."""
-    assert unzip(pieces(gzip.compress(bytes(size)), step)) == bytes(size)
+def test_nothing_is_left_inside_at_the_end(way: Way, size: int, step: int) -> None:
+    """Output is given out in pieces: what the last input yields beyond the first of them comes too."""
+    limits = Limits(ratio=10**6)
+    assert unzip(pieces(way.compress(bytes(size)), step), limits, way.kind) == bytes(size)
 
 
-@pytest.mark.parametrize("garbage", [b"g", b"\x1f", b"\x1fx", b"garbage", b"\0\0\0x", TEXT])
+@each_way
+@pytest.mark.parametrize("garbage", [b"g", b"garbage", b"\0\0\0x", TEXT, b"\x1f\x8bgarbage" * 3])
 @pytest.mark.parametrize("step", [1, 5, 10**6])
-def test_garbage_behind(garbage: bytes, step: int) -> None:
+def test_garbage_behind(way: Way, garbage: bytes, step: int) -> None:
     with pytest.raises(ArchiveError) as caught:
-        unzip(pieces(gzip.compress(TEXT) + garbage, step))
+        unzip(pieces(way.compress(TEXT) + garbage, step), kind=way.kind)
     assert caught.value.shard == SHARD
     assert caught.value.offset == len(TEXT)
 
 
+@each_way
+@pytest.mark.parametrize("step", [1, 10**6])
+def test_the_beginning_of_another_frame_behind(way: Way, step: int) -> None:
+    for length in range(1, 9):
+        behind = way.compress(TEXT)[:length]
+        with pytest.raises(ArchiveError) as caught:
+            unzip(pieces(way.compress(TEXT) + behind, step), kind=way.kind)
+        assert isinstance(caught.value, TruncatedArchive)
+
+
+def test_zeros_behind_xz_come_in_fours() -> None:
+    for zeros in range(9):
+        data = lzma.compress(TEXT) + bytes(zeros)
+        if zeros % 4:
+            with pytest.raises(ArchiveError, match="they come in 4s"):
+                unzip([data], kind=XZ)
+        else:
+            assert unzip([data], kind=XZ) == TEXT
+
+
+@each_way
+def test_damage_in_the_middle(way: Way) -> None:
+    """Checksums are verified, wherever the format has them: an error, or the same bytes."""
+    data = way.compress(TEXT)
+    chance = random.Random(3)
+    harmless = 0
+    for _ in range(500):
+        damaged = bytearray(data)
+        damaged[chance.randrange(10, len(data))] ^= chance.randrange(1, 256)
+        try:
+            found = unzip(pieces(bytes(damaged), 999), kind=way.kind)
+        except ArchiveError:
+            continue
+        assert found == TEXT
+        harmless += 1
+    assert harmless < 25
+
+
+@each_way
+def test_every_cut_is_seen(way: Way) -> None:
+    data = way.compress(TEXT)
+    for cut in range(len(data)):
+        with pytest.raises(TruncatedArchive) as caught:
+            unzip([data[:cut]], kind=way.kind)
+        assert caught.value.offset <= len(TEXT)
+
+
 @pytest.mark.parametrize("at", range(-8, 0))
-def test_trailer_is_verified(at: int) -> None:
+def test_gzips_trailer_is_verified(at: int) -> None:
     """The last eight bytes are the checksum and the length."""
     data = bytearray(gzip.compress(TEXT))
     data[at] ^= 1
     for step in (1, 10**6):
         with pytest.raises(ArchiveError, match="damaged"):
             unzip(pieces(bytes(data), step))
-
-
-def test_damage_in_the_middle() -> None:
-    data = gzip.compress(TEXT)
-    chance = random.Random(3)
-    for _ in range(500):
-        damaged = bytearray(data)
-        at = chance.randrange(10, len(data))
-        damaged[at] ^= chance.randrange(1, 256)
-        with pytest.raises(ArchiveError):
-            unzip([bytes(damaged)])
 
 
 def test_damage_in_the_header_changes_no_byte() -> None:
@@ -140,12 +227,28 @@ def test_damage_in_the_header_changes_no_byte() -> None:
             assert found == TEXT
 
 
-def test_every_cut_is_seen() -> None:
-    data = gzip.compress(TEXT)
-    for cut in range(1, len(data)):
-        with pytest.raises(TruncatedArchive) as caught:
-            unzip([data[:cut]])
-        assert caught.value.offset <= len(TEXT)
+@each_way
+def test_thousands_of_frames_that_hold_nothing(way: Way) -> None:
+    """What stands behind a frame is not copied once for each of them."""
+    data = way.compress(b"") * (MIB // 8 // len(way.compress(b"")))
+    began = time.process_time()
+    assert unzip([data], kind=way.kind) == b""
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (lzma.compress(TEXT, preset=9), XZ),
+        (zstd.compress(TEXT * 200, options={zstd.CompressionParameter.window_log: 24}), ZSTD),
+    ],
+    ids=["xz", "zstd"],
+)
+def test_a_window_that_is_too_large(data: bytes, kind: Format) -> None:
+    """What a frame asks for to look back is a claim like any other."""
+    assert unzip([data], Limits(ratio=10**6), kind).startswith(TEXT)
+    with pytest.raises(LimitExceeded, match=r"Limits\.window_bytes, which is 1,048,576"):
+        unzip([data], Limits(window_bytes=MIB, ratio=10**6), kind)
 
 
 def test_a_bomb_costs_little() -> None:
@@ -155,10 +258,10 @@ def test_a_bomb_costs_little() -> None:
     assert len(bomb) < 70_000
     tracemalloc.start()
     try:
-        decoder = GzipDecoder(SHARD, Limits())
+        decoder = FrameDecoder(SHARD, Limits(), GZIP)
         assert sum(len(out) for out in decoder.feed(bomb)) == 64 * MIB
         decoder.finish()
-        decoder = GzipDecoder(SHARD, Limits(ratio=100))
+        decoder = FrameDecoder(SHARD, Limits(ratio=100), GZIP)
         with pytest.raises(LimitExceeded, match=r"Limits\.ratio is 100") as caught:
             for _ in decoder.feed(bomb):
                 pass
@@ -191,7 +294,7 @@ def test_a_bomb_as_a_member() -> None:
 @pytest.mark.parametrize("step", [1, 100, 511, 512, 513, 10**7])
 def test_what_a_shard_is_its_bytes_say(step: int) -> None:
     """The name plays no part: it is not even asked for."""
-    for data, compressed in ((TAR, False), (gzip.compress(TAR, 1), True)):
+    for data, compressed in ((TAR, False), *((way.compress(TAR), True) for way in WAYS.values())):
         archive = ShardArchive(SHARD, Limits())
         assert archive.compressed is None
         count = sum(len(members.names) for block in pieces(data, step) for members in archive.feed(block))
@@ -200,22 +303,14 @@ def test_what_a_shard_is_its_bytes_say(step: int) -> None:
         assert archive.compressed is compressed
 
 
-def _zip() -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as file:
-        file.writestr("a.txt", TEXT)
-    return made.getvalue()
-
-
 HTML = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>" + b"<p>Please sign in.</p>" * 40
 OTHERS = {
-    "zstd": b"\x28\xb5\x2f\xfd\x04\x00" + bytes(600),
-    "lz4": b"\x04\x22\x4d\x18\x64\x40" + b"x" * 600,
-    "bzip2": bz2.compress(TAR),
-    "xz": lzma.compress(TAR),
-    "zip": _zip(),
-    "7z": b"7z\xbc\xaf\x27\x1c\0\x04" + b"x" * 600,
-    "rar": b"Rar!\x1a\x07\x01\0" + b"x" * 600,
+    "a 7z file": b"7z\xbc\xaf\x27\x1c\0\x04" + b"x" * 600,
+    "a rar file": b"Rar!\x1a\x07\x01\0" + b"x" * 600,
+    "an lz4 file of the legacy format": b"\x02\x21\x4c\x18" + b"x" * 600,
+    "one volume of several of a zip": b"PK\x07\x08PK\x03\x04" + b"x" * 600,
+    "a file of the old `compress`": b"\x1f\x9d\x90" + b"x" * 600,
+    "an ar file": b"!<arch>\ndebian-binary" + b" " * 600,
 }
 
 
@@ -224,10 +319,21 @@ OTHERS = {
 @pytest.mark.parametrize("length", [40, 10**7])
 def test_other_formats_are_named(name: str, step: int, length: int) -> None:
     data = OTHERS[name][:length]
-    with pytest.raises(UnsupportedArchive, match=rf"a {name} file; tar and tar\.gz are read") as caught:
+    with pytest.raises(UnsupportedArchive, match=rf"this is {name}; tar, zip and TFRecord are read") as caught:
         read(pieces(data, step))
     assert caught.value.shard == SHARD
     assert caught.value.offset == 0
+
+
+@each_way
+def test_compressed_twice(way: Way) -> None:
+    with pytest.raises(UnsupportedArchive, match=rf"this is a {way.kind.name} file within another"):
+        read([gzip.compress(way.compress(TAR))])
+
+
+def test_a_tar_whose_first_name_begins_like_a_compressed_file() -> None:
+    for name in ("BZh9.txt", "BZh91AY.cls", "PK.jpg"):
+        assert named(read([tar_of({name: b"x"})])) == {name: b"x"}
 
 
 @pytest.mark.parametrize("data", [random.Random(1).randbytes(5000), HTML, b"\0" + b"x" * 2000, b'{"error": 1}' * 99])
@@ -251,6 +357,10 @@ def test_a_short_piece_of_gzip(data: bytes) -> None:
         read([data])
 
 
+def test_pzstd_begins_with_a_frame_that_holds_nothing() -> None:
+    assert named(read([SKIPPABLE + _zstd(TAR)])) == MEMBERS
+
+
 def test_gzip_of_something_else() -> None:
     for inside in (HTML, random.Random(2).randbytes(9000)):
         with pytest.raises(ArchiveError):
@@ -268,7 +378,31 @@ def test_archives_one_behind_the_other() -> None:
             read([data])
         assert caught.value.offset >= len(TAR) - tarfile.RECORDSIZE
     with pytest.raises(ArchiveError, match="something behind the gzip stream"):
-        read([gzip.compress(TAR) + other])
+        read([gzip.compress(TAR) + other], allow_concatenated=True)
+
+
+@pytest.mark.parametrize("step", [1, 511, 513, 10_000, 10**7])
+def test_archives_one_behind_the_other_where_that_is_allowed(step: int) -> None:
+    """As webdataset's users join them; each has its end mark, and the last must."""
+    second = tar_of({"y.cls": b"2", "n" * 200 + ".jpg": b"long"}, tarfile.PAX_FORMAT)
+    third = tar_of({"z.cls": b"1"}, tarfile.GNU_FORMAT)
+    joined = TAR + second + bytes(3 * 512) + third
+    whole = read([joined], allow_concatenated=True)
+    with tarfile.open(fileobj=io.BytesIO(joined), ignore_zeros=True) as tar:
+        assert list(named(whole)) == tar.getnames()
+    assert named(whole) == {**MEMBERS, "y.cls": b"2", "n" * 200 + ".jpg": b"long", "z.cls": b"1"}
+    for data in (joined, *(way.compress(TAR) + way.compress(joined[len(TAR) :]) for way in WAYS.values())):
+        assert read(pieces(data, step), allow_concatenated=True) == whole
+    for at, (_, _, offset) in enumerate(whole[-4:], len(whole) - 4):
+        assert read([joined[offset:]], start=offset, compressed=False, allow_concatenated=True) == whole[at:]
+    with pytest.raises(TruncatedArchive):
+        read([joined[: whole[-1][2] + 1024]], allow_concatenated=True)
+
+
+def test_what_stands_behind_an_archive_is_another_or_an_error() -> None:
+    for garbage in (b"x" * 512, bytes(512) + TAR[:700], bytes(100) + TAR):
+        with pytest.raises(ArchiveError):
+            read([TAR + garbage], allow_concatenated=True)
 
 
 def test_one_tar_in_several_gzip_members() -> None:
@@ -281,11 +415,12 @@ def test_one_tar_in_several_gzip_members() -> None:
 # --- going on in the middle -----------------------------------------------------------------------------------
 
 
+@each_way
 @pytest.mark.parametrize("fmt", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_compressed_shards_go_on_at_an_offset(fmt: int) -> None:
+def test_compressed_shards_go_on_at_an_offset(way: Way, fmt: int) -> None:
     """The offset counts in the decompressed archive; the shard is fed from its beginning."""
     plain = tar_of({**dict(list(MEMBERS.items())[:12]), "n" * 300 + ".jpg": b"long", "z.cls": b"1"}, fmt)
-    data = gzip.compress(plain)
+    data = way.compress(plain)
     whole = read([data])
     assert read([plain]) == whole
     for at, (_, _, offset) in enumerate(whole):

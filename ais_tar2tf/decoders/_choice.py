@@ -1,0 +1,175 @@
+"""Which field is decoded how: by what the user says, else by its name and what a sample showed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.decoders._decoder import KINDS, WITHOUT_TENSOR, Decoder
+from ais_tar2tf.errors import MappingError, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, kind_of_field
+
+__all__ = ["DECODABLE", "Decode", "Decoding", "decoding_of"]
+
+Decode = bool | Schema | Mapping[str, Any]
+"""True: by names and a sample. A schema. Or by field: a kind, a number's type, a vocabulary, a function."""
+
+DECODABLE = KINDS
+_NUMBERED = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # whose text is meant as a number where it is one
+
+
+def decoding_of(decode: Decode, schema: Callable[[], Schema], *, in_graph: bool = False) -> Decoding:
+    """What `decode=` means; `schema` is asked when a sample has to tell."""
+    if isinstance(decode, Schema):
+        return Decoding({field.name: _by_schema(_as_seen(decode, field)) for field in decode})
+    if isinstance(decode, Mapping):
+        return Decoding({name: _as_said(name, how, schema, in_graph) for name, how in decode.items()}, said=True)
+    sample = schema()
+    return Decoding({field.name: _by_name(_as_seen(sample, field)) for field in sample})
+
+
+def _as_seen(schema: Schema, field: Field) -> Field:
+    """The field without what later records may not share, when the schema is that of a sample: sizes and words."""
+    if not schema.sampled:
+        return field
+    return replace(field, shape=(None,) * len(field.shape), vocabulary=None)
+
+
+def _by_name(field: Field) -> Decoder:
+    """What a user expects: files by their extension or their mark, labels as numbers where they are, no guesses."""
+    kind = kind_of_field(field.name)
+    if kind is None and field.encoding in ("image", "npy", "audio", "hdf5", "netcdf"):
+        kind = field.encoding
+    if kind == "text":
+        numeric = extension_of(field.name) in _NUMBERED and field.dtype in ("int64", "float64")
+        return Decoder("number", field.dtype) if numeric else Decoder("text" if field.dtype != "bytes" else "bytes")
+    return _typed(kind, field) if kind is not None else Decoder("bytes")
+
+
+def _by_schema(field: Field) -> Decoder:
+    if field.vocabulary is not None:
+        return Decoder("label", vocabulary=field.vocabulary)
+    if field.encoding == "text":
+        return Decoder("text") if field.dtype == "string" else Decoder("number", field.dtype)
+    return _typed(field.encoding, field) if field.is_file else Decoder("bytes")
+
+
+def _typed(kind: str, field: Field) -> Decoder:
+    known = field.encoding == kind and field.dtype != "object"
+    if kind == "image":
+        return Decoder("image", field.dtype if known else None, shape=field.shape or None)
+    if kind == "npy":
+        return Decoder("npy", field.dtype if known else None, shape=field.shape if known else None)
+    return Decoder(kind)
+
+
+def _as_said(name: str, how: Any, schema: Callable[[], Schema], in_graph: bool) -> Decoder:
+    if isinstance(how, Decoder):
+        return how
+    if isinstance(how, Field):
+        return _by_schema(how)
+    if how is True:
+        return _by_name(_as_seen(schema(), schema()[name]))
+    if how is None or how is False:
+        return Decoder("bytes")
+    if isinstance(how, str) and how in KINDS:
+        return _npy_as_seen(name, schema()) if how == "npy" and in_graph else Decoder(how)
+    if isinstance(how, Sequence) and not isinstance(how, str):
+        return Decoder("label", vocabulary=tuple(map(str, how)))
+    if isinstance(how, str | type | np.dtype) or hasattr(how, "as_numpy_dtype"):
+        return Decoder("number", _number_type(name, how))
+    if callable(how):
+        return Decoder("function", function=how)
+    raise SchemaError(f"field {name!r}: {how!r} says no way of decoding")
+
+
+def _npy_as_seen(name: str, seen: Schema) -> Decoder:
+    """An array's type has to be known in a dataset."""
+    return _typed("npy", _as_seen(seen, seen[name])) if name in seen else Decoder("npy")
+
+
+def _number_type(name: str, how: Any) -> str:
+    try:
+        dtype = np.dtype(getattr(how, "as_numpy_dtype", how))
+    except TypeError as error:
+        raise SchemaError(
+            f"field {name!r} is decoded as one of {', '.join(KINDS)}, as a number's type, by a vocabulary "
+            f"or by a function; not {how!r}"
+        ) from error
+    if dtype.kind not in "iuf":
+        raise SchemaError(f"field {name!r}: text is no {dtype}")
+    return dtype.name
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The decoders of a record's fields; a function of plain records, and in a graph of records of tensors."""
+
+    decoders: dict[str, Decoder]
+    said: bool = False  # by the user, field by field: what cannot be done then is an error
+
+    def __call__(self, record: Record) -> Record:
+        """A record with the decoded values. A MappingError names the record and the field."""
+        decoded = dict(record.items())
+        for name, decoder in self.decoders.items():
+            if name in decoded:
+                decoded[name] = self._value(record, name, decoder)
+            elif self.said and _is_symbolic(record):
+                raise SchemaError(f"decode names field {name!r}; there are: {', '.join(_fields(record))}")
+        return decoded
+
+    def _value(self, record: Record, name: str, decoder: Decoder) -> Any:
+        value = record[name]
+        if _is_tensor(value):
+            return value if decoder.kind in WITHOUT_TENSOR and not self.said else decoder.in_graph(value)
+        try:
+            return decoder(value)
+        except (MappingError, MissingField):
+            raise
+        except Exception as error:
+            raise _failure(error, record, name, decoder) from error
+
+    def before(self, function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        """`function` of decoded records; without one, the records themselves."""
+        import tensorflow as tf
+
+        decoded: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(self.__call__)
+        if function is None:
+            return decoded
+
+        def mapped(record: Any) -> Any:
+            return function(decoded(record))
+
+        if hasattr(function, "fields"):
+            mapped.fields = function.fields  # type: ignore[attr-defined]
+        return mapped
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "op") or hasattr(value, "numpy")
+
+
+def _is_symbolic(record: Record) -> bool:
+    return any(_is_tensor(value) for value in record.values())
+
+
+def _fields(record: Record) -> list[str]:
+    return [name for name in record if name not in NAMES]
+
+
+def _failure(error: Exception, record: Record, name: str, decoder: Decoder) -> Tar2TFError:
+    if isinstance(error, ImportError) and isinstance(error, Tar2TFError):
+        return error
+    wrapped = mapping_error(error, record if "__key__" in record else {"__shard__": "", "__key__": ""})
+    said = wrapped.message.partition("the mapping failed: ")[2]
+    how = decoder.kind if decoder.function is None else "its function says"
+    return MappingError(
+        f"field {name!r} did not decode as {how}: {said}",
+        shard=record.get("__shard__", ""),
+        key=record.get("__key__", ""),
+    )

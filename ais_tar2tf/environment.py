@@ -1,0 +1,77 @@
+"""Which of several processes this one is, as those who start them say it in the environment. No I/O.
+
+TF_CONFIG                                   tf.distribute: the chief, then the workers
+SLURM_PROCID, SLURM_NTASKS                  srun
+OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE  mpirun (Open MPI), horovodrun over it
+PMI_RANK, PMI_SIZE                          MPICH, Intel MPI
+HOROVOD_RANK, HOROVOD_SIZE                  horovodrun
+JAX_PROCESS_ID, JAX_NUM_PROCESSES           jax.distributed
+RANK, WORLD_SIZE                            torchrun
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["hosts"]
+
+_RANKS = (
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("RANK", "WORLD_SIZE"),
+)
+_READERS = ("chief", "master", "worker")  # who has a share; an evaluator or a parameter server has none
+
+
+def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """(i, n): this is the i-th of n processes. For `shard=`, which takes `"env"` for the same.
+
+    >>> hosts({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"})
+    (3, 8)
+    """
+    found = dict(_found(os.environ if environ is None else environ))
+    if not found:
+        names = ", ".join(("TF_CONFIG", *(rank for rank, _ in _RANKS)))
+        raise ValueError(f"the environment does not say which host this is (none of {names}); say shard=(i, n)")
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{name} {place}" for name, place in found.items())
+        raise ValueError(f"the environment says different things of which host this is ({said}); say shard=(i, n)")
+    return next(iter(found.values()))
+
+
+def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    config = environ.get("TF_CONFIG", "")
+    if config.strip():
+        place = _of_cluster(config)
+        if place is not None:
+            yield "TF_CONFIG", place
+    for rank_name, size_name in _RANKS:
+        rank, size = environ.get(rank_name, ""), environ.get(size_name, "")
+        if not rank or not size:
+            continue
+        if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+            raise ValueError(f"{rank_name}={rank!r} and {size_name}={size!r} name no host; say shard=(i, n)")
+        yield rank_name, (int(rank), int(size))
+
+
+def _of_cluster(config: str) -> tuple[int, int] | None:
+    """The place in TF_CONFIG's cluster; None when it has none, as on a machine of its own."""
+    try:
+        parsed: dict[str, Any] = json.loads(config)
+        cluster: dict[str, Any] = parsed.get("cluster") or {}
+        if not cluster:
+            return None
+        kind, index = str(parsed["task"]["type"]), int(parsed["task"]["index"])
+        sizes = [(name, len(cluster.get(name) or ())) for name in _READERS]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"TF_CONFIG cannot be read ({error}); say shard=(i, n)") from error
+    if kind not in _READERS or not 0 <= index < dict(sizes)[kind]:
+        raise ValueError(f"TF_CONFIG says this is {kind} {index}, which has no share of the data; say shard=(i, n)")
+    before = sum(size for _, size in sizes[: _READERS.index(kind)])
+    return before + index, sum(size for _, size in sizes)

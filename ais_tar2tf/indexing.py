@@ -1,0 +1,208 @@
+"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed only while they are true."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
+from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.reader import Shards, read_places
+from ais_tar2tf.records import splitter
+from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
+from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
+
+__all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an index is, or will be. One that was `named` has to be there."""
+
+    store: Store
+    name: str
+    named: bool = False
+
+    @property
+    def url(self) -> str:
+        return self.store.url(self.name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An index that is true of all the shards, or why there is none."""
+
+    index: Index | None
+    reason: str = ""
+
+
+def beside(shards: Shards) -> Place:
+    return Place(shards.store, folder_of(shards.names) + INDEX_NAME)
+
+
+def place_at(
+    out: str | os.PathLike[str], shards: Shards, *, endpoint: str | None, token: TokenSource | None
+) -> Place:
+    """A file or an object; in a folder it has its usual name."""
+    text = os.fspath(out)
+    scheme, bucket, name = split_url(text)
+    if name.endswith("/") or not name or (scheme == "file" and Path(name).is_dir()):
+        name = f"{name.rstrip('/')}/{INDEX_NAME}" if name.rstrip("/") else INDEX_NAME
+    return Place(open_store(scheme, bucket, shards.read, endpoint=endpoint, token=token), name, named=True)
+
+
+# Finding one.
+
+
+def find(shards: Shards, place: Place) -> Found:
+    """The index at a place, if it is there and still true; of an implicit place, nothing but its absence is told."""
+    data = _read(shards, place)
+    if data is None:
+        return Found(None, f"there is no index at {place.url}")
+    try:
+        index = Index.from_bytes(data)
+    except SchemaError as error:
+        if place.named:
+            raise
+        return Found(None, f"{place.url}: {error}")
+    if index is None:
+        if place.named:
+            raise SchemaError(f"{place.url} is no index")
+        return Found(None, f"{place.url} is no index")
+    if index.grouping not in ("", shards.grouping):
+        return Found(None, f"the index at {place.url} is of grouping={index.grouping!r}")
+    index = index.within(folder_of(shards.names))
+    reason = _unknown(index, shards.names) or _untrue(index, shards)
+    return Found(None, f"the index at {place.url} {reason}") if reason else Found(index)
+
+
+def _read(shards: Shards, place: Place) -> bytes | None:
+    limit = shards.read.limits.index_bytes
+    fetch = Fetch(place.store, iter([Span(place.name)]), shards.read, Account())
+    parts: list[bytes] = []
+    size = 0
+    try:
+        fetch.next_shard()
+        while block := fetch.read():
+            size += len(block)
+            if size > limit:
+                raise LimitExceeded(
+                    f"the index has over {limit:,} bytes, Limits.index_bytes", shard=place.url, offset=0
+                )
+            parts.append(bytes(block))
+    except (ShardNotFound, AccessDenied):  # a store that lists nothing says 403 of what is not there
+        if place.named:
+            raise
+        return None
+    finally:
+        fetch.close()
+    return b"".join(parts)
+
+
+def _unknown(index: Index, names: Sequence[str]) -> str:
+    for name in names:
+        if index.get(name) is None:
+            return f"does not know shard {name!r}"
+    return ""
+
+
+def _untrue(index: Index, shards: Shards) -> str:
+    """Why the index is not true any more. By a listing; without one, the first and the last shard speak for all."""
+    store, names = shards.store, shards.names
+    left = set(names)
+    try:
+        for info in store.list(_shared(min(left), max(left))) if left else ():
+            if info.name in left:
+                left.remove(info.name)
+                reason = _differs(index, info.name, info.identity)
+                if reason:
+                    return reason
+                if not left:
+                    return ""
+    except StoreError:
+        ends = {name: store.head(name).identity for name in (names[0], names[-1])}
+        return next(filter(None, (_differs(index, name, now) for name, now in ends.items())), "")
+    return f"knows shard {min(left)!r}, which is not there any more" if left else ""
+
+
+def _shared(one: str, other: str) -> str:
+    """What both begin with."""
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:same]
+
+
+def _differs(index: Index, name: str, now: Identity) -> str:
+    known = index.get(name)
+    assert known is not None
+    what = known.identity.differs_from(now)
+    return f"is older than shard {name!r}, whose {what} it has otherwise" if what else ""
+
+
+# Writing one.
+
+
+def write(shards: Shards, place: Place, account: Account, *, offsets: bool = True) -> Index:
+    """Read every shard whose entry at `place` is not true any more, and put the index there, whole."""
+    if callable(shards.grouping):
+        raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
+    if place.url.startswith(("http://", "https://")):
+        raise StoreError("plain HTTP is read only here: say out=, where the index is to be kept", url=place.url)
+    folder = folder_of(shards.names)
+    known = _known_before(shards, place, folder)
+    entries = {shard.name: shard for shard in known} if known is not None else {}
+    kept = {name: _still_true(shards, known, name, offsets=offsets) for name in shards.names}
+    for entry in _entries(shards, [name for name in shards.names if kept[name] is None], account, offsets=offsets):
+        entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
+    index = Index(shards.grouping, entries.values(), folder=folder)
+    data = index.to_bytes()
+    if place.name.endswith(".json"):
+        urls = {name: shards.store.url(folder + name) for name in entries}
+        data = index.to_wids(urls, Path(place.name).stem)
+    limit = shards.read.limits.index_bytes
+    if len(data) > limit:
+        raise LimitExceeded(f"the index has over {limit:,} bytes, Limits.index_bytes", shard=place.url, offset=0)
+    place.store.put(place.name, data)
+    return index
+
+
+def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
+    """The index that is there, to be gone on with; whatever else is there is replaced."""
+    data = _read(shards, replace(place, named=False))
+    try:
+        index = Index.from_bytes(data) if data is not None else None
+    except SchemaError:
+        return None
+    return index.within(folder) if index is not None and index.grouping == shards.grouping else None
+
+
+def _still_true(shards: Shards, known: Index | None, name: str, *, offsets: bool) -> ShardIndex | None:
+    entry = known.get(name) if known is not None else None
+    if entry is None or (offsets and not entry.placed):
+        return None
+    said, now = entry.identity, shards.store.head(name).identity
+    told = any((said.version and now.version, said.etag and now.etag, said.checksum and now.checksum))
+    return entry if told and said.differs_from(now) is None else None
+
+
+def _entries(shards: Shards, names: Sequence[str], account: Account, *, offsets: bool) -> Iterator[ShardIndex]:
+    if not offsets and hasattr(shards.store, "members"):
+        return (_listed(shards, name) for name in names)
+    return _read_entries(shards, names, account)
+
+
+def _listed(shards: Shards, name: str) -> ShardIndex:
+    """From what the store itself says of the archive: how many records, though not where they are."""
+    split = splitter(shards.grouping)
+    listed: Iterator[str] = shards.store.members(name)  # type: ignore[attr-defined]
+    parts = map(split, listed)
+    keys = {key for key, _ in (part for part in parts if part is not None)}
+    return ShardIndex(name, len(keys), shards.store.head(name).identity)
+
+
+def _read_entries(shards: Shards, names: Sequence[str], account: Account) -> Iterator[ShardIndex]:
+    """From the bytes of the shards."""
+    for name, mark, seen in read_places(replace(shards, names=names, index=None), account):
+        yield ShardIndex.of(name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=mark.compressed)

@@ -1,0 +1,73 @@
+"""What all ops share: the two kinds of them, and errors that name the record and the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ais_tar2tf.errors import MappingError, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.records import NAMES, Record
+
+__all__ = ["Conversion", "Op", "Selection", "failure_of", "field_of", "is_tensor", "place_of", "replaced"]
+
+
+class Op:
+    """A step of a pipeline: `reads` are the fields that it needs, None when nobody knows."""
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, with the op's name as `op`."""
+        raise SchemaError(f"{type(self).__name__} cannot be written as JSON")
+
+
+class Conversion(Op):
+    """From a record to a new one."""
+
+    def __call__(self, record: Record) -> Record:
+        raise NotImplementedError
+
+
+class Selection(Op):
+    """From a record to a value."""
+
+    def __call__(self, record: Record) -> Any:
+        raise NotImplementedError
+
+
+def is_tensor(value: Any) -> bool:
+    return hasattr(value, "op") or hasattr(value, "numpy")
+
+
+def field_of(record: Record, name: str) -> Any:
+    if name in record:
+        return record[name]
+    there = ", ".join(each for each in record if each not in NAMES) or "none"
+    raise MissingField(f"field {name!r} is missing (there are: {there})", **place_of(record))
+
+
+def place_of(record: Record) -> dict[str, str]:
+    """Where a record is from; a graph's is from nowhere."""
+    said = {part: record.get(f"__{part}__", "") for part in ("shard", "key")}
+    return {part: "(any)" if is_tensor(value) else str(value) for part, value in said.items()}
+
+
+def replaced(record: Record, name: str, function: Callable[[Any], Any], what: str) -> Record:
+    """The record with another value of one field; on plain records errors name it."""
+    value = field_of(record, name)
+    if is_tensor(value):
+        return {**record, name: function(value)}
+    try:
+        return {**record, name: function(value)}
+    except Exception as error:
+        raise failure_of(error, record, f"{what}({name!r})") from error
+
+
+def failure_of(error: Exception, record: Record, what: str) -> Tar2TFError:
+    if isinstance(error, MappingError | MissingField):
+        return error
+    said = mapping_error(error, {"__shard__": "", "__key__": ""}).message.partition("the mapping failed: ")[2]
+    return MappingError(f"{what} failed: {said}", **place_of(record))

@@ -1,0 +1,198 @@
+"""From a record to a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.decoders import Decoder
+from ais_tar2tf.errors import MissingField, SchemaError
+from ais_tar2tf.ops._base import Conversion, failure_of, is_tensor, place_of, replaced
+from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.schema import LABEL_FIELDS, extension_of, kind_of_field
+from ais_tar2tf.transforms import convert, resize, rotate
+
+__all__ = ["Convert", "Decode", "Func", "Rename", "Resize", "Rotate"]
+
+
+@dataclass(frozen=True)
+class Decode(Conversion):
+    """What a file says, in the place of its bytes: pixels, a label's number, an array, what JSON says.
+
+    The kind is what the field's extension says, an image if it says nothing; or say it: `Decode("raw", "npy")`.
+    In a graph, text stays a string tensor and JSON cannot be decoded: take values out of it by SelectJSON.
+
+    >>> Decode("cls")({"cls": b"7"})
+    {'cls': 7}
+    """
+
+    field: str
+    kind: str | None = None
+    dtype: str | None = None
+    vocabulary: tuple[str, ...] | None = None
+    channels: int = 0  # of an image: 1 grey, 3 colours, 4 with transparency; 0 what it has
+
+    def __post_init__(self) -> None:
+        if self.vocabulary is not None:
+            object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        _ = self._decoder  # a kind that does not exist is found now
+
+    @property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.kind or self._usual, self.dtype, self.vocabulary, channels=self.channels)
+
+    @property
+    def _usual(self) -> str:
+        if self.vocabulary is not None:
+            return "label"
+        if extension_of(self.field) in LABEL_FIELDS:
+            return "number"
+        return kind_of_field(self.field) or "image"
+
+    def __call__(self, record: Record) -> Record:
+        decoder = self._decoder
+        return replaced(record, self.field, lambda v: decoder.in_graph(v) if is_tensor(v) else decoder(v), "Decode")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.field})
+
+    def to_json(self) -> dict[str, Any]:
+        words = None if self.vocabulary is None else list(self.vocabulary)
+        said: dict[str, Any] = {"field": self.field, "kind": self.kind, "dtype": self.dtype, "vocabulary": words}
+        said["channels"] = self.channels or None
+        return {"op": "Decode", **{name: value for name, value in said.items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Convert(Conversion):
+    """Another type: images are scaled as tf.image.convert_image_dtype does, text is read, others are cast.
+
+    >>> Convert("cls", "int32")({"cls": b" 7"})
+    {'cls': np.int32(7)}
+    """
+
+    field: str
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        dtype = getattr(self.dtype, "name", None) or np.dtype(self.dtype).name
+        object.__setattr__(self, "dtype", dtype)
+
+    def __call__(self, record: Record) -> Record:
+        return replaced(record, self.field, lambda value: convert(value, self.dtype), "Convert")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.field})
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": "Convert", "field": self.field, "dtype": self.dtype}
+
+
+@dataclass(frozen=True)
+class Resize(Conversion):
+    """An image in another size (height, width), as tf.image.resize makes it: float32, bilinear."""
+
+    field: str
+    size: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        height, width = (int(each) for each in self.size)
+        if height < 1 or width < 1:
+            raise SchemaError(f"an image has a height and a width, not {self.size!r}")
+        object.__setattr__(self, "size", (height, width))
+
+    def __call__(self, record: Record) -> Record:
+        return replaced(record, self.field, lambda value: resize(value, self.size), "Resize")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.field})
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": "Resize", "field": self.field, "size": list(self.size)}
+
+
+@dataclass(frozen=True)
+class Rotate(Conversion):
+    """An image turned counter-clockwise by degrees about its centre; its size stays, what comes in is black."""
+
+    field: str
+    degrees: float
+
+    def __call__(self, record: Record) -> Record:
+        return replaced(record, self.field, lambda value: rotate(value, self.degrees), "Rotate")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.field})
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": "Rotate", "field": self.field, "degrees": self.degrees}
+
+
+@dataclass(frozen=True, init=False)
+class Rename(Conversion):
+    """Other names: `Rename(image="jpg;png")` gives `image` the first of `jpg` and `png` that a record has.
+
+    All names are read before any is written, so `Rename(a="b", b="a")` exchanges two. Names that are no Python
+    names come as a dict: `Rename({"seg": "seg.png"})`.
+    """
+
+    names: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __init__(self, names: Mapping[str, str] | None = None, /, **more: str) -> None:
+        given = {**(names or {}), **more}
+        parsed = tuple((new, tuple(old.split(";"))) for new, old in given.items())
+        if not parsed or not all(new and all(olds) for new, olds in parsed):
+            raise SchemaError(f"Rename takes new='old' or new='a;b', not {given!r}")
+        object.__setattr__(self, "names", parsed)
+
+    def __call__(self, record: Record) -> Record:
+        found: dict[str, str] = {}
+        for new, olds in self.names:
+            old = next((each for each in olds if each in record), None)
+            found[new] = _first_of(record, olds) if old is None else old
+        moved = {new: record[old] for new, old in found.items()}
+        gone = set(found.values())
+        return {**{name: value for name, value in record.items() if name not in gone}, **moved}
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(old for _, olds in self.names for old in olds)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": "Rename", "names": {new: ";".join(olds) for new, olds in self.names}}
+
+
+def _first_of(record: Record, olds: Sequence[str]) -> str:
+    there = ", ".join(each for each in record if each not in NAMES) or "none"
+    raise MissingField(f"field {' or '.join(olds)!r} is missing (there are: {there})", **place_of(record))
+
+
+@dataclass(frozen=True)
+class Func(Conversion):
+    """A function of yours from a record to a record. In a graph it is traced, if it can be."""
+
+    function: Callable[[Record], Record]
+
+    def __call__(self, record: Record) -> Record:
+        if any(is_tensor(value) for value in record.values()):
+            import tensorflow as tf
+
+            return dict(tf.function(self.function)(dict(record)))
+        try:
+            result: Any = self.function(dict(record))
+            if not isinstance(result, Mapping):
+                raise TypeError(f"it returned {type(result).__name__}; a record is expected")  # noqa: TRY301
+        except Exception as error:
+            raise failure_of(error, record, "Func") from error
+        return dict(result)
+
+    @property
+    def reads(self) -> None:
+        return None

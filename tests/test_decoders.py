@@ -1,0 +1,295 @@
+"""Decoding in Python and in graphs: the same values, nothing unsafe, errors that name the record and the field."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import wave
+import zipfile
+
+import msgpack
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf import errors
+from ais_tar2tf.decoders import Decoder
+from ais_tar2tf.schema import Field, Schema, infer
+from ais_tar2tf.stores.memory import MemoryStore
+
+h5py = pytest.importorskip("h5py")
+
+COUNT = 6
+WORDS = ["cat", "dog", "owl"]
+
+
+def npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def npz(**arrays):
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def wav(samples):
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(np.asarray(samples, "<i2").tobytes())
+    return buffer.getvalue()
+
+
+def hdf5(fill):
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        fill(file)
+    return buffer.getvalue()
+
+
+def plain_hdf5(file):
+    file["a"] = np.arange(3)
+    file["group/b"] = np.ones((2, 2), "f4")
+    file.attrs["category"] = "TOR"
+
+
+def fields(number):
+    return {
+        "jpg": made.image(number),
+        "seg.png": made.image(number, "PNG"),
+        "cls": b"%d\n" % number,
+        "txt": f"é {number}".encode(),
+        "json": json.dumps({"id": number}).encode(),
+        "mp": msgpack.packb({"id": number, 3: b"\xff"}),
+        "npy": npy(np.full((number, 3), number, "f4")),
+        "npz": npz(a=np.arange(number)),
+        "wav": wav([0, 16384, -16384]),
+        "h5": hdf5(plain_hdf5),
+        "word": WORDS[number % 3].encode(),
+        "bin": b"\x00\xff%d" % number,
+    }
+
+
+@pytest.fixture(scope="module")
+def source():
+    MemoryStore("decoders").put("a.tar", made.tar((f"n/{number}", fields(number)) for number in range(COUNT)))
+    return t2t.open("memory://decoders/a.tar")
+
+
+def test_decode_gives_what_a_user_expects(source):
+    found = list(source.records(decode=True))
+    assert len(found) == COUNT
+    for number, record in enumerate(found):
+        np.testing.assert_array_equal(record["jpg"], tf.io.decode_jpeg(made.image(number)))
+        np.testing.assert_array_equal(record["seg.png"], tf.io.decode_png(made.image(number, "PNG")))
+        assert record["cls"] == number
+        assert record["txt"] == f"é {number}"
+        assert record["json"] == {"id": number}
+        assert record["mp"] == {"id": number, 3: b"\xff"}
+        np.testing.assert_array_equal(record["npy"], np.full((number, 3), number, "f4"))
+        np.testing.assert_array_equal(record["npz"]["a"], np.arange(number))
+        np.testing.assert_array_equal(record["wav"], [[0], [0.5], [-0.5]])
+        assert record["h5"]["a"].tolist() == [0, 1, 2]
+        assert record["h5"]["group/b"].tolist() == [[1, 1], [1, 1]]
+        assert record["h5"]["@category"] == "TOR"
+        assert record["word"] == WORDS[number % 3].encode()  # its name promises nothing
+        assert record["bin"] == b"\x00\xff%d" % number
+    assert source.stats.records_read == source.stats.records_emitted
+
+
+def test_a_dataset_gives_the_same(source):
+    plain = list(source.records(decode=True))
+    dataset = source.dataset(decode=True)
+    spec = dataset.element_spec
+    assert spec["jpg"].dtype == tf.uint8
+    assert spec["jpg"].shape.as_list() == [None, None, None]  # a sample says nothing of later sizes
+    assert (spec["cls"].dtype, spec["npy"].dtype, spec["json"].dtype) == (tf.int64, tf.float32, tf.string)
+    for record, element in zip(plain, dataset, strict=True):
+        for name in ("jpg", "seg.png", "cls", "npy", "wav"):
+            np.testing.assert_array_equal(element[name].numpy(), record[name])
+        assert element["txt"].numpy().decode() == record["txt"]
+        assert json.loads(element["json"].numpy()) == record["json"]  # no tensor form: bytes as they were
+
+
+def test_a_map_gets_tensors(source):
+    def pair(record):
+        return tf.image.resize(record["jpg"], (4, 4)), record["cls"]
+
+    dataset = source.select("jpg", "cls").dataset(pair, decode=True, batch=3)
+    assert [labels.numpy().tolist() for _, labels in dataset] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_python_map_gets_values(source):
+    dataset = source.dataset(
+        lambda record: record["json"]["id"] * 2, decode={"json": "json"}, output_types=tf.int64, output_shapes=()
+    )
+    assert [int(each) for each in dataset] == [2 * number for number in range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ({"cls": "number"}, list(range(COUNT))),
+        ({"cls": tf.float32}, [float(number) for number in range(COUNT)]),
+        ({"cls": "int32"}, list(range(COUNT))),
+        ({"cls": [str(number) for number in range(COUNT, -1, -1)]}, list(range(COUNT, 0, -1))),
+        ({"cls": True}, list(range(COUNT))),
+        ({"cls": Field("cls", "int64", (), "text")}, list(range(COUNT))),
+        ({"word": WORDS}, [0, 1, 2, 0, 1, 2]),
+        ({"npy": "npy"}, None),
+        ({"jpg": "image"}, None),
+    ],
+)
+def test_decode_does_what_is_said(source, how, wanted):
+    (name,) = how
+    plain = [record[name] for record in source.records(decode=how)]
+    in_graph = [element[name].numpy() for element in source.dataset(decode=how)]
+    if wanted is not None:
+        assert plain == wanted
+        assert in_graph == wanted
+    for one, other in zip(plain, in_graph, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_decode_by_bytes_text_json_and_function(source):
+    first = next(source.records(decode={"cls": "text", "txt": "bytes", "jpg": len, "json": None, "word": "text"}))
+    assert (first["cls"], first["txt"]) == ("0\n", "é 0".encode())
+    assert first["jpg"] == len(made.image(0))
+    assert first["json"] == b'{"id": 0}'
+    assert first["word"] == "cat"
+
+
+def test_a_schema_says_it_all(source):
+    rows = [{"word": fields(number)["word"], "cls": fields(number)["cls"]} for number in range(COUNT)]
+    schema = Schema((*infer(rows), Field("jpg", "uint8", (30, 40, 3), "image", format="jpeg"))).with_field(
+        Field("word", "string", (), "text", vocabulary=tuple(WORDS))
+    )
+    narrow = source.select("word", "cls", "jpg")
+    plain = list(narrow.records(decode=schema))
+    assert [record["word"] for record in plain] == [0, 1, 2, 0, 1, 2]
+    dataset = narrow.dataset(decode=schema)
+    assert dataset.element_spec["jpg"].shape == (30, 40, 3)
+    assert [int(element["word"]) for element in dataset] == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_vocabulary_that_inference_finds_numbers_the_labels():
+    words = [b"owl", b"cat", b"dog", b"cat"]
+    MemoryStore("words").put("a.tar", made.tar((f"{at}", {"cls": word}) for at, word in enumerate(words)))
+    source = t2t.open("memory://words/a.tar")
+    schema = infer(source.records())
+    assert schema["cls"].vocabulary == ("cat", "dog", "owl")
+    assert [int(each["cls"]) for each in source.dataset(decode=schema)] == [2, 0, 1, 0]
+    assert [record["cls"] for record in source.records(decode=True)] == ["owl", "cat", "dog", "cat"]
+
+
+BAD = [
+    ("cls", "number", b"cat", "'cat' is not a number; if these are words, name all of them"),
+    ("cls", "int32", b"1.5", "is not a number"),
+    ("cls", ["a"], b"b", "label 'b' is not in its vocabulary"),
+    ("jpg", "image", b"no image", "Unknown image file format"),
+    ("npy", "npy", b"\x93NUMPY", "no npy file"),
+    ("npy", "npy", npy(np.zeros(100))[:-1], "is cut"),
+]
+
+
+@pytest.mark.parametrize(("name", "how", "data", "text"), BAD)
+def test_errors_name_record_and_field(name, how, data, text):
+    good = {"cls": b"1", "jpg": made.image(1), "npy": npy(np.zeros(2)), "a": b"x"}
+    good["cls"] = b"a" if isinstance(how, list) else b"1"
+    records = [("good", good), ("bad/1", {**good, name: data}), ("later", good)]
+    MemoryStore("bad").put("a.tar", made.tar(records))
+    with pytest.raises(errors.MappingError, match=text) as caught:
+        list(t2t.open("memory://bad/a.tar").records(decode={name: how}))
+    assert f"memory://bad/a.tar, record 'bad/1': field {name!r} did not decode as" in str(caught.value)
+    patient = t2t.open("memory://bad/a.tar", on_error="skip-record")
+    assert [record["__key__"] for record in patient.records(decode={name: how})] == ["good", "later"]
+    assert patient.stats.skipped == {"MappingError": 1}
+    if name != "npy":
+        source = t2t.open("memory://bad/a.tar").select(name, "a")
+        with pytest.raises(Exception, match="record 'bad/1'"):
+            list(source.dataset(decode={name: how}))
+
+
+@pytest.mark.parametrize(
+    ("decode", "text"),
+    [
+        ({"nothing": "image"}, "names field 'nothing'"),
+        ({"jpg": "pickle"}, "is decoded as one of"),
+        ({"json": "json"}, "no tensor form"),
+        ({"cls": []}, "needs its vocabulary"),
+        ({"cls": "complex64"}, "text is no complex64"),
+        ({"cls": 3}, "'cls'"),
+    ],
+)
+def test_what_cannot_be_decoded_in_a_dataset(source, decode, text):
+    with pytest.raises(errors.SchemaError, match=text):
+        source.dataset(decode=decode)
+
+
+def test_nothing_runs_that_is_in_the_data():
+    bomb = npy(np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="no npy file of plain numbers"):
+        Decoder("npy")(bomb)
+    with pytest.raises(ValueError, match="no npy file of plain numbers"):
+        Decoder("npz")(npz(a=np.array([{}], dtype=object)))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes(5_000_000) * 2)
+    grown = buffer.getvalue()
+    with pytest.raises(ValueError):  # noqa: PT011  # whichever of the two it finds first
+        Decoder("npz")(grown)
+    with pytest.raises(Exception, match=r"unpack|extra|Unpack"):
+        Decoder("msgpack")(pickle.dumps({"a": 1}))
+
+
+def outside(kind):
+    def fill(file):
+        if kind == "external link":
+            file["x"] = h5py.ExternalLink("/etc/passwd", "/a")
+        elif kind == "soft link":
+            file["x"] = h5py.SoftLink("/a")
+        elif kind == "external data":
+            file.create_dataset("x", (4,), "u1", external=[("/etc/passwd", 0, 4)])
+        else:
+            layout = h5py.VirtualLayout(shape=(4,), dtype="u1")
+            layout[:] = h5py.VirtualSource("/etc/passwd", "a", shape=(4,))
+            file.create_virtual_dataset("x", layout)
+
+    return fill
+
+
+@pytest.mark.parametrize("kind", ["external link", "soft link", "external data", "virtual data"])
+def test_hdf5_does_not_leave_its_file(kind):
+    with pytest.raises(ValueError, match=r"link|another file"):
+        Decoder("hdf5")(hdf5(outside(kind)))
+
+
+def test_classic_netcdf_and_flac_say_what_to_do():
+    with pytest.raises(ValueError, match="nccopy"):
+        Decoder("netcdf")(b"CDF\x01" + bytes(100))
+    with pytest.raises(ValueError, match="WAV, not FLAC"):
+        Decoder("audio")(b"fLaC" + bytes(100))
+
+
+def test_the_sample_says_that_it_is_one(source):
+    said = str(source.schema)
+    assert said.startswith("12 fields, from a sample: the first ")
+    assert "uint8 (30, 40, 3)" in said
+    assert source.select("cls").schema.names == ["cls"]
+
+
+def test_a_bad_record_in_the_sample_is_an_error_or_left_out():
+    MemoryStore("html").put(
+        "a.tar", made.tar([("a", {"jpg": b"<html>"}), *((key, {"jpg": made.image(1)}) for key in "bcd")])
+    )
+    with pytest.raises(errors.SchemaError, match="record 'a': field 'jpg' is string"):
+        _ = t2t.open("memory://html/a.tar").schema
+    assert t2t.open("memory://html/a.tar", on_error="skip-record").schema["jpg"].encoding == "image"

@@ -1,0 +1,441 @@
+"""Datasets that go on: checkpoints restored by other processes, `start_at`, known lengths, `fit`, and no needless open."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.errors import CheckpointError
+from ais_tar2tf.options import Limits, Shuffle
+from ais_tar2tf.stores.memory import MemoryStore
+from ais_tar2tf.training import Resume
+
+ROOT = Path(__file__).parents[1]
+RECORDS = 66
+BATCH = 7
+SHUFFLE = Shuffle(window=12, shards=2, turn=4, seed=9)
+
+
+def pair(record):
+    return record["__key__"], tf.strings.to_number(record["cls"], tf.int32)
+
+
+def checkpointed(url: str, mapped: bool):
+    """Two shards read at once, a window, a batch, a prefetch."""
+    source = t2t.open(url, limits=Limits(chunk_records=5))
+    if mapped:
+        return source.dataset(pair, shuffle=SHUFFLE).batch(BATCH).map(lambda key, _: key).prefetch(2)
+    return source.dataset(shuffle=SHUFFLE).map(lambda record: record["__key__"]).batch(BATCH).prefetch(2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("shards")
+    for number in range(4):
+        shard = made.labelled(f"s{number}", 15 + number, lambda i: {"jpg": b"x" * 700, "cls": b"%d" % i})
+        (path / f"train-{number}.tar").write_bytes(made.gzipped(shard) if number == 2 else shard)
+    return f"{path}/train-{{0..3}}.tar"
+
+
+@pytest.fixture
+def memory(request) -> MemoryStore:
+    return MemoryStore(f"resume-{request.node.name}")
+
+
+def keys(dataset) -> list[str]:
+    return [element["__key__"].numpy().decode() for element in dataset]
+
+
+def batches(iterator) -> list[list[str]]:
+    return [batch.numpy().astype(str).tolist() for batch in iterator]
+
+
+def python(script: str, *arguments: str, **how) -> subprocess.Popen[str]:
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r})\n{script}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, **how
+    )
+
+
+# Checkpoints in other processes.
+
+RESTORE_ALL = """
+import json
+import tensorflow as tf
+from test_resume import batches, checkpointed
+rests = []
+for mapped, path in json.loads(sys.argv[2]):
+    iterator = iter(checkpointed(sys.argv[1], mapped))
+    tf.train.Checkpoint(iterator=iterator).restore(path)
+    rests.append(batches(iterator))
+print(json.dumps(rests))
+"""
+
+
+def test_every_checkpoint_of_an_epoch_goes_on_in_a_new_process(folder, tmp_path):
+    saved, expected = [], []
+    for mapped in (False, True):
+        iterator = iter(checkpointed(folder, mapped))
+        checkpoint = tf.train.Checkpoint(iterator=iterator)
+        paths, seen = [checkpoint.save(str(tmp_path / f"{mapped}"))], []
+        for batch in iterator:
+            seen.append(batch.numpy().astype(str).tolist())
+            paths.append(checkpoint.save(str(tmp_path / f"{mapped}")))
+        assert sum(map(len, seen)) == RECORDS
+        saved += [(mapped, path) for path in paths]
+        expected += [seen[number:] for number in range(len(paths))]
+    with python(RESTORE_ALL, folder, json.dumps(saved)) as child:
+        assert json.loads(child.stdout.read().splitlines()[-1]) == expected
+
+
+KILLED = """
+import tensorflow as tf
+from test_resume import batches, checkpointed
+iterator = iter(checkpointed(sys.argv[1], True))
+done = tf.Variable(0, dtype=tf.int64)
+manager = tf.train.CheckpointManager(tf.train.Checkpoint(iterator=iterator, done=done), sys.argv[2], max_to_keep=3)
+for batch in iterator:
+    done.assign_add(1)
+    manager.save()
+    print(int(done), flush=True)
+    if done == 6:
+        sys.stdin.read()  # until it is killed
+"""
+
+
+def test_a_killed_run_goes_on(folder, tmp_path):
+    whole = batches(checkpointed(folder, True))
+    with python(KILLED, folder, str(tmp_path), stdin=subprocess.PIPE) as child:
+        assert [int(child.stdout.readline()) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+        child.kill()
+    assert child.returncode == -9
+    iterator, done = iter(checkpointed(folder, True)), tf.Variable(0, dtype=tf.int64)
+    tf.train.Checkpoint(iterator=iterator, done=done).restore(tf.train.latest_checkpoint(str(tmp_path)))
+    assert int(done) == 6
+    assert batches(iterator) == whole[6:]
+
+
+def test_a_checkpoint_holds_no_window(memory, tmp_path):
+    """A window of 50 records of 100 KB, none of which may be in the checkpoint but those of a batch in the making."""
+    memory.put("a.tar", made.labelled("a", 60, lambda i: {"jpg": bytes([i]) * 100_000, "cls": b"%d" % i}))
+    source = t2t.open(memory.url("a.tar"), limits=Limits(chunk_records=4))
+    iterator = iter(source.dataset(lambda r: (r["jpg"], r["__key__"]), shuffle=Shuffle(window=50, seed=1)))
+    first = [next(iterator)[1].numpy() for _ in range(9)]
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "c"))
+    size = sum(path.stat().st_size for path in tmp_path.glob("c*"))
+    assert size < 2_500_000  # chunks of four that are in flight, of a window of 5 MB
+    small = iter(source.select("cls").dataset(shuffle=Shuffle(window=50, seed=1)))
+    assert [next(small)["__key__"].numpy() for _ in range(9)] == first
+    tf.train.Checkpoint(iterator=small).save(str(tmp_path / "small"))
+    assert sum(path.stat().st_size for path in tmp_path.glob("small*")) < 10_000
+    assert saved
+
+
+def test_a_checkpoint_of_another_dataset_is_refused(folder, tmp_path):
+    iterator = iter(t2t.open(folder).dataset(shuffle=SHUFFLE))
+    next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "c"))
+    for other in (
+        t2t.open(folder.replace("{0..3}", "{0..2}")).dataset(shuffle=SHUFFLE),
+        t2t.open(folder).dataset(shuffle=Shuffle(window=13, shards=2, turn=4, seed=9)),
+        t2t.open(folder).dataset(shuffle=SHUFFLE, shard=(0, 2)),
+    ):
+        fresh = iter(other)
+        tf.train.Checkpoint(iterator=fresh).restore(saved)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"CheckpointError.*of another dataset"):
+            list(fresh)
+
+
+# start_at.
+
+START_AT = """
+import json, tensorflow as tf, ais_tar2tf as t2t
+from test_resume import SHUFFLE, keys
+url, *starts = sys.argv[1:]
+print(json.dumps([keys(t2t.open(url).dataset(shuffle=SHUFFLE, start_at=int(start))) for start in starts]))
+"""
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_start_at_every_record_in_a_new_process(folder, tmp_path, indexed):
+    for path in Path(folder).parent.glob("*.tar"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    url = f"{tmp_path}/{Path(folder).name}"
+    if indexed:
+        t2t.index(url)
+    whole = keys(t2t.open(folder).dataset(shuffle=SHUFFLE))
+    starts = range(0, RECORDS + 2, 4)
+    with python(START_AT, url, *map(str, starts)) as child:
+        found = json.loads(child.stdout.read().splitlines()[-1])
+    assert found == [whole[start:] for start in starts]
+
+
+def test_start_at_reads_only_what_is_left(tmp_path):
+    """With an index, nine tenths of a shard are not even asked for; without, they are read and not kept."""
+    bucket = tmp_path / "b"
+    bucket.mkdir()
+    (bucket / "a.tar").write_bytes(made.labelled("a", 500, lambda i: {"jpg": bytes(20_000), "cls": b"%d" % i}))
+    with t2t.serve(tmp_path) as server:
+        t2t.index("ais://b/a.tar", endpoint=server.url)
+        for index, most in ((True, 1_500_000), (False, 12_000_000)):
+            source = t2t.open("ais://b/a.tar", endpoint=server.url, index=index)
+            found = keys(source.dataset(shuffle=Shuffle(window=40, seed=2), start_at=450))
+            assert len(found) == 50
+            assert source.stats.bytes < most
+            assert source.stats.records_emitted == 50
+
+
+# Length.
+
+
+def test_lengths(folder, tmp_path):
+    for path in Path(folder).parent.glob("*.tar"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    url = f"{tmp_path}/{Path(folder).name}"
+    assert t2t.open(url).dataset().cardinality() == tf.data.UNKNOWN_CARDINALITY
+    t2t.index(url)
+    source = t2t.open(url)
+    asked = [
+        ({}, 66),
+        ({"batch": 7}, 10),
+        ({"batch": 7, "drop_remainder": True}, 9),
+        ({"start_at": 60}, 6),
+        ({"start_at": 99}, 0),
+        ({"repeat": 3}, 198),
+        ({"repeat": 3, "batch": 7, "start_at": 1}, 29),
+        ({"shard": (1, 4)}, 16),
+        ({"shard": (1, 4), "shuffle": SHUFFLE}, None),
+        ({"shard": (1, 4), "shuffle": SHUFFLE, "even": "pad"}, 17),
+        ({"shard": (1, 4), "shuffle": SHUFFLE, "even": "drop"}, 16),
+        ({"shard": (1, 4), "even": "stop"}, 15),
+        ({"shuffle": SHUFFLE, "batch": 4}, 17),
+    ]
+    for how, expected in asked:
+        for mapping in (None, pair):
+            dataset = source.dataset(mapping, **how)
+            if expected is None:
+                assert dataset.cardinality() == tf.data.UNKNOWN_CARDINALITY
+            else:
+                assert dataset.cardinality() == expected == len(list(dataset)), how
+    assert source.dataset(repeat=None).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert source.dataset().shuffle(10).batch(5).cardinality() == 14
+    skipping = t2t.open(url, on_error="skip-record")
+    assert skipping.dataset().cardinality() == tf.data.UNKNOWN_CARDINALITY
+    with pytest.raises(ValueError, match="needs on_error='raise'"):
+        skipping.dataset(shard=(0, 2), even="pad")
+    static = source.dataset(pair, batch=7, drop_remainder=True).element_spec
+    assert static[0].shape == (7,)
+
+
+def test_the_environment_on_request(folder, monkeypatch):
+    for name in ("TF_CONFIG", "SLURM_PROCID", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="does not say which host"):
+        t2t.open(folder).dataset(shard="env")
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "3")
+    assert t2t.hosts() == (1, 3)
+    assert keys(t2t.open(folder).dataset(shard="env")) == keys(t2t.open(folder).dataset(shard=(1, 3)))
+    context = tf.distribute.InputContext(num_input_pipelines=3, input_pipeline_id=1)
+    assert keys(t2t.open(folder).dataset(shard=context)) == keys(t2t.open(folder).dataset(shard=(1, 3)))
+    with pytest.raises(ValueError, match="'env', not 'all'"):
+        t2t.open(folder).dataset(shard="all")
+
+
+# fit.
+
+
+class Noted(tf.keras.callbacks.Callback):
+    """Keeps what the progress bar is told, and may end the run in the middle."""
+
+    def __init__(self, stop_at: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.steps, self.batches, self.stop_at, self.epoch = [], Counter(), stop_at, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.steps.append(self.params["steps"])
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches[self.epoch] += 1
+        if self.stop_at == (self.epoch, batch):
+            raise KeyboardInterrupt
+
+
+class Seen(tf.keras.Model):
+    """A model that remembers the records it was trained on, by their numbers, in its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.add_weight(shape=(1,), initializer="zeros", name="total")
+        self.built = True
+        self.seen: list[list[int]] = []
+
+    def call(self, numbers):
+        tf.py_function(lambda n: self.seen.append(n.numpy().tolist()), [numbers], [])
+        return tf.reshape(tf.cast(numbers, tf.float32), (-1, 1)) * self.total
+
+
+@pytest.fixture
+def labelled(tmp_path) -> str:
+    for number in range(4):
+        shard = made.labelled(f"s{number}", 10, lambda i, n=number: {"cls": b"%d" % (n * 10 + i)})
+        (tmp_path / f"{number}.tar").write_bytes(shard)
+    url = f"{tmp_path}/{{0..3}}.tar"
+    t2t.index(url)
+    return url
+
+
+def numbers_of(url: str):
+    def number(record):
+        value = tf.strings.to_number(record["cls"], tf.int32)
+        return value, tf.cast(value, tf.float32)
+
+    return t2t.open(url).dataset(number, shuffle=Shuffle(window=8, seed=3), batch=6)
+
+
+def fit(dataset, *callbacks, epochs=3, verbose=0) -> Seen:
+    model = Seen()
+    model.compile(tf.keras.optimizers.Adam(0.1), "mse")
+    try:
+        model.fit(dataset, epochs=epochs, shuffle=False, callbacks=list(callbacks), verbose=verbose)
+    except KeyboardInterrupt:
+        pass
+    return model
+
+
+def test_fit_knows_how_long_an_epoch_is(labelled, capsys):
+    noted = Noted()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(numbers_of(labelled), noted, epochs=2, verbose=1)
+    assert noted.steps == [7, 7]
+    assert noted.batches == {0: 7, 1: 7}
+    lines = capsys.readouterr().out.replace("\x08", "\n").replace("\r", "\n")
+    assert lines.count("7/7") >= 2
+    assert "7/Unknown" not in lines
+
+
+def test_fit_goes_on_in_the_middle_of_an_epoch(labelled, tmp_path):
+    """A run that ends after batch 4 of epoch 1, and one that goes on, train on what one whole run does."""
+    whole_data = numbers_of(labelled)
+    whole = fit(whole_data, Resume(whole_data))
+    assert [len(batch) for batch in whole.seen] == [6, 6, 6, 6, 6, 6, 4] * 3
+    for stop, every in (((1, 3), 2), ((1, 6), 2), ((1, 6), 7), ((2, 2), 4)):
+        folder = tmp_path / f"backup-{stop[0]}-{stop[1]}-{every}"
+        first_data = numbers_of(labelled)
+        first = fit(first_data, Resume(first_data, folder, every=every), Noted(stop_at=stop))
+        again_data = numbers_of(labelled)
+        noted = Noted()
+        again = fit(again_data, Resume(again_data, folder, every=every), noted)
+        done = stop[0] * 7 + stop[1] + 1
+        assert first.seen == whole.seen[:done]
+        kept = stop[0] * 7 + (stop[1] + 1) // every * every
+        assert again.seen == whole.seen[kept:]
+        np.testing.assert_allclose(again.total.numpy(), whole.total.numpy(), rtol=1e-5)
+        assert again.optimizer.iterations == 21
+        assert sum(noted.batches.values()) == 21 - kept
+        assert not list(folder.glob("*.h5"))
+        assert not (folder / "state.json").exists()
+
+
+def test_keras_own_backup_reads_the_broken_epoch_in_its_order(labelled, tmp_path):
+    whole_data = numbers_of(labelled)
+    whole = fit(whole_data, Resume(whole_data))
+    backup = tf.keras.callbacks.BackupAndRestore
+    first_data = numbers_of(labelled)
+    fit(first_data, Resume(first_data), backup(str(tmp_path / "keras")), Noted(stop_at=(1, 3)))
+    again_data = numbers_of(labelled)
+    again = fit(again_data, backup(str(tmp_path / "keras")), Resume(again_data))
+    assert again.seen == whole.seen[7:]
+    np.testing.assert_allclose(again.total.numpy(), whole.total.numpy(), rtol=1e-5)
+
+
+def test_what_a_resuming_callback_needs(labelled, tmp_path):
+    dataset = numbers_of(labelled)
+    with pytest.raises(ValueError, match="needs a folder"):
+        Resume(dataset, every=2)
+    unbatched = t2t.open(labelled).dataset()
+    with pytest.raises(ValueError, match="say batch="):
+        Resume(unbatched, tmp_path, every=2)
+    fit(dataset, Resume(dataset, tmp_path / "b", every=2), Noted(stop_at=(0, 3)))
+    with pytest.raises(CheckpointError, match="batches of 6 records, these have 5"):
+        fit(dataset, Resume(dataset, tmp_path / "b", every=2, batch=5))
+
+
+# No stream is opened needlessly.
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """A server with two plain shards for training and one for validation; which bodies it sent."""
+    bucket = tmp_path / "b"
+    bucket.mkdir()
+    for number in range(3):
+        shard = made.labelled(f"s{number}", 30, lambda i, n=number: {"cls": b"%d" % (n * 30 + i)})
+        (bucket / f"{number}.tar").write_bytes(shard)
+    with t2t.serve(tmp_path) as server:
+        yield server
+
+
+def opened(server) -> Counter[str]:
+    found = Counter(seen.path[-5:] for seen in server.requests if seen.node.startswith("t"))
+    server.requests.clear()
+    return found
+
+
+def test_training_and_validation(counted):
+    def data(names, **how):
+        source = t2t.open(f"ais://b/{names}.tar", endpoint=counted.url, limits=Limits(chunk_records=4))
+        return source.dataset(lambda r: (tf.strings.to_number(r["cls"], tf.int32), 0.0), batch=5, **how)
+
+    train, test = data("{0..1}", shuffle=Shuffle(window=9, seed=1, shards=2)), data("2")
+    model = Seen()
+    model.compile("sgd", "mse")
+    opened(counted)
+    model.fit(train, validation_data=test, epochs=2, shuffle=False, verbose=0)
+    assert opened(counted) == {"0.tar": 2, "1.tar": 2, "2.tar": 2}
+    seen = [number for batch in model.seen for number in batch]
+    assert sorted(seen) == sorted(list(range(90)) * 2)
+
+
+def test_two_iterators_of_one_dataset_and_two_epochs_at_once(counted):
+    source = t2t.open("ais://b/{0..1}.tar", endpoint=counted.url, limits=Limits(chunk_records=4))
+    dataset = source.dataset(shuffle=Shuffle(window=9, seed=1, shards=2, reshuffle_each_epoch=False))
+    opened(counted)
+    both = [(a["__key__"].numpy(), b["__key__"].numpy()) for a, b in tf.data.Dataset.zip((dataset, dataset))]
+    assert all(a == b for a, b in both)
+    assert len(both) == 60
+    assert opened(counted) == {"0.tar": 2, "1.tar": 2}
+
+    reshuffled = source.dataset(shuffle=Shuffle(window=9, seed=1, shards=2))
+    one, other = iter(reshuffled), iter(reshuffled)
+    firsts = [next(one)["__key__"].numpy() for _ in range(40)]
+    others = [next(other)["__key__"].numpy() for _ in range(40)]
+    firsts += [element["__key__"].numpy() for element in one]
+    others += [element["__key__"].numpy() for element in other]
+    assert sorted(firsts) == sorted(others)
+    assert len(firsts) == 60
+    assert firsts != others  # they are two epochs
+    assert opened(counted) == {"0.tar": 2, "1.tar": 2}
+
+
+def test_epochs_of_repeat_open_each_shard_once(counted):
+    dataset = t2t.open("ais://b/{0..2}.tar", endpoint=counted.url).dataset(
+        shuffle=Shuffle(window=9), seed=1, repeat=3
+    )
+    opened(counted)
+    assert len(list(dataset)) == 270
+    assert opened(counted) == {"0.tar": 3, "1.tar": 3, "2.tar": 3}
+    assert threading.active_count() < 60

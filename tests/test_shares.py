@@ -1,0 +1,199 @@
+"""Streams of records for one host of many: what each gets, in which order, and that every position goes on exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import IndexMissing
+from ais_tar2tf.options import Limits, Read, Shuffle
+from ais_tar2tf.plan import Plan, Position
+from ais_tar2tf.reader import Shards
+from ais_tar2tf.records import Selection
+from ais_tar2tf.seek import seek
+from ais_tar2tf.shares import open_stream
+from ais_tar2tf.stores.memory import MemoryStore
+
+SHARDS = 10
+WINDOWS = Shuffle(window=16, window_bytes=24_000, shards=3, turn=3)
+READ = Read(limits=Limits(chunk_records=7, read_ahead_bytes=1 << 20), connections=1)
+
+
+def records_of(shard: int) -> int:
+    return (7, 0, 12, 3, 9, 9, 1, 20, 5, 8)[shard]
+
+
+@pytest.fixture(scope="module")
+def shards() -> dict[bool, Shards]:
+    """Ten shards of 74 records in all, one empty, three compressed; without and with their index."""
+    store = MemoryStore("shares")
+    for number in range(SHARDS):
+        shard = made.labelled(
+            f"s{number}", records_of(number), lambda i: {"jpg": bytes(300 * (i % 9) + i), "cls": b"1"}
+        )
+        store.put(f"{number}.tar", made.gzipped(shard) if number % 4 == 2 else shard)
+    plain = Shards(store, [f"{number}.tar" for number in range(SHARDS)], READ)
+    return {False: plain, True: replace(plain, index=t2t.index("memory://shares/{0..9}.tar"))}
+
+
+def plan_of(shards: Shards, host: int, n: int, shuffle: Shuffle | None, even: str | None) -> Plan:
+    counts = None if shards.index is None else [records_of(number) for number in range(SHARDS)]
+    return Plan(SHARDS, shuffle, host, n, even, counts)
+
+
+def read(shards: Shards, plan: Plan, position: Position | None = None, *, epochs: int = 1) -> list[str]:
+    stream = open_stream(shards, plan, position or plan.begin(0, 3, epochs), Account())
+    try:
+        found: list[str] = []
+        while chunk := stream.next_chunk():
+            found += [record["__key__"] for record in chunk]
+        return found
+    finally:
+        stream.close()
+
+
+@pytest.mark.parametrize("shuffle", [None, WINDOWS])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 64])
+def test_hosts(shards, n, shuffle):
+    """Over ten shards: disjoint and complete; as many steps for each where that is asked."""
+    everything = Counter(read(shards[False], Plan(SHARDS)))
+    assert sum(everything.values()) == 74
+    for known in (False, True):
+        parts = [read(shards[known], plan_of(shards[known], host, n, shuffle, None)) for host in range(n)]
+        assert Counter(key for part in parts for key in part) == everything
+    some = range(n) if n < 64 else (0, 9, 10, 63)
+    for known in (False, True):
+        for even, each in (("pad", -(-74 // n)), ("drop", 74 // n)):
+            parts = [read(shards[known], plan_of(shards[known], host, n, shuffle, even)) for host in some]
+            assert {len(part) for part in parts} == {each}
+            found = Counter(key for part in parts for key in part)
+            assert set(found) <= set(everything)
+            if n < 64:
+                assert sum((found - everything).values()) == max(0, each * n - 74)
+        plans = [plan_of(shards[known], host, n, shuffle, "stop") for host in some]
+        assert len({len(read(shards[known], plan)) for plan in plans}) == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("even", [None, "pad", "drop", "stop"])
+@pytest.mark.parametrize("shuffle", [None, WINDOWS])
+@pytest.mark.parametrize(("host", "n"), [(0, 1), (1, 3), (14, 23)])
+def test_every_position_goes_on_exactly(shards, host, n, shuffle, even, known):
+    """Over two epochs and the boundary between them; and `seek` finds an equal position without reading."""
+    plan = plan_of(shards[known], host, n, shuffle, even)
+    whole = read(shards[known], plan, epochs=2)
+    stream = open_stream(shards[known], plan, plan.begin(0, 3, 2), Account())
+    done = 0
+    while True:
+        position = Position.from_text(stream.position.to_text())
+        assert position.count == done
+        assert read(shards[known], plan, position) == whole[done:]
+        if known:
+            sought = seek(plan, plan.begin(0, 3, 2), done, shards[True].known)
+            assert read(shards[known], plan, sought) == whole[done:]
+        chunk = stream.next_chunk(3)
+        if not chunk:
+            break
+        done += len(chunk)
+    stream.close()
+    assert done == len(whole)
+
+
+@pytest.mark.parametrize("records", [75, 148, 149, 10_000])
+@pytest.mark.parametrize("shuffle", [None, WINDOWS])
+def test_seeking_behind_the_end_finds_the_end(shards, shuffle, records):
+    plan = plan_of(shards[True], 0, 1, shuffle, None)
+    sought = seek(plan, plan.begin(0, 3, 2), records, shards[True].known)
+    assert read(shards[True], plan, sought) == read(shards[True], plan, epochs=2)[records:]
+
+
+def test_order_depends_on_no_selection_and_no_reading(shards):
+    """Windows are bounded by bytes of the archive, so what is selected of it does not move their borders."""
+    plan = Plan(SHARDS, WINDOWS)
+    expected = read(shards[False], plan)
+    for selection in (Selection(["cls"]), Selection([])):
+        assert read(replace(shards[False], selection=selection), plan) == expected
+    limits = Limits(chunk_records=2, read_ahead_bytes=1 << 22)
+    for connections in (1, 3):
+        how = Read(limits=limits, connections=connections, range_bytes=3_000)
+        assert read(replace(shards[False], read=how), plan) == expected
+
+
+def test_a_window_keeps_to_its_bytes(shards):
+    stream = open_stream(shards[False], Plan(SHARDS, WINDOWS), Plan(SHARDS, WINDOWS).begin(0, 3, 1), Account())
+    sizes: dict[int, list[int]] = {}
+    while chunk := stream.next_chunk(1):
+        (record,) = chunk
+        sizes.setdefault(stream.position.window, []).append(len(record["jpg"]))
+    stream.close()
+    assert len(sizes) > 74 // WINDOWS.window
+    assert all(sum(window) - max(window) < WINDOWS.window_bytes for window in sizes.values())
+    assert all(len(window) <= WINDOWS.window for window in sizes.values())
+
+
+def test_a_record_may_come_anywhere_in_its_window():
+    """Chi-square over (place before, place after), in tenths of a window, for 60 windows of 100 records."""
+    store = MemoryStore("uniform")
+    per_shard, window = 300, 100
+    for number in range(20):
+        store.put(f"{number}.tar", made.labelled(f"s{number:02d}", per_shard, lambda _: {"x": b""}))
+    shards = Shards(store, [f"{number}.tar" for number in range(20)], READ)
+    shuffle = Shuffle(window=window, shards=4, turn=5)
+    unshuffled = _turns(Plan(20, shuffle).order(0, 7).shards, shuffle, per_shard)
+    found = read(shards, Plan(20, shuffle), replace(Plan(20, shuffle).begin(0, 7, 1), seed=7))
+    table = np.zeros((10, 10))
+    for begin in range(0, len(found), window):
+        before = {key: place for place, key in enumerate(unshuffled[begin : begin + window])}
+        assert set(before) == set(found[begin : begin + window])  # nothing leaves its window
+        for place, key in enumerate(found[begin : begin + window]):
+            table[before[key] // 10, place // 10] += 1
+    expected = len(found) / 100
+    chi_square = ((table - expected) ** 2 / expected).sum()
+    assert 40 < chi_square < 125  # 81 degrees of freedom: both bounds lie at about 1 in 1,000
+
+
+def _turns(order, shuffle: Shuffle, per_shard: int) -> list[str]:
+    """The records of an epoch as lanes take turns at them, written down anew."""
+    lanes = [
+        [f"s{shard:02d}/{record:06d}" for shard in order[lane :: shuffle.shards] for record in range(per_shard)]
+        for lane in range(shuffle.shards)
+    ]
+    taken: list[str] = []
+    while any(lanes):
+        for lane in lanes:
+            taken += lane[: shuffle.turn]
+            del lane[: shuffle.turn]
+    return taken
+
+
+# Random access.
+
+
+def test_records_by_number(shards):
+    source = t2t.open("memory://shares/{0..9}.tar")
+    everything = list(source.records())
+    assert len(source) == 74
+    assert [source[number] for number in range(74)] == everything
+    assert source[-1] == everything[-1]
+    for cut in (slice(3, 40), slice(None, None, 7), slice(60, 5, -9), slice(80, 90), slice(-5, None)):
+        assert source[cut] == everything[cut]
+    assert source.select("cls")[12] == {key: everything[12][key] for key in ("__key__", "__shard__", "cls")}
+    assert bool(source)
+    for number in (74, -75):
+        with pytest.raises(IndexError, match="there are 74"):
+            source[number]
+
+
+def test_what_needs_an_index_says_so():
+    source = t2t.open("memory://shares/{0..9}.tar", index=False)
+    assert bool(source)
+    with pytest.raises(IndexMissing, match=r"t2t\.index"):
+        len(source)
+    with pytest.raises(IndexMissing, match=r"needs an index, and no index is used"):
+        source[0]
