@@ -27,7 +27,14 @@ _LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of it, 256 MiB are
 _LEAST_DISK = 1_000_000_000  # bytes: what a first export and a card need with room to spare
 _LEAST_FILES = 1_024
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
-_SECRETS = ("AIS_AUTHN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS")
+_SECRETS = (
+    "AIS_AUTHN_TOKEN",
+    "AIS_AUTHN_TOKEN_FILE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+)
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
 
@@ -128,14 +135,6 @@ def tensorflow() -> Finding:
 def credentials(environment: Mapping[str, str]) -> Iterator[Finding]:
     """What is there, never what it says."""
     there = [name for name in _SECRETS if environment.get(name)]
-    token = Path(environment.get("AIS_AUTHN_TOKEN_FILE") or "~/.config/ais/cli/auth.token").expanduser()
-    if "AIS_AUTHN_TOKEN" not in there and token.is_file():
-        yield Finding(
-            "credentials",
-            REMARK,
-            f"AIStore's command line has a token in {token}, and AIS_AUTHN_TOKEN is not set",
-            "if the cluster asks for one: log in, and set AIS_AUTHN_TOKEN to the token of that file",
-        )
     yield Finding("credentials", OK, f"set: {', '.join(there)}" if there else "none set; open buckets need none")
     proxies = [name for name in _PROXIES if environment.get(name)]
     if proxies:

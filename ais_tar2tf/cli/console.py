@@ -112,6 +112,17 @@ class Console:
         finally:
             shown.close()
 
+    @contextmanager
+    def waiting(self, what: str) -> Generator[None]:
+        """A spinner, for what does not tell how far it is."""
+        if self.quiet or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console as RichConsole
+
+        with RichConsole(stderr=True).status(what):
+            yield
+
 
 def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
     cells = (

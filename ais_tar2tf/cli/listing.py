@@ -30,7 +30,7 @@ def ls(
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     count = size = 0
     with console.progress("listing", unit="objects") as meter:
-        for url, info in _told(objects(urls, endpoint), console):
+        for url, info in _told(objects(urls, endpoint, shards_only=False), console):
             count += 1
             size += info.size or 0
             meter(1)

@@ -8,17 +8,22 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.checks import FAULT, OK, REMARK, Finding
 from ais_tar2tf.cli.console import duration, quantity
 from ais_tar2tf.errors import StoreError, Tar2TFError
+from ais_tar2tf.options import Tls
+from ais_tar2tf.stores._tls import ais_tls, context_of
+from ais_tar2tf.stores._token import Token
 
 __all__ = ["data", "endpoint"]
 
 _TIMEOUT = 5.0  # seconds for each step: a doctor who waits longer has an answer, too
 _MOST_SKEW = 60.0  # seconds between the clocks; tokens and signed requests bear some minutes
+_UNCHECKED = "anybody on the way can read the token: unset AIS_SKIP_VERIFY_CRT, and name the CA in AIS_CLIENT_CA"
 _SLOW_FIRST_BYTE = 0.5  # seconds
 
 
@@ -43,7 +48,7 @@ def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterato
         if step.state == FAULT:
             return
     if parts.scheme == "https":
-        secured = _secured(host, port)
+        secured = _secured(host, port, ais_tls(Tls()))
         yield secured
         if secured.state == FAULT:
             return
@@ -69,15 +74,16 @@ def _connected(host: str, port: int) -> Finding:
     return Finding("connection", OK, f"{host}:{port} answers in {duration(time.perf_counter() - began)}")
 
 
-def _secured(host: str, port: int) -> Finding:
+def _secured(host: str, port: int, tls: Tls) -> Finding:
     try:
         with (
             socket.create_connection((host, port), timeout=_TIMEOUT) as plain,
-            ssl.create_default_context().wrap_socket(plain, server_hostname=host) as secure,
+            context_of(tls, host).wrap_socket(plain, server_hostname=host) as secure,
         ):
-            return Finding("TLS", OK, f"{secure.version()}, the certificate is trusted")
+            trusted = "the certificate is trusted" if tls.verify else "the certificate is not checked"
+            return Finding("TLS", OK if tls.verify else REMARK, f"{secure.version()}, {trusted}", _UNCHECKED)
     except ssl.SSLCertVerificationError as error:
-        remedy = "trust the cluster's own authority: SSL_CERT_FILE=/path/to/ca.pem (and REQUESTS_CA_BUNDLE)"
+        remedy = "trust the cluster's own authority: AIS_CLIENT_CA=/path/to/ca.pem"
         return Finding("TLS", FAULT, f"the certificate is not trusted: {error.verify_message}", remedy, exits.NETWORK)
     except OSError as error:
         remedy = "does this port speak TLS? If not, the endpoint begins with http://"
@@ -87,8 +93,9 @@ def _secured(host: str, port: int) -> Finding:
 def _health(url: str, now: Callable[[], float]) -> Iterator[Finding]:
     import requests
 
+    tls = ais_tls(Tls())
     try:
-        answer = requests.get(f"{url}/v1/health", timeout=_TIMEOUT, allow_redirects=False)
+        answer = requests.get(f"{url}/v1/health", timeout=_TIMEOUT, allow_redirects=False, **_how(tls))
     except requests.RequestException as error:
         remedy = "something listens there that is no HTTP server: check the port"
         yield Finding("health", FAULT, f"no answer ({type(error).__name__})", remedy, exits.NETWORK)
@@ -99,18 +106,27 @@ def _health(url: str, now: Callable[[], float]) -> Iterator[Finding]:
         return
     yield Finding("health", OK, "/v1/health answers 200")
     yield from _clock(answer.headers.get("Date"), now())
-    yield _token(url)
+    yield _token(url, tls)
 
 
-def _token(url: str) -> Finding:
+def _how(tls: Tls) -> dict[str, Any]:
+    """The same for requests."""
+    certificate = (tls.certificate, tls.key) if tls.key else tls.certificate
+    return {"verify": (tls.ca or True) if tls.verify else False, "cert": certificate}
+
+
+def _token(url: str, tls: Tls) -> Finding:
     """Whether the cluster takes the token, or asks for none: a listing of its buckets tells."""
     import requests
 
-    token = os.environ.get("AIS_AUTHN_TOKEN", "").strip()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        token = Token(None, url).value()
+    except StoreError as error:
+        return Finding("token", FAULT, str(error), "set AIS_AUTHN_TOKEN, or repair that file", exits.ACCESS)
+    how: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"} if token else {}, **_how(tls)}
     try:
         answer = requests.get(
-            f"{url}/v1/buckets", json={"action": "list"}, headers=headers, timeout=_TIMEOUT, allow_redirects=False
+            f"{url}/v1/buckets", json={"action": "list"}, timeout=_TIMEOUT, allow_redirects=False, **how
         )
     except (requests.RequestException, ValueError) as error:
         return Finding("token", REMARK, f"not told ({type(error).__name__})", "see the lines above")

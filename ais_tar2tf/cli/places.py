@@ -8,6 +8,7 @@ from pathlib import Path
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.options import Read
+from ais_tar2tf.shard_index import INDEX_NAME
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
@@ -54,13 +55,19 @@ def chosen_fields(fields: str | None) -> list[str] | None:
     return None if fields is None else [field.strip() for field in fields.split(",") if field.strip()]
 
 
-def objects(urls: Sequence[str], endpoint: str | None) -> Iterator[tuple[str, ObjectInfo]]:
-    """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time."""
+def objects(
+    urls: Sequence[str], endpoint: str | None, *, shards_only: bool = True
+) -> Iterator[tuple[str, ObjectInfo]]:
+    """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time.
+
+    `shards_only` leaves out an index that lies among shards, as `open` does.
+    """
     for url in map(as_listed, urls):
         store, name = store_of(url, endpoint)
         try:
             for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
-                yield store.url(info.name), info
+                if not shards_only or info.name.rpartition("/")[2] != INDEX_NAME:
+                    yield store.url(info.name), info
         finally:
             store.close()
 

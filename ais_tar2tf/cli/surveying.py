@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
 from ais_tar2tf.cli.console import Console, Meter
-from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields
-from ais_tar2tf.errors import AccessDenied, ExportError, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, store_of
+from ais_tar2tf.errors import AccessDenied, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.source import Source, open_source
 
 if TYPE_CHECKING:
@@ -83,15 +83,20 @@ def _read(
 
 def _export_at(url: str, endpoint: str | None) -> Loaded | None:
     """What `convert` wrote, when that is what is there: its manifest tells."""
+    from ais_tar2tf.export.manifest import MANIFEST
     from ais_tar2tf.load import load
 
     folder = as_listed(url)
     if not folder.endswith("/"):
         return None
+    store, name = store_of(folder, endpoint)
     try:
-        return load(folder.rstrip("/"), endpoint=endpoint)
-    except (ExportError, AccessDenied):
+        store.head(f"{name}{MANIFEST}")
+    except (ShardNotFound, AccessDenied):  # a store that lists nothing says 403 of what is not there
         return None
+    finally:
+        store.close()
+    return load(folder.rstrip("/"), endpoint=endpoint)
 
 
 def _read_export(reading: Reading, loaded: Loaded, console: Console, most: int | None, what: str) -> None:

@@ -44,9 +44,7 @@ UrlsOrOut = Annotated[
 ]
 Endpoint = Annotated[
     str | None,
-    typer.Option(
-        help="AIStore's proxy, as http://host:51080; the token comes from AIS_AUTHN_TOKEN", envvar="AIS_ENDPOINT"
-    ),
+    typer.Option(help="AIStore's proxy, as http://host:51080; else AIS_ENDPOINT says it"),
 ]
 Fields = Annotated[
     str | None,

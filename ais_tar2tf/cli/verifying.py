@@ -37,7 +37,8 @@ def verify(
         fail(console, str(error), "finish it: run convert again with the same arguments", code)
     began = time.perf_counter()
     try:
-        found = loaded.verify()
+        with console.waiting(f"reading {quantity(sum(each.bytes for each in loaded.manifest.splits.values()))}"):
+            found = loaded.verify()
     except _NO_FAULT_OF_THE_FILES:
         raise
     except Tar2TFError as error:
