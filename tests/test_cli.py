@@ -25,6 +25,7 @@ from ais_tar2tf.cli.app import app
 from ais_tar2tf.cli.judging import Rates, judge
 from ais_tar2tf.cli.stages import Measured
 from ais_tar2tf.stores._control import ControlPlane
+from places import new_name
 
 ROOT = Path(t2t.__file__).parents[1]
 VERBS = ("demo", "ls", "inspect", "card", "convert", "verify", "index", "pack", "put", "serve", "bench", "doctor")
@@ -532,3 +533,22 @@ def test_the_demo_runs_on_nothing(tmp_path):
     again = process("demo", "shown", "--no-train", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "an earlier demo" in again.stderr
+
+
+@pytest.mark.servers("aistore")
+def test_the_whole_way_on_a_real_aistore(aistore, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIS_ENDPOINT", aistore.url)
+    bucket = f"ais://{new_name()}"
+    assert len(run("put", folder, bucket).stdout.split()) == 2
+    url, out, page = f"{bucket}/train-{{0..1}}.tar", tmp_path / "out", tmp_path / "card.html"
+    assert json.loads(run("ls", bucket, "--json").stdout)["count"] == 2
+    assert json.loads(run("inspect", bucket, "--json").stdout)["records"] == 20
+    assert run("card", url, "-o", page).exit_code == 0
+    assert page.read_text(encoding="utf-8").count("<img") == 20
+    assert run("convert", url, out, "--workers", "1").exit_code == 0
+    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20
+    assert json.loads(run("index", url, "--json").stdout)["records"] == 20
+    doctor = run("doctor", bucket, "--no-tensorflow")
+    assert doctor.exit_code == 0, doctor.stdout
+    assert run("ls", f"{bucket}/none.tar").exit_code == 3
+    assert run("bench", url, "--seconds", "0.05", "--no-tensorflow").exit_code == 0
