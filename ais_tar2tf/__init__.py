@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, ops, options
+    from ais_tar2tf import errors, features, ops, options, parsing, schema
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.load import load
@@ -43,6 +43,8 @@ __all__ = [
     "ops",
     "options",
     "pack",
+    "parsing",
+    "schema",
     "serve",
     "write_dataset",
 ]
@@ -65,6 +67,8 @@ _WHERE = {
     "ops": ("ops", None),
     "options": ("options", None),
     "pack": ("pack", "pack"),
+    "parsing": ("parsing", None),
+    "schema": ("schema", None),
     "serve": ("server", "serve"),
     "write_dataset": ("writing", "write_dataset"),
 }

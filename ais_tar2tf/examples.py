@@ -20,40 +20,59 @@ __all__ = ["ExampleGrouper"]
 
 
 class ExampleGrouper:
-    """A record for every payload; the same calls as a Grouper's."""
+    """A record for every payload; the same calls as a Grouper's, and like it, it keeps the last one back: a position
+    is always that of a record, never the file's end.
+    """
 
     def __init__(
         self, shard: str, account: Account, limits: Limits, *, number: int = 0, selection: Selection | None = None
     ) -> None:
-        self.kept_back_at: int | None = None  # where the next record begins
-        self.number: int = number  # of records before it
         self._shard = shard
         self._account = account
         self._limits = limits
         self._selection = selection
+        self._number = number  # of payloads before the next
+        self._kept = RecordBatch()  # one record, or none
+
+    @property
+    def kept_back_at(self) -> int | None:
+        return self._kept.offsets[0] if self._kept.offsets else None
+
+    @property
+    def number(self) -> int:
+        """Of payloads before the one that is kept back."""
+        return self._kept.numbers[0] if self._kept.numbers else self._number
 
     def add(self, members: Members) -> RecordBatch:
-        batch = RecordBatch()
+        batch, self._kept = self._kept, RecordBatch()
         data = members.data
         for key, offset, start, size in zip(
             members.names, members.offsets, members.starts, members.sizes, strict=True
         ):
             self._check_number(offset)
-            self.number += 1
-            self.kept_back_at = offset + size + FRAME_BYTES
             record = self._record(key, bytes(data[start : start + size]), offset)
+            self._number += 1
             if record is not None:
                 batch.records.append(record)
                 batch.offsets.append(offset)
                 batch.sizes.append(size)
                 batch.extents.append(size + FRAME_BYTES)
-                batch.numbers.append(self.number - 1)
+                batch.numbers.append(self._number - 1)
+        if batch.records:
+            self._kept = RecordBatch(
+                [batch.records.pop()],
+                [batch.offsets.pop()],
+                [batch.sizes.pop()],
+                [batch.extents.pop()],
+                [batch.numbers.pop()],
+            )
         return batch
 
     def finish(self, end: int | None = None) -> RecordBatch:
-        """Nothing: every record was whole before."""
+        """The last record; `end` says nothing new here."""
         del end
-        return RecordBatch()
+        batch, self._kept = self._kept, RecordBatch()
+        return batch
 
     def _record(self, number: str, payload: bytes, offset: int) -> Record | None:
         """None when it is skipped."""
@@ -81,7 +100,7 @@ class ExampleGrouper:
             return None
 
     def _check_number(self, offset: int) -> None:
-        if self.number >= self._limits.keys:
+        if self._number >= self._limits.keys:
             raise LimitExceeded(
                 f"there are over {self._limits.keys:,} records, Limits.keys", shard=self._shard, offset=offset
             )

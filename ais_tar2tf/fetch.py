@@ -34,7 +34,7 @@ _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; bloc
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One shard to be fetched, from `start` to `stop` (None: its end); `identity` binds it to what was seen before."""
+    """One shard to be fetched, `start` to `stop` (None: its end); `identity` binds it to what was seen before."""
 
     name: str
     start: int = 0

@@ -1,4 +1,4 @@
-"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed only while they are true."""
+"""Indexes of shards: read from them, kept beside them or elsewhere, found again, believed while they are true."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.reader import Shards, read_places
-from ais_tar2tf.records import splitter
 from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
 
@@ -144,7 +143,7 @@ def _differs(index: Index, name: str, now: Identity) -> str:
 # Writing one.
 
 
-def write(shards: Shards, place: Place, account: Account, *, offsets: bool = True) -> Index:
+def write(shards: Shards, place: Place, account: Account) -> Index:
     """Read every shard whose entry at `place` is not true any more, and put the index there, whole."""
     if callable(shards.grouping):
         raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
@@ -153,8 +152,8 @@ def write(shards: Shards, place: Place, account: Account, *, offsets: bool = Tru
     folder = folder_of(shards.names)
     known = _known_before(shards, place, folder)
     entries = {shard.name: shard for shard in known} if known is not None else {}
-    kept = {name: _still_true(shards, known, name, offsets=offsets) for name in shards.names}
-    for entry in _entries(shards, [name for name in shards.names if kept[name] is None], account, offsets=offsets):
+    kept = {name: _still_true(shards, known, name) for name in shards.names}
+    for entry in _read_entries(shards, [name for name in shards.names if kept[name] is None], account):
         entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
     index = Index(shards.grouping, entries.values(), folder=folder)
     data = index.to_bytes()
@@ -178,28 +177,13 @@ def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
     return index.within(folder) if index is not None and index.grouping == shards.grouping else None
 
 
-def _still_true(shards: Shards, known: Index | None, name: str, *, offsets: bool) -> ShardIndex | None:
+def _still_true(shards: Shards, known: Index | None, name: str) -> ShardIndex | None:
     entry = known.get(name) if known is not None else None
-    if entry is None or (offsets and not entry.placed):
+    if entry is None or not entry.placed:
         return None
     said, now = entry.identity, shards.store.head(name).identity
     told = any((said.version and now.version, said.etag and now.etag, said.checksum and now.checksum))
     return entry if told and said.differs_from(now) is None else None
-
-
-def _entries(shards: Shards, names: Sequence[str], account: Account, *, offsets: bool) -> Iterator[ShardIndex]:
-    if not offsets and hasattr(shards.store, "members"):
-        return (_listed(shards, name) for name in names)
-    return _read_entries(shards, names, account)
-
-
-def _listed(shards: Shards, name: str) -> ShardIndex:
-    """From what the store itself says of the archive: how many records, though not where they are."""
-    split = splitter(shards.grouping)
-    listed: Iterator[str] = shards.store.members(name)  # type: ignore[attr-defined]
-    parts = map(split, listed)
-    keys = {key for key, _ in (part for part in parts if part is not None)}
-    return ShardIndex(name, len(keys), shards.store.head(name).identity)
 
 
 def _read_entries(shards: Shards, names: Sequence[str], account: Account) -> Iterator[ShardIndex]:

@@ -146,7 +146,6 @@ def index_shards(
     urls: str | Sequence[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    offsets: bool = True,
     endpoint: str | None = None,
     token: TokenSource | None = None,
     **options: Any,
@@ -154,13 +153,11 @@ def index_shards(
     """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
 
     `out` may be a folder, a file, or a file that ends in .json: that becomes a `wids-shard-index-v1`, which counts
-    records and no more. `offsets=False` counts only, too: by AIStore's own listing of archives where there is one.
+    records and no more.
     """
-    if out is not None and str(out).endswith(".json"):
-        offsets = False
     source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
     with source:
-        return source.write_index(out, offsets=offsets, endpoint=endpoint, token=token)
+        return source.write_index(out, endpoint=endpoint, token=token)
 
 
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
@@ -376,12 +373,16 @@ class Source:
         return build(request)
 
     def write_index(
-        self, out: str | os.PathLike[str] | None, *, offsets: bool, endpoint: str | None, token: TokenSource | None
+        self,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        endpoint: str | None = None,
+        token: TokenSource | None = None,
     ) -> Index:
         """What `t2t.index` does."""
         shards = replace(self._shards, selection=None)
         place = beside(shards) if out is None else place_at(out, shards, endpoint=endpoint, token=token)
-        return write(shards, place, self._account, offsets=offsets)
+        return write(shards, place, self._account)
 
     def _find_index(self) -> Found:
         """The index, looked for once."""

@@ -37,8 +37,8 @@ __all__ = ["ShardDataset", "build"]
 
 _ELSEWHERE = (
     "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
-    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the files, "
-    "or use workers in the process that made the dataset"
+    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the "
+    "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
 
@@ -98,7 +98,7 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
     else:
         dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
-    return _with_length(dataset, request.elements).with_options(_options(request)), chunks
+    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
 
 
 def _options(request: Request) -> Any:
@@ -113,6 +113,22 @@ def _options(request: Request) -> Any:
     return options
 
 
+def _only_here(dataset: Dataset) -> Dataset:
+    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
+
+    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    """
+    if not Path("/proc/self/task").is_dir():
+        return dataset
+
+    def is_there(number: Any) -> Any:
+        found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
+            return number < 0
+
+    return _nothing_like(dataset, is_there).concatenate(dataset)
+
+
 def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """The same dataset, whose cardinality says how many elements it has (-1: no end).
 
@@ -122,17 +138,18 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """
     if elements is None:
         return dataset
-    spec = dataset.element_spec
+    endless = dataset.concatenate(_nothing_like(dataset, lambda number: number < 0).repeat())
+    return endless if elements < 0 else endless.take(elements)
 
-    def is_there(number: Any) -> Any:
-        return number < 0
+
+def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
+    """A dataset of the same elements, none of which `is_there`."""
+    spec = dataset.element_spec
 
     def never_made(_: Any) -> Any:
         return tf.nest.map_structure(_nothing_of, spec)
 
-    nothing = tf.data.Dataset.range(1).filter(is_there).map(never_made)
-    endless = dataset.concatenate(nothing.repeat())
-    return endless if elements < 0 else endless.take(elements)
+    return tf.data.Dataset.range(1).filter(is_there).map(never_made)
 
 
 def _choose(selected: Any) -> Callable[..., Any]:
@@ -160,8 +177,7 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        with tf.control_dependencies(_only_here()):
-            following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
         following.set_shape(())
         for tensor in (at, numbers, *columns):
             tensor.set_shape((None,))
@@ -173,17 +189,6 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
         .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
         .prefetch(_PREFETCHED_CHUNKS)
     )
-
-
-def _only_here() -> list[Any]:
-    """A check that the graph runs in the process that made it: in any other, the Python behind it is not there.
-
-    It looks for this process's own entry in /proc, which no graph can carry elsewhere.
-    """
-    if not Path("/proc/self/task").is_dir():
-        return []  # TensorFlow itself then says that it does not find a function
-    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
-    return [tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]
 
 
 # Mappings.

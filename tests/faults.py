@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import re
 import socket
@@ -13,11 +14,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, Self
+from urllib.parse import unquote, urlsplit
 
 import xxhash
 
 PATIENCE = 20  # seconds that a test waits for what must come
 PIECE = 64 * 1024
+_OBJECTS = "/v1/objects/"
+_BUCKETS = "/v1/buckets/"
 
 
 @dataclass
@@ -94,8 +98,34 @@ class Request:
         return self.headers.get("range")
 
 
+# The first twelve, by name; each is drawn for a body of `size` bytes. A client gets over all but the last two, which
+# must end in an error.
+TWELVE: dict[str, Callable[[random.Random, int], list[Fault]]] = {
+    "the answer never begins": lambda draw, _: [Fault(mute=True)] * draw.randint(1, 3),
+    "busy": lambda draw, _: [Fault(status=draw.choice([429, 503]), headers={"Retry-After": "0.01"})],
+    "an error of the server": lambda draw, _: [Fault(status=draw.choice([500, 502, 504]))] * 2,
+    "reset": lambda draw, size: [Fault(after=draw.randrange(size), then="reset")],
+    "short": lambda draw, size: [Fault(after=draw.randrange(size), then="short")],
+    "short, chunked": lambda draw, size: [Fault(after=draw.randrange(size), then="short", framing="chunked")],
+    "stall": lambda draw, size: [Fault(after=draw.randrange(size), then="stall")],
+    "trickle": lambda draw, size: [Fault(piece=1 + size // draw.randint(20, 60))],
+    "ranges ignored": lambda draw, size: [Fault(after=draw.randrange(size)), Fault(ranges=False)],
+    "a wrong range": lambda draw, size: [
+        Fault(after=draw.randrange(1, size)),
+        Fault(shift=draw.choice([-1, 1, 512])),
+    ],
+    "gone": lambda draw, size: [Fault(after=draw.randrange(size), then="short"), *[Fault(status=404)] * 9],
+    "a byte flipped": lambda draw, size: [Fault(flip=draw.randrange(size))],
+}
+FATAL = ("gone", "a byte flipped")
+
+
 class FaultServer:
-    """Serves `things` by name. `script[name]` are the faults of the next answers; then all answers are good."""
+    """Serves `things` by name. `script[name]` are the faults of the next answers; then all answers are good.
+
+    It speaks AIStore's API, too: /v1/objects/BUCKET/NAME leads, with a grant, to the thing BUCKET/NAME, and
+    /v1/buckets/BUCKET lists.
+    """
 
     def __init__(self) -> None:
         self.things: dict[str, Thing] = {}
@@ -175,12 +205,14 @@ class FaultServer:
         try:
             with contextlib.suppress(OSError), connection.makefile("rb") as stream:
                 while (request := _read_request(stream)) is not None:
-                    name = request.target.removeprefix("/")
+                    name = _name_of(request.target)
                     with self._lock:
                         self.requests.append(request)
                         fault = self.script[name].popleft() if self.script[name] else GOOD
                         self._lock.notify_all()
                     fault.before()
+                    if fault is GOOD and self._answers_as_proxy(connection, request):
+                        continue
                     if not self._answer(connection, request, self.things.get(name), fault):
                         return
         finally:
@@ -188,6 +220,22 @@ class FaultServer:
             with self._lock:
                 self._connections.discard(connection)
                 self._lock.notify_all()
+
+    def _answers_as_proxy(self, connection: socket.socket, request: Request) -> bool:
+        """A redirect with a grant, or a listing; whether that was what was asked for."""
+        parts = urlsplit(request.target)
+        if parts.path.startswith(_OBJECTS) and "pid=" not in parts.query:
+            location = f"{self.url}{parts.path}?{parts.query}&pid=p1&utm=1"
+            connection.sendall(_head(301, {"Location": location, "Content-Length": "0"}))
+            return True
+        if not parts.path.startswith(_BUCKETS):
+            return False
+        bucket = parts.path.removeprefix(_BUCKETS)
+        found = sorted(name.removeprefix(f"{bucket}/") for name in self.things if name.startswith(f"{bucket}/"))
+        entries = [{"name": name, "size": str(len(self.things[f"{bucket}/{name}"].data))} for name in found]
+        body = json.dumps({"uuid": "x", "continuation_token": "", "entries": entries, "flags": 0}).encode()
+        connection.sendall(_head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body)
+        return True
 
     def _answer(self, connection: socket.socket, request: Request, thing: Thing | None, fault: Fault) -> bool:
         """Whether the connection goes on."""
@@ -258,6 +306,14 @@ class FaultServer:
             connection.settimeout(None)
             self.sent += count
             piece = piece[count:]
+
+
+def _name_of(target: str) -> str:
+    """Of the thing that is asked for; at the target of an AIStore without its grant."""
+    parts = urlsplit(target)
+    if parts.path.startswith(_OBJECTS) and "pid=" in parts.query:
+        return unquote(parts.path.removeprefix(_OBJECTS))
+    return target.removeprefix("/")
 
 
 def _read_request(stream: BinaryIO) -> Request | None:

@@ -66,6 +66,7 @@ def _marked(kind: str) -> Any:
 LOCAL = ["file", "memory"]
 REMOTE = ["ais", "http", "http-without-ranges", *(["nginx"] if _HAS_NGINX else []), *_SERVERS]
 KINDS = [_marked(kind) for kind in (*LOCAL, *REMOTE)]
+THROUGH_AIS = [_marked(kind) for kind in ("ais", "aistore")]
 OVER_THE_NETWORK = [_marked(kind) for kind in REMOTE]
 
 

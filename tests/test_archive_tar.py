@@ -9,6 +9,8 @@ import io
 import json
 import os
 import random
+import shutil
+import subprocess
 import tarfile
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -46,6 +48,13 @@ def drain(archive: TarReader | ShardArchive, blocks: Sequence[bytes]) -> Iterato
 
 
 HEADERS = ("table", "walk", "careful")
+
+
+def _tar_says() -> str:
+    """The version of the tar on this machine."""
+    if shutil.which("tar") is None:
+        return ""
+    return subprocess.run(["tar", "--version"], capture_output=True, text=True, check=False, timeout=30).stdout
 
 
 def read(data: bytes, cuts: Sequence[int] = (), limits: Limits | None = None, **options: object) -> list[Member]:
@@ -237,6 +246,56 @@ def test_corpus(row: dict[str, str] | None) -> None:
         assert all(len(member.body) == SIZES.get(member.name, len(member.body)) for member in found)
     else:
         assert pairs(files(found)) == by_tarfile(data, len(found) if different is LimitExceeded else None)
+
+
+# --- sparse members -------------------------------------------------------------------------------------------
+
+SPARSE_FORMATS = (
+    ("--format=gnu",),
+    ("--format=posix", "--sparse-version=0.0"),
+    ("--format=posix", "--sparse-version=0.1"),
+    ("--format=posix", "--sparse-version=1.0"),
+)
+
+
+@pytest.mark.skipif("GNU tar" not in _tar_says(), reason="no GNU tar to write sparse members; the corpus has some")
+@pytest.mark.parametrize("options", SPARSE_FORMATS, ids=" ".join)
+def test_sparse_members_as_gnu_tar_writes_them(options: tuple[str, ...], tmp_path: Path) -> None:
+    """The oracle is the files themselves: with one hole, with a hundred, all hole, none."""
+    chance = random.Random(4)
+    parts = {
+        "one": [(300_000, 700)],
+        "many": [(at * 40_960, 4096) for at in range(100)],
+        "none": [(0, 9000)],
+        "all": [],
+    }
+    for name, written in parts.items():
+        with (tmp_path / f"{name}.bin").open("wb") as file:
+            for at, size in written:
+                file.seek(at)
+                file.write(chance.randbytes(size))
+            file.truncate(5_000_000)
+    names = [f"{name}.bin" for name in parts]
+    made = subprocess.run(
+        ["tar", "-c", "-f", "-", "--sparse", "--hole-detection=raw", *options, *names],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    data = made.stdout
+    assert len(data) < 1_000_000
+    expected = [(name, (tmp_path / name).read_bytes()) for name in names]
+    for headers in HEADERS:
+        assert pairs(read(data, headers=headers)) == expected
+    assert pairs(read(data, range(500, len(data), 777))) == expected
+    chosen = list(drain(TarReader(SHARD, Limits(), wanted=lambda name: name == "all.bin"), [data]))
+    assert [len(member.body) for member in chosen] == [0, 0, 0, 5_000_000]
+    with pytest.raises(LimitExceeded, match=r"Limits\.sparse_bytes"):
+        read(data, limits=Limits(sparse_bytes=12_000_000))
+    for cut in range(0, len(data) - 20 * BLOCK, 999):
+        _, error = read_until_error(data[:cut])
+        assert isinstance(error, TruncatedArchive)
 
 
 # --- archives that hypothesis makes ---------------------------------------------------------------------------

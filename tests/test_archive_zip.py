@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
+from ais_tar2tf.account import Account
 from ais_tar2tf.archive import DirectoryFinder, ShardArchive
 from ais_tar2tf.archive._zip import ZipReader
 from ais_tar2tf.errors import (
@@ -27,6 +28,8 @@ from ais_tar2tf.errors import (
     UnsupportedArchive,
 )
 from ais_tar2tf.options import KIB, MIB, Limits
+from ais_tar2tf.plan import Plan, Position
+from ais_tar2tf.reader import RecordStream
 from ais_tar2tf.stores.memory import MemoryStore
 
 SHARD = "memory://b/s.zip"
@@ -281,13 +284,23 @@ def test_records_and_positions(method: int, piped: bool) -> None:
     members = [(f"{at:03d}.{ext}", bytes([at]) * 3000) for at in range(150) for ext in ("jpg", "cls")]
     store.put("a.zip", zip_of(members, method, piped=piped))
     store.put("b.zip", zip_of([("z.jpg", b"1"), ("z.cls", b"2")], method, piped=piped))
-    with t2t.open([store.url("a.zip"), store.url("b.zip")], limits=Limits(chunk_records=7)) as source:
-        whole = list(source.records())
-        assert [record["__key__"] for record in whole] == [*(f"{at:03d}" for at in range(150)), "z"]
-        assert whole[5]["jpg"] == bytes([5]) * 3000
-    data = t2t.open([store.url("a.zip"), store.url("b.zip")], limits=Limits(chunk_records=7))
+    source = t2t.open([store.url("a.zip"), store.url("b.zip")], limits=Limits(chunk_records=7))
+    whole = list(source.records())
+    assert [record["__key__"] for record in whole] == [*(f"{at:03d}" for at in range(150)), "z"]
+    assert whole[5]["jpg"] == bytes([5]) * 3000
     assert source.stats.records_read == source.stats.records_emitted == 151
-    data.close()
+    plan = Plan(2)
+    stream = RecordStream(source._shards, plan, plan.begin(0, 0, 1), Account())
+    done = 0
+    while chunk := stream.next_chunk():
+        done += len(chunk)
+        again = RecordStream(source._shards, plan, Position.from_text(stream.position.to_text()), Account())
+        following = again.next_chunk()
+        assert following == whole[done : done + len(following)]
+        assert bool(following) is (done < 151)
+        again.close()
+    assert done == 151
+    source.close()
 
 
 def test_an_object_that_changes_while_its_directory_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,10 +102,10 @@ def test_only_what_changed_is_read_again(memory):
     url = put(memory)
     t2t.index(url)
     read = t2t.open(url)
-    read.write_index(None, offsets=True, endpoint=None, token=None)
+    read.write_index()
     assert read.stats.shards == 0
     memory.put("a/1.tar", made.labelled("new", 9))
-    read.write_index(None, offsets=True, endpoint=None, token=None)
+    read.write_index()
     assert read.stats.shards == 1
     assert len(t2t.open(url)) == 4 + 9 + 6
 

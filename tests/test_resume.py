@@ -1,7 +1,8 @@
-"""Datasets that go on: checkpoints restored by other processes, `start_at`, known lengths, `fit`, and no needless open."""
+"""Datasets that go on: checkpoints in other processes, `start_at`, known lengths, `fit`, and no needless open."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -263,11 +264,11 @@ class Noted(tf.keras.callbacks.Callback):
         super().__init__()
         self.steps, self.batches, self.stop_at, self.epoch = [], Counter(), stop_at, 0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  # Keras names it
         self.steps.append(self.params["steps"])
         self.epoch = epoch
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
         self.batches[self.epoch] += 1
         if self.stop_at == (self.epoch, batch):
             raise KeyboardInterrupt
@@ -308,10 +309,8 @@ def numbers_of(url: str):
 def fit(dataset, *callbacks, epochs=3, verbose=0) -> Seen:
     model = Seen()
     model.compile(tf.keras.optimizers.Adam(0.1), "mse")
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         model.fit(dataset, epochs=epochs, shuffle=False, callbacks=list(callbacks), verbose=verbose)
-    except KeyboardInterrupt:
-        pass
     return model
 
 

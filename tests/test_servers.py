@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.servers import namespace
+from tests.servers import build, namespace
 from tests.servers.aistore import AIStore
 from tests.servers.cluster import AuthCluster
+from tests.servers.enter import MISSING
 from tests.servers.minio import Minio
 from tests.servers.process import Process, wait_until
 
 ROOT = Path(__file__).parents[1]
+ONE_TEST = "import pytest\n@pytest.mark.servers('aistore')\ndef test_real(): pass\ndef test_other(): pass\n"
 
 
 @pytest.mark.servers("own-aistore", "authn", "minio")
@@ -48,3 +50,56 @@ def test_a_server_that_ends_early_is_told_with_what_it_said(tmp_path: Path) -> N
     with pytest.raises(AssertionError, match="ended before it was ready:\nno disk"):
         server.wait_until(lambda: False, "it was ready")
     server.stop()
+
+
+def run_pytest(folder: Path, *, ci: bool, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Two tests, one of which needs a real server that is not to be had."""
+    (folder / "test_two.py").write_text(ONE_TEST)
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment |= {"PYTHONPATH": str(ROOT), MISSING: "there is no network namespace"}
+    if ci:
+        environment["CI"] = "true"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.servers.plugin", "--rootdir", str(folder)]
+    command += ["-p", "no:cacheprovider", *arguments, str(folder)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_without_servers_one_line_says_so(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("there is no network namespace") == 1
+    assert "1 passed, 1 deselected" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_in_ci_the_absence_of_a_server_fails_the_run(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci=True)
+    assert done.returncode != 0
+    assert "1 tests need real servers: there is no network namespace" in done.stdout + done.stderr
+
+
+def test_a_server_of_somebodys_needs_no_namespace(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci=True, arguments=("--endpoint", "http://127.0.0.1:1"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_a_build_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "_go", lambda: ("false", dict(os.environ)))
+    with pytest.raises(build.BuildError, match=r"building aisnode v1\.5\.0 failed with status 1: it said nothing"):
+        build.build(build.EVERYDAY["aisnode"])
+    assert sorted(path.name for path in (tmp_path / "ais_tar2tf" / "servers").iterdir()) == ["lock"]
+
+
+def test_what_is_built_is_kept_by_version_and_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    log = tmp_path / "log"
+    fake = tmp_path / "go"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {log}\ntouch "$3"\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(build, "_go", lambda: (str(fake), dict(os.environ)))
+    paths = [build.build(build.FULL[name]) for name in ("aisnode-aws", "aisnode-dsort", "aisnode-aws")]
+    assert len(set(paths)) == 2
+    assert "aisnode-v1.5.0-aws-" in str(paths[0])
+    assert log.read_text().count("github.com/NVIDIA/aistore/cmd/aisnode") == 2

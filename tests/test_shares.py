@@ -1,4 +1,4 @@
-"""Streams of records for one host of many: what each gets, in which order, and that every position goes on exactly."""
+"""Streams of records for one host of many: what each gets, in which order; every position goes on exactly."""
 
 from __future__ import annotations
 

@@ -184,8 +184,8 @@ def test_no_listing_leaves_a_name_out(place: Place) -> None:
         assert [info.name for info in place.store.list("")] == sorted(names)
     for prefix in ("a/", "a-b/", "a/1"):
         assert [i.name for i in place.store.list(prefix)] == sorted(n for n in names if n.startswith(prefix)), prefix
-    src = t2t.open(f"{place.base}a*", **place.options)  # in one page
-    assert [url.removeprefix(place.base) for url in src.shards] == ["a-10.tar", "a-2.tar", "a.tar"]
+    with t2t.open(f"{place.base}a*", **place.options) as src:  # in one page
+        assert [url.removeprefix(place.base) for url in src.shards] == ["a-10.tar", "a-2.tar", "a.tar"]
 
 
 def test_create_may_be_called_again(place: Place) -> None:

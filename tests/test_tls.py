@@ -114,7 +114,7 @@ def cluster(
 @pytest.mark.full
 @pytest.mark.servers("own-aistore")
 def test_a_real_cluster_over_tls(
-    cluster: tuple[AIStore, Certificates], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cluster: tuple[AIStore, Certificates], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Everything from the environment, as AIStore's own clients have it."""
     server, certified = cluster
@@ -131,6 +131,12 @@ def test_a_real_cluster_over_tls(
     store.close()
     with t2t.open(f"ais://{bucket}/x*.tar") as src:
         assert [record["__key__"] for record in src.records()] == [f"n/{number:06d}" for number in range(30)]
+    if "known clients" in request.node.name:
+        with monkeypatch.context() as nobody:
+            nobody.delenv("AIS_CRT")
+            nobody.delenv("AIS_CRT_KEY")
+            with t2t.open(f"ais://{bucket}/x.tar", retry=QUICK) as src, pytest.raises((StoreError, TransportError)):
+                list(src.records())
     monkeypatch.delenv("AIS_CLIENT_CA")
     with t2t.open(f"ais://{bucket}/x.tar", retry=QUICK) as src, pytest.raises(StoreError, match="CERTIFICATE_VERIFY"):
         list(src.records())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ais_tar2tf.archive._frames import Format, Frame
-from ais_tar2tf.options import MIB, Limits
+from ais_tar2tf.options import Limits
 
 __all__ = ["LZ4", "LZ4_LEGACY"]
 
@@ -25,5 +25,4 @@ LZ4 = Format(
     open=_open,
     damaged=(RuntimeError,),
     skippable=True,
-    piece=1 * MIB,  # it decompresses faster than it could be asked in small pieces
 )

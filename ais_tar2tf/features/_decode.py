@@ -8,7 +8,7 @@ import numpy as np
 
 from ais_tar2tf.errors import MalformedExample
 from ais_tar2tf.features._values import BYTES, FLOATS, INTEGERS
-from ais_tar2tf.features._varint import as_int64s, integers, read
+from ais_tar2tf.features._varint import as_int64s, integers, read, varint
 
 __all__ = ["decode"]
 
@@ -22,6 +22,7 @@ _SHORT = 4  # bytes: two numbers up to 16,383, or one up to 268 million
 _short: dict[bytes, Any] = {}
 _F4, _from_buffer = np.dtype("<f4"), np.frombuffer
 
+_outers: dict[int, bytes] = {}  # by a record's length: how it begins
 # Entries whose list has one value or packed chunk that ends where the entry does: name, kind, payload's length.
 _known: dict[bytes, tuple[str, int, int]] = {}
 _layout: list[tuple[int, ...]] = [()]  # the lengths of the heads in the record that was read last
@@ -37,10 +38,11 @@ def decode(data: bytes) -> dict[str, Any]:
     """
     if type(data) is not bytes:
         data = bytes(data)
-    at = _begin(data)
     end = len(data)
-    if at is None:
+    outer = _outers.get(end) or _outer(end)
+    if not data.startswith(outer):
         return _decode_slowly(data)
+    at = len(outer)
     found: dict[str, Any] = {}
     known, short = _known.get, _short.get
     for length in _layout[0]:
@@ -74,12 +76,17 @@ def _integers(payload: bytes, offset: int) -> Any:
     return array
 
 
-def _begin(data: bytes) -> int | None:
-    """Where the entries begin, when the record is one list of features and nothing else."""
-    if len(data) < 2 or data[0] != 0x0A:
-        return None
-    size, at = read(data, 1, len(data))
-    return at if at + size == len(data) else None
+def _outer(length: int) -> bytes:
+    """What a record of `length` bytes begins with, when it is one list of features and nothing else."""
+    head = b""
+    for width in range(1, 6):
+        head = b"\x0a" + varint(max(0, length - 1 - width))
+        if len(head) == 1 + width:
+            break
+    if len(_outers) >= _REMEMBERED:
+        _outers.clear()
+    _outers[length] = head
+    return head
 
 
 class _Message:

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ais_tar2tf.errors import NoFeature
-from ais_tar2tf.features._values import BYTES, FLOATS, INTEGERS, as_bytes, body_of, float_bytes, parts_of
+from ais_tar2tf.features._values import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    as_bytes,
+    body_of,
+    float_bytes,
+    integer_bytes,
+    parts_of,
+)
 from ais_tar2tf.features._varint import varint
 
 __all__ = ["encode"]
@@ -31,8 +40,8 @@ def encode(record: Mapping[str, Any]) -> bytes:
         of = type(value)
         if of is bytes:
             kind, payload = BYTES, value
-        elif of is int and 0 <= value < 128:
-            kind, payload = INTEGERS, _SMALL[value]
+        elif of is int:
+            kind, payload = INTEGERS, _SMALL[value] if 0 <= value < 128 else integer_bytes(name, value)
         elif of is str:
             kind, payload = BYTES, as_bytes(name, value)
         elif of is float:

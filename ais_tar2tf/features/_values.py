@@ -29,6 +29,7 @@ __all__ = [
     "as_bytes",
     "body_of",
     "float_bytes",
+    "integer_bytes",
     "parts_of",
 ]
 
@@ -46,7 +47,9 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The features that a value becomes, each a scalar, a flat list or an array; nothing for None."""
     if value is None:
         return
-    if hasattr(value, "nested_row_lengths"):  # a tf.RaggedTensor
+    if _is_plain_array(value):
+        yield name, value
+    elif hasattr(value, "nested_row_lengths"):  # a tf.RaggedTensor
         lengths = [np.asarray(each) for each in value.nested_row_lengths()]
         yield from _ragged(name, np.asarray(value.flat_values), lengths)
     elif hasattr(value, "dense_shape"):  # a tf.SparseTensor
@@ -55,6 +58,10 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         plain = _plain(value)
         nested = isinstance(plain, list | tuple) and any(isinstance(each, list | tuple) for each in plain)
         yield from _nested(name, plain) if nested else [(name, plain)]
+
+
+def _is_plain_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
 def _ragged(name: str, flat: Any, lengths: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -169,6 +176,11 @@ def _as_floats(name: str, flat: Any) -> bytes:
                 f"feature {name!r}: {flat[lost][0]} does not fit into a float32; a Schema can store it as raw bytes"
             )
     return narrow.tobytes()
+
+
+def integer_bytes(name: str, value: int) -> bytes:
+    """One int64."""
+    return varint(_as_int(name, value) & 0xFFFFFFFFFFFFFFFF)
 
 
 def float_bytes(name: str, value: float) -> bytes:

@@ -43,7 +43,7 @@ class CloudStore:
         self._tls = aws_tls(read.tls) if scheme == "s3" else read.tls
         self._endpoint = endpoint_of(scheme, endpoint)
         warn_if_unverified(self._tls, self._endpoint or f"{scheme}://{bucket}")
-        self._store, self._region = make(scheme, bucket, self._endpoint, read, self._tls)
+        self._made, self._region = make(scheme, bucket, self._endpoint, read, self._tls)
         self._signs = not _is_public(scheme)
         self._pool = HttpPool(read.timeouts, self._tls)
         self._control = ControlPlane(self._endpoint or "", None, read.timeouts, read.retry, tls=self._tls)
@@ -176,7 +176,15 @@ class CloudStore:
         data = b"" if self._region == DEFAULT_REGION else body.encode()
         self._control.call("PUT", address, shown=shown, data=data, accept=_THERE_ALREADY)
 
+    @property
+    def _store(self) -> Any:
+        """obstore's own; made again for whoever goes on after `close`."""
+        if self._made is None:
+            self._made, _ = make(self._scheme, self._bucket, self._endpoint, self._read, self._tls)
+        return self._made
+
     def close(self) -> None:
+        self._made = None  # it keeps connections as long as it lives
         self._pool.close()
         self._control.close()
 

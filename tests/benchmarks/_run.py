@@ -1,4 +1,4 @@
-"""One job in a process of its own: `_run time|memory|tfrecords TASK`, where the task is JSON; prints JSON."""
+"""One job in a process of its own: `_run time|memory|resume|tfrecords TASK`, where the task is JSON; prints JSON."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.data import write_tfrecords
+from tests.benchmarks.endless import END_MARK, RECORD
 from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
 from tests.benchmarks.writers import WRITERS
 
@@ -28,7 +29,8 @@ _BATCH = 16
 def main() -> None:
     warnings.simplefilter("ignore")
     what, task = sys.argv[1], json.loads(sys.argv[2])
-    print(json.dumps({"time": _time, "memory": _memory, "tfrecords": write_tfrecords}[what](task)))
+    jobs = {"time": _time, "memory": _memory, "resume": _resume, "tfrecords": write_tfrecords}
+    print(json.dumps(jobs[what](task)))
 
 
 def _time(task: dict[str, Any]) -> dict[str, float]:
@@ -50,6 +52,56 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
             raise RuntimeError(f"{task['reader']} gave {records:,} records of {task['records']:,}")
     wall, cpu = min(passes)
     return {"wall": wall, "cpu": cpu}
+
+
+def _resume(task: dict[str, Any]) -> dict[str, float]:
+    """Seconds until the first record behind nine tenths of a shuffled epoch: by index, checkpoint, or headers."""
+    import tensorflow as tf
+
+    import ais_tar2tf as t2t
+
+    _start_tensorflow()
+    home, url, begin = Path(task["home"]), task["url"], task["records"] * 9 // 10
+    home.mkdir(exist_ok=True)
+    where: Any = False
+    if task["how"] != "scan":
+        where = home / "index.t2t"
+        _write_index(where, url, task["records"])
+
+    def dataset(start_at: int) -> Any:
+        chosen = t2t.open(url, index=where).select("jpg", "cls")
+        return chosen.dataset(shuffle=t2t.options.Shuffle(seed=1), start_at=start_at)
+
+    saved = ""
+    if task["how"] == "checkpoint":
+        iterator = iter(dataset(begin))
+        next(iterator)
+        saved = tf.train.Checkpoint(iterator=iterator).save(str(home / "saved"))
+        del iterator
+    fresh = dataset(0 if saved else begin)
+    began = time.perf_counter()
+    iterator = iter(fresh)
+    if saved:
+        tf.train.Checkpoint(iterator=iterator).restore(saved)
+    next(iterator)
+    return {"wall": time.perf_counter() - began}
+
+
+def _write_index(path: Path, url: str, records: int) -> None:
+    """The index of the endless shard, whose records are all alike: nobody has to read ten gigabytes for it."""
+    from ais_tar2tf.shard_index import Index, ShardIndex
+    from ais_tar2tf.stores import Identity
+
+    size = records * RECORD + END_MARK
+    entry = ShardIndex.of(
+        url.rpartition("/")[2],
+        Identity(etag='"endless"', size=size),
+        range(0, records * RECORD, RECORD),
+        [RECORD] * records,
+        [RECORD] * records,
+        compressed=False,
+    )
+    path.write_bytes(Index("first-dot", [entry]).to_bytes())
 
 
 def _start_tensorflow() -> None:

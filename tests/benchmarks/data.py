@@ -20,6 +20,10 @@ __all__ = ["SETS", "Data", "DataSet", "write_tfrecords"]
 _MTIME = 1_600_000_000  # an integer, or tarfile would write a PAX header for its fraction
 _JPEG_START = b"\xff\xd8\xff\xe0"
 _CODED_VALUES = 64  # a byte drawn from these deflates to some 6 bits: the decoder has real work to do
+_WORD_BYTES = 8
+_WORDS = np.random.Generator(np.random.SFC64(0)).integers(0, 256, (256, _WORD_BYTES), np.uint8)
+"""What lz4 and zstd find again and again; single bytes that repeat are nothing to lz4."""
+
 _LITTLE_BYTES = 512_000  # of the shard that warms a reader up
 
 
@@ -42,6 +46,8 @@ SETS = {
     "2KB-pax": DataSet(2_000, 40_000, 2, "pax.tar"),
     "2KB-gzip": DataSet(2_000, 40_000, 2, "tar.gz"),
     "2KB-many": DataSet(2_000, 320_000, 4),
+    "2KB-zstd": DataSet(2_000, 40_000, 2, "tar.zst"),
+    "2KB-lz4": DataSet(2_000, 40_000, 2, "tar.lz4"),
     "100KB": DataSet(100_000, 3_000, 3),
 }
 
@@ -94,11 +100,19 @@ def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes
         body = random.bytes(kind.record_bytes - len(_JPEG_START))
         if kind.ending == "tar.gz":
             body = (np.frombuffer(body, np.uint8) % _CODED_VALUES).tobytes()
+        elif kind.ending in ("tar.zst", "tar.lz4"):
+            body = _WORDS[np.frombuffer(body, np.uint8)[: len(body) // _WORD_BYTES]].tobytes()
         yield f"{number:08d}", _JPEG_START + body, b"%d" % (number % 1000)
 
 
 def _write(path: Path, kind: DataSet, first: int, count: int) -> None:
-    writers: dict[str, Callable[..., None]] = {"tar": _write_tar, "pax.tar": _write_pax, "tar.gz": _write_gzip}
+    writers: dict[str, Callable[..., None]] = {
+        "tar": _write_tar,
+        "pax.tar": _write_pax,
+        "tar.gz": _write_gzip,
+        "tar.zst": _write_zstd,
+        "tar.lz4": _write_lz4,
+    }
     writers[kind.ending](path, _records(kind, first, count))
 
 
@@ -111,6 +125,23 @@ def _write_gzip(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None
     with (
         gzip.open(path, "wb", compresslevel=1) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,  # type: ignore[call-overload]
+    ):
+        _add(tar, records)
+
+
+def _write_zstd(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    from backports import zstd
+
+    with zstd.open(path, "wb") as stream, tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, records)
+
+
+def _write_lz4(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
+    import lz4.frame
+
+    with (
+        lz4.frame.open(path, "wb") as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
         _add(tar, records)
 

@@ -13,21 +13,21 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-__all__ = ["RECORD", "records_in"]
+__all__ = ["END_MARK", "RECORD", "records_in"]
 
 _BODY = b"\xff\xd8\xff\xe0" + bytes(range(250)) * 400
 _BLOCK = 512
 RECORD = 2 * _BLOCK + -(-len(_BODY) // _BLOCK) * _BLOCK + _BLOCK
 """Bytes of one record in the shard: two headers, the image and the label, in whole blocks."""
 
-_END_MARK = 2 * _BLOCK
+END_MARK = 2 * _BLOCK
 _PIECE = 64 * 1024  # sent at once, so what was sent is known to this grain
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 def records_in(size: int) -> int:
     """Records of the largest such shard of at most `size` bytes."""
-    return (size - _END_MARK) // RECORD
+    return (size - END_MARK) // RECORD
 
 
 def _record(number: int) -> bytes:
@@ -68,8 +68,14 @@ class _Handler(BaseHTTPRequestHandler):
     records: int
     counter: _Counter
 
+    def do_HEAD(self) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(self.records * RECORD + END_MARK))
+        self.send_header("ETag", '"endless"')
+        self.end_headers()
+
     def do_GET(self) -> None:  # the name is http.server's
-        size = self.records * RECORD + _END_MARK
+        size = self.records * RECORD + END_MARK
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         start = int(asked[1]) if asked else 0
         stop = min(size, int(asked[2]) + 1) if asked and asked[2] else size

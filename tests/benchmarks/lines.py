@@ -18,7 +18,9 @@ __all__ = ["LINES", "Bench", "Result"]
 _GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
-_LOCAL = frozenset({"isal", *WRITERS})  # readers of the shards' files rather than of their URLs
+_LOCAL = frozenset(
+    {"isal", "zstd", "lz4", "our-decoder", *WRITERS}
+)  # readers of the shards' files rather than of their URLs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class Bench:
     quick: bool
     rounds: int
     streamed: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def task(self, reader: str, kind: str) -> dict[str, Any]:
         """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
@@ -86,6 +89,15 @@ class Bench:
                 self.streamed[reader] = measure.run("memory", task)
         return self.streamed[reader]
 
+    def resumed(self, how: str) -> float:
+        """Seconds that going on at nine tenths of the endless shard takes; once for each way of it."""
+        if how not in self.seconds:
+            size = (1 if self.quick else 10) * _GB
+            with measure.endless_shard(size, self.home / f"sent-{how}") as url:
+                task = {"how": how, "url": url, "records": records_in(size), "home": str(self.home / how)}
+                self.seconds[how] = measure.run("resume", task)["wall"]
+        return self.seconds[how]
+
 
 Line = Callable[[str, Bench], Result]
 
@@ -110,6 +122,30 @@ def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = 
     return line
 
 
+def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> Line:
+    """tf.train.Examples a second."""
+
+    def line(name: str, bench: Bench) -> Result:
+        count = 2_000 if bench.quick else 10_000
+        tasks = [
+            {"reader": reader, "shards": [], "records": count, "warm_up": [], "warm_up_records": 100}
+            for reader in (ours, peer)
+        ]
+        mine, theirs = measure.alternate(tasks, bench.rounds)
+        return Result(
+            name=name,
+            ours=count / mine.wall,
+            peer=count / theirs.wall,
+            peer_name=peer_name,
+            unit="examples/s",
+            goal=goal,
+            ours_cpu_s=mine.cpu,
+            peer_cpu_s=theirs.cpu,
+        )
+
+    return line
+
+
 def _import(name: str, bench: Bench) -> Result:
     ours, peer = measure.import_seconds(["ais_tar2tf", "webdataset"], 2 * bench.rounds)
     return Result(name=name, ours=ours, peer=peer, peer_name="import webdataset", unit="s", goal=0.15, goal_on="ours")
@@ -126,6 +162,23 @@ def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> L
     return line
 
 
+def _resume(how: str) -> Line:
+    """Seconds from nothing open to the first record behind nine tenths of a shuffled epoch."""
+
+    def line(name: str, bench: Bench) -> Result:
+        return Result(
+            name=name,
+            ours=bench.resumed(how),
+            peer=bench.resumed("scan"),
+            peer_name="ours, reading headers",
+            unit="s",
+            goal=2,
+            goal_on="ours",
+        )
+
+    return line
+
+
 _WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
 _WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
 _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
@@ -138,6 +191,9 @@ LINES: dict[str, Line] = {
     "records-gzip-2KB": _rate(*_WEBDATASET, "2KB-gzip", 3),
     "records-curl-100KB": _rate("ours-records", "curl", "one curl, bytes only", "100KB"),
     "gzip-isal-2KB": _rate("ours-records", "isal", "isal alone, local, bytes only", "2KB-gzip"),
+    "decompress-gz": _rate("our-decoder", "isal", "isal's own file", "2KB-gzip", 0.85),
+    "decompress-zst": _rate("our-decoder", "zstd", "zstd's own file", "2KB-zstd", 0.85),
+    "decompress-lz4": _rate("our-decoder", "lz4", "lz4's own file", "2KB-lz4", 0.85),
     "dataset-2KB": _rate(*_WEBDATASET_TF, "2KB", 40),
     "dataset-100KB": _rate(*_WEBDATASET_TF, "100KB", 7),
     "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
@@ -151,6 +207,15 @@ LINES: dict[str, Line] = {
     "load-parallel-2KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "2KB", 1),
     "load-100KB": _rate("ours-loaded", "plain-tfrecord", "TFRecordDataset + parse", "100KB", 1),
     "load-parallel-100KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "100KB", 1),
+    "shuffle-2KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "2KB", 0.85),
+    "shuffle-100KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "100KB", 0.85),
+    "resume-index-10GB": _resume("index"),
+    "resume-checkpoint-10GB": _resume("checkpoint"),
+    "example-encode-2KB": _codec("ours-encode", "tensorflow-encode", "Example(…).SerializeToString", 3),
+    "example-decode-2KB": _codec("ours-decode", "tensorflow-decode", "FromString, values taken", 3),
+    "example-decode-bare-2KB": _codec("ours-decode", "tensorflow-decode-bare", "FromString alone"),
+    "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
+    "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

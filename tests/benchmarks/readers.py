@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tests.benchmarks.codec import CODECS
+
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
 Drain = Callable[[], int]
@@ -91,6 +93,48 @@ def isal_alone(paths: list[str], records: int) -> int:
     return records
 
 
+def zstd_alone(paths: list[str], records: int) -> int:
+    """The same of zstd."""
+    from backports import zstd
+
+    for path in paths:
+        with zstd.open(path) as stream:
+            while stream.read(_READ):
+                pass
+    return records
+
+
+def lz4_alone(paths: list[str], records: int) -> int:
+    """The same of lz4."""
+    import lz4.frame
+
+    for path in paths:
+        with lz4.frame.open(path) as stream:
+            while stream.read(_READ):
+                pass
+    return records
+
+
+def our_decoder(paths: list[str], records: int) -> int:
+    """Our decompressor alone, fed with blocks as large as those that come from a store."""
+    from ais_tar2tf.archive._frames import FrameDecoder
+    from ais_tar2tf.archive._sniff import Beginning
+    from ais_tar2tf.options import Limits
+
+    buffer = memoryview(bytearray(2 * _READ))
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            count = file.readinto(buffer)
+            kind, _ = Beginning(path).take(buffer[:count])
+            decoder = FrameDecoder(path, Limits(), kind)
+            while count:
+                for _ in decoder.feed(buffer[:count]):
+                    pass
+                count = file.readinto(buffer)
+        decoder.finish()
+    return records
+
+
 # Into tf.data: single records, each a dict of bytes. All but the last are drained by `skip`, in C++ and without a
 # shortcut behind any of these datasets: neither Python's loop over elements nor a batch's copies are measured.
 
@@ -100,6 +144,14 @@ def ours_dataset(urls: list[str], records: int) -> Drain:
 
     dataset = t2t.open(urls).dataset(lambda record: {name: record[name] for name in _FIELDS})
     return lambda: _drain(dataset, records)
+
+
+def ours_shuffled(urls: list[str], records: int) -> Drain:
+    """The same in another order: four shards at once, a window of 2,048 records."""
+    import ais_tar2tf as t2t
+
+    chosen = t2t.open(urls).dataset(lambda record: {name: record[name] for name in _FIELDS}, shuffle=True, seed=1)
+    return lambda: _drain(chosen, records)
 
 
 def webdataset_dataset(urls: list[str], records: int) -> Drain:
@@ -168,6 +220,7 @@ def _at_once(reader: Callable[[list[str], int], int]) -> Reader:
 READERS: dict[str, Reader] = {
     "ours-records": _at_once(ours_records),
     "ours-dataset": ours_dataset,
+    "ours-shuffled": ours_shuffled,
     "webdataset-records": _at_once(webdataset_records),
     "webdataset-dataset": webdataset_dataset,
     "old-client-dataset": old_client_dataset,
@@ -175,6 +228,22 @@ READERS: dict[str, Reader] = {
     "tfrecord-single-parallel": tfrecord_single_parallel,
     "curl": _at_once(curl),
     "isal": _at_once(isal_alone),
+    "zstd": _at_once(zstd_alone),
+    "lz4": _at_once(lz4_alone),
+    "our-decoder": _at_once(our_decoder),
+    **CODECS,
 }
 
-WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal", "ours-export", "ours-export-2"})
+WITHOUT_TENSORFLOW = frozenset(
+    {
+        "ours-records",
+        "webdataset-records",
+        "curl",
+        "isal",
+        "zstd",
+        "lz4",
+        "our-decoder",
+        "ours-export",
+        "ours-export-2",
+    }
+)

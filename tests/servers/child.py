@@ -12,4 +12,4 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() == int(sys.argv[1]):  # it may have died before
-        os.execv(sys.argv[2], sys.argv[2:])
+        os.execvp(sys.argv[2], sys.argv[2:])

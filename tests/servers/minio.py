@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
+
+import obstore
+import requests
+from obstore.store import S3Store
 
 from tests.servers.process import Process, answers, free_ports
 
@@ -36,11 +41,22 @@ class Minio:
     def __enter__(self) -> Self:
         self._process.start()
         try:
-            self._process.wait_until(lambda: answers(f"{self.url}/minio/health/ready"), "MinIO is ready")
+            self._process.wait_until(lambda: answers(f"{self.url}/minio/health/cluster"), "MinIO is ready")
+            self._process.wait_until(self._writes, "MinIO makes a bucket")
         except BaseException:
             self._process.stop()
             raise
         return self
+
+    def _writes(self) -> bool:
+        """Now and then the first call of a new MinIO hangs for a minute: it is given up, and made again."""
+        config = {"endpoint": self.url, "access_key_id": KEY, "secret_access_key": SECRET, "region": REGION}
+        store = S3Store("ready", config=config, client_options={"allow_http": True})
+        address = obstore.sign(store, "PUT", "", timedelta(minutes=1))
+        try:
+            return requests.put(address, timeout=3).status_code in (200, 409)
+        except requests.RequestException:
+            return False
 
     def __exit__(self, *_: object) -> None:
         self._process.stop()

@@ -31,6 +31,11 @@ PROGRAMS: dict[str, tuple[Program, ...]] = {  # what a server of this name needs
     "toxiproxy": (FULL["toxiproxy"],),
 }
 _GIVEN = {"aistore": "endpoint", "minio": "s3_endpoint"}  # options that name a server of somebody's
+_CREDENTIALS = {  # as they were when pytest began: tests themselves see none
+    name: os.environ[name]
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+    if name in os.environ
+}
 _reasons = pytest.StashKey[set[str]]()
 
 
@@ -127,9 +132,7 @@ def authn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthCluster]:
 def minio(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio | Outside]:
     given: str | None = request.config.getoption("s3_endpoint")
     if given:
-        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-        own = {name: os.environ[name] for name in names if name in os.environ}
-        yield Outside(given.rstrip("/"), {"AWS_REGION": REGION, **own, "AWS_ENDPOINT_URL": given})
+        yield Outside(given.rstrip("/"), {"AWS_REGION": REGION, **_CREDENTIALS, "AWS_ENDPOINT_URL": given})
         return
     with Minio(EVERYDAY["minio"].path, tmp_path_factory.mktemp("minio")) as server:
         yield server

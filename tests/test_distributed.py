@@ -1,0 +1,220 @@
+"""Several devices, several processes, and tf.data's service: nobody gets what another one got, and nobody waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.options import Shuffle
+
+ROOT = Path(__file__).parents[1]
+SHARDS, EACH = 5, 9
+service = tf.data.experimental.service
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory) -> str:
+    """Five shards of nine records, 45 in all, with their index."""
+    folder = tmp_path_factory.mktemp("distributed")
+    for number in range(SHARDS):
+        shard = made.labelled(f"s{number}", EACH, lambda i, n=number: {"cls": b"%d" % (n * EACH + i)})
+        (folder / f"{number}.tar").write_bytes(shard)
+    t2t.index(f"{folder}/{{0..4}}.tar")
+    return f"{folder}/{{0..4}}.tar"
+
+
+def start(script: str, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r})\nimport conftest\n{script}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> dict:
+    with process:
+        out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err[-3000:]
+    return json.loads(out.splitlines()[-1])
+
+
+SHARED = """
+import json, os
+import tensorflow as tf
+import ais_tar2tf as t2t
+from ais_tar2tf.options import Shuffle
+
+def number(record):
+    value = tf.strings.to_number(record["cls"], tf.int32)
+    return tf.reshape(value, (1,)), tf.cast(value, tf.float32)
+
+def seen(strategy, distributed):
+    found = []
+    for inputs, _ in distributed:
+        for part in strategy.experimental_local_results(inputs):
+            found.append(part.numpy().ravel().tolist())
+    return found
+
+source = t2t.open(sys.argv[1])
+"""
+
+MIRRORED = (
+    SHARED
+    + """
+def fitted(strategy, dataset):
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    steps = []
+    class Count(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            steps.append(batch)
+    model.fit(dataset, epochs=2, verbose=0, shuffle=False, callbacks=[Count()])
+    return steps
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+dataset = source.dataset(number, shuffle=Shuffle(window=8, seed=2), batch=6)
+print(json.dumps({
+    "replicas": strategy.num_replicas_in_sync,
+    "seen": seen(strategy, strategy.experimental_distribute_dataset(dataset)),
+    "steps": fitted(strategy, dataset),
+}))
+"""
+)
+
+
+def test_mirrored_devices_share_batches(url):
+    found = answer(start(MIRRORED, url))
+    assert found["replicas"] == 2
+    assert sorted(n for part in found["seen"] for n in part) == list(range(SHARDS * EACH))
+    assert found["steps"] == [*range(8)] * 2
+
+
+WORKER = (
+    SHARED
+    + """
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def plain(**how):
+    return source.dataset(number, shuffle=Shuffle(window=8, seed=2), batch=4, **how)
+@tf.function
+def total(numbers):
+    return strategy.reduce("SUM", strategy.run(tf.reduce_sum, (numbers,)), axis=None)
+
+def summed():
+    even = strategy.distribute_datasets_from_function(lambda context: plain(shard=context, even="drop"))
+    return [int(total(numbers)) for numbers, _ in even]
+
+print(json.dumps({
+    "hosts": t2t.hosts(),
+    "given": seen(strategy, strategy.experimental_distribute_dataset(plain(shard="env"))),
+    "context": seen(strategy, strategy.distribute_datasets_from_function(lambda context: plain(shard=context))),
+    "auto": seen(strategy, strategy.experimental_distribute_dataset(plain())),
+    "even": seen(strategy, strategy.experimental_distribute_dataset(plain(shard="env", even="pad"))),
+    "sums": summed(),
+}))
+"""
+)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def test_two_workers(url):
+    """By TF_CONFIG, by an InputContext, and by tf.data's own auto-sharding, which we let have its way then."""
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    configs = [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in (0, 1)
+    ]
+    processes = [start(WORKER, url, TF_CONFIG=config) for config in configs]
+    try:
+        found = [answer(process) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert [each["hosts"] for each in found] == [[0, 2], [1, 2]]
+    everything = Counter(range(SHARDS * EACH))
+    for how in ("given", "context", "auto"):
+        parts = [[n for part in each[how] for n in part] for each in found]
+        assert Counter(parts[0]) + Counter(parts[1]) == everything, how
+        assert all(parts)
+    even = [[n for part in each["even"] for n in part] for each in found]
+    assert [len(part) for part in even] == [23, 23]
+    assert set(even[0]) | set(even[1]) == set(everything)
+    sums = found[0]["sums"]
+    assert found[1]["sums"] == sums  # each step has had both workers
+    assert len(sums) == 6
+    assert sum(everything) - sum(sums) in everything  # one record of 45 was dropped
+
+
+# tf.data's service.
+
+
+def test_workers_in_this_process_read_live(url):
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.partition("://")[2]
+    workers = [service.WorkerServer(service.WorkerConfig(dispatcher_address=address)) for _ in range(2)]
+    dataset = t2t.open(url).dataset(batch=4, shuffle=Shuffle(window=8, seed=2))
+    distributed = dataset.apply(service.distribute("parallel_epochs", dispatcher.target))
+    found = Counter(int(cls) for batch in distributed for cls in batch["cls"].numpy())
+    assert found == Counter(list(range(SHARDS * EACH)) * len(workers))
+
+
+REMOTE = """
+import tensorflow as tf
+service = tf.data.experimental.service
+worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="without /proc TensorFlow has the word")
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_remote_worker_is_refused(url, mapped):
+    dispatcher = service.DispatchServer()
+    with start(REMOTE, dispatcher.target.partition("://")[2]) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        dataset = t2t.open(url).dataset((lambda r: tf.strings.length(r["cls"])) if mapped else None, batch=4)
+        distributed = dataset.apply(service.distribute("parallel_epochs", dispatcher.target))
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"reads its shards in the process that made it.*Export"
+        ):
+            list(distributed)
+        worker.kill()
+
+
+def test_exported_files_are_read_by_a_remote_worker(url, tmp_path):
+    path = str(tmp_path / "all.record")
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in t2t.open(url).records():
+            writer.write(record["cls"])
+    dispatcher = service.DispatchServer()
+    with start(REMOTE, dispatcher.target.partition("://")[2]) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        files = tf.data.TFRecordDataset(path)
+        distributed = files.apply(service.distribute("parallel_epochs", dispatcher.target))
+        assert sorted(int(each) for each in distributed.as_numpy_iterator()) == list(range(SHARDS * EACH))
+        worker.kill()
