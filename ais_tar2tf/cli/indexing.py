@@ -19,7 +19,6 @@ def index(
         str | None,
         typer.Option("--out", "-o", help="a folder or file elsewhere; one that ends in .json is webdataset's wids"),
     ] = None,
-    offsets: Annotated[bool, typer.Option(help="without them it counts records, and src[i] is not there")] = True,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -44,7 +43,7 @@ def index(
         return
     try:
         with console.waiting("reading the shards that the index does not know"):
-            found = index_shards([as_template(url) for url in urls], out, offsets=offsets, endpoint=endpoint)
+            found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint)
     except KeyboardInterrupt:
         raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None
     shards = [{"shard": shard.name, "records": shard.records} for shard in found]
