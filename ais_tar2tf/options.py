@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["EVEN", "KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
+__all__ = ["EVEN", "KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -164,3 +164,21 @@ class Writing(_Checked):
     waiting_bytes: int = (
         512 * MIB
     )  # handed over and waiting for an earlier shard; then only that shard's worker goes on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card(_Checked):
+    """What a card may hold: it is one file, for a browser to open at once, whatever the size of the data."""
+
+    _may_be_zero = frozenset({"seed"})
+
+    samples: int = 24  # records on the contact sheet: four rows on a wide screen
+    media_bytes: int = 96 * KIB  # an image or a recording that is shown as it is; a larger image needs Pillow
+    text_chars: int = 400  # of a sample's text: enough to see what it is about
+    words: int = 1_000  # different labels or words of a field that are counted; ImageNet has as many
+    word_chars: int = 80  # a longer text is no label
+    shown_words: int = 40  # classes with a bar of their own
+    fields: int = 200  # with statistics of their own; a table with more is read by nobody
+    shards: int = 10_000  # whose sizes are kept one by one, at some 200 bytes each
+    errors: int = 50  # bad records that are named; all are counted
+    seed: int = 0  # of the choice of samples, so that the same data give the same card

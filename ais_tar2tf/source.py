@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -182,6 +183,19 @@ class Source:
         names = self._shards.names
         first = self._shards.store.url(names[0]) if len(names) else "nothing"
         return f"<Source of {len(names):,} shards: {first}{' …' if len(names) > 1 else ''}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what it names, and what became of it; nothing is read for it."""
+        names, stats = self._shards.names, self.stats
+        rows = {
+            "shards": f"{len(names):,}",
+            "first": self._shards.store.url(names[0]) if len(names) else "",
+            "last": self._shards.store.url(names[-1]) if len(names) else "",
+            "records handed out": f"{stats.records_emitted:,}",
+            "skipped": ", ".join(f"{count:,} × {kind}" for kind, count in stats.skipped.items()) or "none",
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(told)}</td></tr>" for name, told in rows.items())
+        return f"<table><caption>Source</caption>{cells}</table>"
 
     def __enter__(self) -> Source:
         return self

@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str, example: str = "imagenet_in_memory") -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "imagenet_in_memory.py"), *arguments],
+        [sys.executable, str(ROOT / "examples" / f"{example}.py"), *arguments],
         env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -56,3 +56,29 @@ def test_an_endpoint_alone_is_not_enough() -> None:
     finished = _run("--endpoint", "http://localhost:1")
     assert finished.returncode == 2
     assert "--endpoint needs a --bucket" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        (
+            "convert_to_tfrecord",
+            ["verified 400 records in 3 files", "a dataset of 13 batches: ['__key__', 'cls', 'txt']"],
+        ),
+        ("custom_mapping", ["scores (16, 3), ids [0, 1, 2, 3]", "3 of 4 records kept, skipped: {'MappingError': 1}"]),
+        ("resume_training", ["stopped after 5 batches", "nothing twice, nothing left out: True"]),
+        ("multi_host", ["together 600, different 600"]),
+        ("from_webdataset", ["90 records there; the same ones in the same order: True"]),
+    ],
+)
+def test_an_example_says_what_it_should(example: str, told: list[str]) -> None:
+    finished = _run(example=example)
+    assert finished.returncode == 0, finished.stderr
+    for each in told:
+        assert each in finished.stdout
+
+
+def test_every_example_is_run_here_or_in_a_test_of_its_own() -> None:
+    tests = "".join(each.read_text(encoding="utf-8") for each in Path(__file__).parent.glob("test_*.py"))
+    for example in (ROOT / "examples").glob("*.py"):
+        assert example.stem in tests, example

@@ -24,7 +24,8 @@ LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch",
     "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
     "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
-    "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer", "dataset", "server",
+    "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer", "dataset", "server", "card",
+    "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",

@@ -1,0 +1,79 @@
+"""`card`: one HTML file that shows what the data are."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.inspecting import Most
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.errors import ExportError
+
+if TYPE_CHECKING:
+    from ais_tar2tf.cli.surveying import Reading
+
+__all__ = ["card", "write_page"]
+
+
+@verb
+def card(
+    urls: UrlsOrOut,
+    out: Annotated[Path, typer.Option("--out", "-o", help="the file to write", metavar="FILE")] = Path("card.html"),
+    endpoint: Endpoint = None,
+    fields: Fields = None,
+    records: Most = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Make a page of samples, schema, statistics, classes, sizes and bad records. It needs no network.
+
+    Example: card 'ais://imagenet/train-{000..146}.tar' -o imagenet.html
+    """
+    from ais_tar2tf.card import render
+    from ais_tar2tf.cli.surveying import read_all
+
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if dry_run:
+        console.note(f"would read {', '.join(urls)} and write {out}")
+        return
+    reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="reading")
+    survey = reading.survey
+    note = "" if reading.whole else "only the first of them were read"
+    title = urls[0] if len(urls) == 1 else f"{urls[0]} and more"
+    page = render(survey, title, note=note, code=_code(reading, urls, endpoint))
+    write_page(out, page)
+    document = {"card": str(out), "bytes": len(page), **survey.to_json()}
+    console.document(document, lambda: console.data(str(out)))
+    console.note(f"{survey.records:,} records, {survey.faulty:,} bad; {quantity(len(page))}: open it in a browser")
+    if reading.stopped:
+        console.error("stopped: the card shows what was read until then", "--records N reads only the first N")
+        raise typer.Exit(exits.PART)
+
+
+def _code(reading: Reading, urls: list[str], endpoint: str | None) -> str:
+    from ais_tar2tf.card import loader
+    from ais_tar2tf.cli.places import as_template
+
+    if reading.split is None:
+        return loader(as_template(urls[0]), list(reading.survey.fields), endpoint)
+    loaded = f"t2t.load({urls[0]!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
+    return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
+
+
+def write_page(out: Path, page: str) -> None:
+    """Beside, then renamed: no half of a page has the name."""
+    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
+    try:
+        beside.write_text(page, encoding="utf-8", errors="replace")
+        beside.replace(out)
+    except OSError as error:
+        raise ExportError(f"{out}: the page cannot be written ({error.strerror})") from error
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,72 @@
+"""`doctor`: is everything here that is needed, and can the data be reached? One line each, with a remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ais_tar2tf.cli.console import Console
+from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Verbose, verb
+
+if TYPE_CHECKING:
+    from ais_tar2tf.cli.checks import Finding
+
+__all__ = ["doctor"]
+
+_MARKS = {"ok": ("✓", "green"), "remark": ("!", "yellow"), "fault": ("✗", "red")}
+
+
+@verb
+def doctor(
+    url: Annotated[str | None, typer.Argument(help="data to be reached as well", metavar="[URL]")] = None,
+    endpoint: Endpoint = None,
+    tensorflow: Annotated[bool, typer.Option(help="import it, too, which takes seconds")] = True,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Check this machine and the way to the data: one line each, and what to do where something is amiss.
+
+    It ends with 0 when nothing is at fault; remarks are none. Secrets are never shown.
+    """
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    findings: list[Finding] = []
+    for finding in _findings(url, endpoint, with_tensorflow=tensorflow):
+        findings.append(finding)
+        if not as_json:
+            _show(console, finding)
+    faults = [finding for finding in findings if finding.state == "fault"]
+    if as_json:
+        document = {"healthy": not faults, "checks": [finding.to_json() for finding in findings]}
+        console.document(document, lambda: None)
+    console.note(f"{len(faults)} at fault" if faults else "nothing is at fault")
+    if faults:
+        raise typer.Exit(faults[0].code)
+
+
+def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -> Iterator[Finding]:
+    from ais_tar2tf.cli import checks, network_checks
+
+    yield checks.python()
+    yield checks.required()
+    if with_tensorflow:
+        yield checks.tensorflow()
+    yield from checks.extras()
+    yield checks.memory()
+    yield checks.disk()
+    yield checks.open_files()
+    yield from checks.credentials(os.environ)
+    if url is None or url.startswith("ais://"):
+        yield from network_checks.endpoint(endpoint)
+    if url is not None:
+        yield from network_checks.data(url, endpoint)
+
+
+def _show(console: Console, finding: Finding) -> None:
+    mark, colour = _MARKS[finding.state]
+    console.data(f"{console.styled(mark, colour, 'bold')} {finding.what:<14} {finding.found}")
+    if finding.remedy and finding.state != "ok":
+        console.data(f"  {'':<14} {console.styled('→', 'cyan')} {finding.remedy}")

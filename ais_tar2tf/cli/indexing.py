@@ -1,0 +1,56 @@
+"""`index`: how many records each shard has and where they begin, written beside the shards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Urls, Verbose, verb
+
+__all__ = ["index"]
+
+
+@verb
+def index(
+    urls: Urls,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", help="a folder or file elsewhere; one that ends in .json is webdataset's wids"),
+    ] = None,
+    endpoint: Endpoint = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Write an index: with it a dataset has a length, and src[i] is one request.
+
+    Shards whose entry is there and still true are not read again.
+
+    Example: index 'ais://imagenet/train-{000..146}.tar'
+    """
+    from ais_tar2tf.cli.places import as_template, objects
+    from ais_tar2tf.source import index_shards
+
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    where = out or "beside the shards"
+    if dry_run:
+        sizes = [info.size or 0 for _, info in objects(urls, endpoint)]
+        text = f"would read {len(sizes):,} shards ({quantity(sum(sizes))}) and write an index {where}"
+        console.document({"dry_run": True, "shards": len(sizes), "bytes": sum(sizes)}, lambda: console.data(text))
+        return
+    try:
+        with console.waiting("reading the shards that the index does not know"):
+            found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint)
+    except KeyboardInterrupt:
+        raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None
+    shards = [{"shard": shard.name, "records": shard.records} for shard in found]
+
+    def shown() -> None:
+        rows = [[str(shard["shard"]), f"{shard['records']:,}"] for shard in shards]
+        console.table(("shard", "records"), rows, right=frozenset({1}))
+
+    console.document({"records": found.records, "shards": shards}, shown)
+    console.note(f"{found.records:,} records in {len(shards):,} shards; the index is {where}")

@@ -1,0 +1,100 @@
+"""`inspect`: what the records are: schema, counts, sizes, and everything that is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
+
+if TYPE_CHECKING:
+    from ais_tar2tf.cli.surveying import Reading
+
+__all__ = ["Most", "inspect"]
+
+Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1)]
+
+
+@verb
+def inspect(
+    urls: UrlsOrOut,
+    endpoint: Endpoint = None,
+    fields: Fields = None,
+    records: Most = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Read everything, and tell the schema, counts, sizes and bad records. It ends with 6 when some are bad.
+
+    Examples: inspect 'ais://imagenet/train-{000..146}.tar' · inspect data/ --records 1000
+    """
+    from ais_tar2tf.cli.surveying import read_all
+
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="inspecting")
+    survey = reading.survey
+    console.document(_document(reading), lambda: _show(console, reading))
+    if reading.stopped:
+        console.error("stopped: this is what was read until then", "--records N reads only the first N")
+        raise typer.Exit(exits.INTERRUPTED)
+    if survey.faulty:
+        console.error(
+            f"{survey.faulty:,} bad", "read past them: on_error='skip-record', or convert --on-error skip-shard"
+        )
+        raise typer.Exit(exits.CORRUPT)
+
+
+def _document(reading: Reading) -> dict[str, Any]:
+    stats = reading.stats
+    read = {"whole": reading.whole, "ignored": stats.ignored, "received": stats.bytes, "retries": stats.retries}
+    return {**reading.survey.to_json(), "shards": reading.shards, "read": read}
+
+
+def _show(console: Console, reading: Reading) -> None:
+    survey, stats = reading.survey, reading.stats
+    schema = survey.schema
+    rows = [
+        [
+            field.name,
+            field.type_text,
+            field.encoding_text,
+            _presence(reading, field.name),
+            _sizes(reading, field.name),
+        ]
+        for field in schema
+    ]
+    if rows:
+        console.table(("field", "type", "stored as", "present", "bytes each"), rows, right=frozenset({3, 4}))
+        console.data("")
+    part = "" if reading.whole else f" (the first; of {reading.shards:,} shards)"
+    console.data(f"records  {survey.records:,}{part}")
+    console.data(f"shards   {len(survey.shards):,}")
+    console.data(f"bytes    {quantity(survey.bytes)} in fields, {quantity(stats.bytes)} received")
+    if stats.ignored:
+        console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
+    console.data(f"bad      {survey.faulty:,}")
+    for bad in survey.bad[:20]:
+        console.data(f"  {bad.kind}: {bad.text}")
+    if survey.faulty > min(20, len(survey.bad)):
+        console.data("  … --json names more")
+
+
+def _presence(reading: Reading, name: str) -> str:
+    found = reading.survey.fields.get(name)
+    if found is None:
+        return ""
+    share = found.records / reading.survey.records
+    return "always" if share == 1 else f"{share:.1%}"
+
+
+def _sizes(reading: Reading, name: str) -> str:
+    found = reading.survey.fields.get(name)
+    sizes = found.numbers.get("size") if found is not None else None
+    if sizes is None or not sizes.count:
+        return ""
+    low, high = quantity(sizes.low), quantity(sizes.high)
+    return low if low == high else f"{low} to {high}"

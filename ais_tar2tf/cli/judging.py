@@ -1,0 +1,97 @@
+"""What the measured rates mean: which stage holds the others up, and what may help. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ais_tar2tf.cli.stages import Measured
+
+__all__ = ["Rates", "Verdict", "judge"]
+
+_WORTH_IT = 1.2  # a setting that gains less than a fifth is within the noise of a few seconds
+_BATCH_BYTES = 64_000_000  # of records: a larger batch is held several times over by what prefetches it
+
+
+@dataclass(frozen=True)
+class Rates:
+    """All that was measured. Without TensorFlow there are the first two only."""
+
+    downloads: Sequence[tuple[int, Measured]]  # by the number of connections, the default first
+    parse: Measured
+    handed_over: Measured | None = None
+    decode: Measured | None = None
+    together: Measured | None = None
+
+    @property
+    def stages(self) -> list[Measured]:
+        """In the order of the path."""
+        found = (self.parse, self.handed_over, self.decode, self.together)
+        return [*(measured for _, measured in self.downloads), *(each for each in found if each is not None)]
+
+    @property
+    def best_download(self) -> tuple[int, Measured]:
+        """More connections only where they gain something."""
+        best = self.downloads[0]
+        for each in self.downloads[1:]:
+            if each[1].rate > best[1].rate * _WORTH_IT:
+                best = each
+        return best
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The slowest stage, in words, and what to try."""
+
+    bottleneck: str
+    advice: tuple[str, ...]
+    connections: int
+    batch: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bottleneck": self.bottleneck,
+            "advice": list(self.advice),
+            "suggested": {"connections": self.connections, "batch": self.batch},
+        }
+
+
+def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int, can_cache: bool) -> Verdict:
+    """The stage with the lowest rate holds up all others."""
+    connections, download = rates.best_download
+    inside = [each for each in (rates.parse, rates.handed_over, rates.decode) if each is not None]
+    slowest = min([download, *inside], key=lambda measured: measured.rate)
+    default = rates.downloads[0][0]
+    advice: list[str] = []
+    if slowest is download:
+        bottleneck = "download"
+        advice.append(_of_download(connections, default))
+        if can_cache:
+            advice.append("several epochs: t2t.open(url, cache='dir') reads each shard from the store only once")
+    elif slowest is rates.decode:
+        bottleneck = "decode"
+        advice += [
+            f"decoding has the {cores} cores of this machine: dataset(parallel={cores}) is what there is to use",
+            "store the images in the size that the model takes, or train where there are more cores",
+        ]
+    elif slowest is rates.handed_over:
+        bottleneck = "tf.data"
+        advice.append("select(…) only the fields that are used: what is skipped is not copied")
+    else:
+        bottleneck = "parse"
+        advice.append("plain tar parses faster than tar.gz; small members cost more than large ones: convert once")
+    suggested = connections if slowest is download else default
+    return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch))
+
+
+def _of_download(connections: int, default: int) -> str:
+    if connections != default:
+        return f"t2t.open(url, connections={connections}) was faster than the default of {default}"
+    return "more connections gain nothing: the line or the store is at its limit; train nearer to the data"
+
+
+def _batch(record_bytes: float, batch: int) -> int:
+    while batch > 1 and batch * record_bytes > _BATCH_BYTES:
+        batch //= 2
+    return batch

@@ -1,0 +1,89 @@
+"""What a URL of the command line names: a store, and the objects there with their sizes. It reads no shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
+from ais_tar2tf.options import Read
+from ais_tar2tf.shard_index import INDEX_NAME
+from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
+from ais_tar2tf.templates import expand, unescape
+
+__all__ = ["as_listed", "as_template", "chosen_fields", "objects", "store_of"]
+
+_PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
+
+
+def store_of(url: str, endpoint: str | None, read: Read | None = None) -> tuple[Store, str]:
+    """The store that a URL is in, and the name within it."""
+    scheme, bucket, name = split_url(url)
+    return open_store(scheme, bucket, read or Read(), endpoint=endpoint), name
+
+
+def as_listed(url: str) -> str:
+    """A bucket or a folder that is named without its slash is meant with it.
+
+    >>> as_listed("ais://imagenet"), as_listed("ais://imagenet/train-{0..3}.tar")
+    ('ais://imagenet/', 'ais://imagenet/train-{0..3}.tar')
+    """
+    scheme, bucket, name = split_url(url)
+    if bucket and not name and scheme not in _PLAIN_HTTP:
+        return f"{scheme}://{bucket}/"
+    return url.rstrip("/") + "/" if scheme == "file" and Path(name).is_dir() else url
+
+
+def as_template(url: str) -> str:
+    """What `open` takes: a whole bucket is everything in it.
+
+    >>> as_template("ais://imagenet")
+    'ais://imagenet/**'
+    """
+    listed = as_listed(url)
+    _, bucket, name = split_url(listed)
+    return f"{listed}**" if bucket and not name else listed
+
+
+def chosen_fields(fields: str | None) -> list[str] | None:
+    """The fields of a list with commas.
+
+    >>> chosen_fields("jpg, cls?")
+    ['jpg', 'cls?']
+    """
+    return None if fields is None else [field.strip() for field in fields.split(",") if field.strip()]
+
+
+def objects(
+    urls: Sequence[str], endpoint: str | None, *, shards_only: bool = True
+) -> Iterator[tuple[str, ObjectInfo]]:
+    """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time.
+
+    `shards_only` leaves out an index that lies among shards, as `open` does.
+    """
+    for url in map(as_listed, urls):
+        store, name = store_of(url, endpoint)
+        try:
+            for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
+                if not shards_only or info.name.rpartition("/")[2] != INDEX_NAME:
+                    yield store.url(info.name), info
+        finally:
+            store.close()
+
+
+def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInfo]:
+    limit = Read().limits.template
+    if listable and not template:
+        yield from store.list("")
+        return
+    if not template:
+        raise TemplateError("plain HTTP has no listing: name the shards, as 'http://host/train-{0..9}.tar'")
+    for pattern in expand(template, limit=limit, keep_escapes=True):
+        if listable and is_glob(pattern):
+            matches = glob_match(pattern)
+            yield from (info for info in store.list(glob_prefix(pattern)) if matches(info.name))
+        elif listable and is_prefix(pattern):
+            yield from store.list(glob_prefix(pattern))
+        else:
+            yield store.head(unescape(pattern) if listable else pattern)

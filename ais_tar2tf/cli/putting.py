@@ -1,0 +1,101 @@
+"""`put`: files into a store, under their names, each whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Verbose, fail, verb
+
+if TYPE_CHECKING:
+    from ais_tar2tf.stores import Store
+
+__all__ = ["put"]
+
+
+@verb
+def put(
+    files: Annotated[
+        list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE…")
+    ],
+    url: Annotated[str, typer.Argument(help="a bucket or prefix/ to put them into", metavar="URL")],
+    endpoint: Endpoint = None,
+    again: Annotated[bool, typer.Option("--again", help="also what is there already, with the same size")] = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Put files into a bucket, which is made when it is not there.
+
+    What is there already with the same name and size is left, so the same command goes on after a break.
+
+    Example: put shards/*.tar ais://imagenet/train/
+    """
+    from ais_tar2tf.cli.places import as_listed, store_of
+
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    named = _named(files, console)
+    store, prefix = store_of(as_listed(url), endpoint)
+    if prefix and not prefix.endswith("/"):
+        prefix += "/"
+    stored: list[str] = []
+    kept: list[str] = []
+    try:
+        if not dry_run:
+            store.create()
+        with console.progress("storing", shards=len(named), unit="bytes") as meter:
+            for name, path in named:
+                there = not again and _is_there(store, prefix + name, path.stat().st_size)
+                console.detail(f"{'there already' if there else 'storing'}: {store.url(prefix + name)}")
+                if not there and not dry_run:
+                    store.put(prefix + name, path.read_bytes())
+                (kept if there else stored).append(store.url(prefix + name))
+                meter(path.stat().st_size, shards=1)
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"{len(stored)} of {len(named)} files are stored", "the same command goes on", in_part=bool(stored)
+        ) from None
+    finally:
+        store.close()
+    _tell(console, stored, kept, dry_run=dry_run)
+
+
+def _tell(console: Console, stored: list[str], kept: list[str], *, dry_run: bool) -> None:
+    def shown() -> None:
+        for each in stored:
+            console.data(each)
+
+    console.document({"stored": stored, "kept": kept, "dry_run": dry_run}, shown)
+    would = "would be " if dry_run else ""
+    console.note(f"{len(stored)} {would}stored, {len(kept)} there already")
+
+
+def _named(files: list[Path], console: Console) -> list[tuple[str, Path]]:
+    """Names in the store: a file's own name, and within a folder the path below it."""
+    named: list[tuple[str, Path]] = []
+    for each in files:
+        if each.is_dir():
+            below = sorted(path for path in each.rglob("*") if path.is_file())
+            named += [(path.relative_to(each).as_posix(), path) for path in below]
+        elif each.is_file():
+            named.append((each.name, each))
+        else:
+            fail(console, f"{each}: there is no such file", "check the path; nothing was stored", exits.NOT_FOUND)
+    largest = max(named, key=lambda pair: pair[1].stat().st_size, default=None)
+    if largest is not None:
+        console.detail(f"the largest is {largest[1]} ({quantity(largest[1].stat().st_size)}); one is held at a time")
+    return named
+
+
+def _is_there(store: Store, name: str, size: int) -> bool:
+    from ais_tar2tf.errors import ShardNotFound
+
+    try:
+        return store.head(name).size == size
+    except ShardNotFound:
+        return False

@@ -1,0 +1,73 @@
+"""`serve`: a folder as AIStore buckets, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console
+from ais_tar2tf.cli.verbs import Json, Quiet, Verbose, fail, verb
+
+__all__ = ["serve"]
+
+DEFAULT_PORT = 51080  # where AIStore's own proxy listens
+
+
+@verb
+def serve(
+    folder: Annotated[Path, typer.Argument(help="its sub-folders are the buckets", metavar="DIR")],
+    host: Annotated[str, typer.Option(help="the address to listen on; 0.0.0.0 is everybody's")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 lets the system choose", min=0, max=65535)] = DEFAULT_PORT,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Serve a folder's sub-folders as AIStore buckets, to try things with. Ctrl-C ends it.
+
+    The endpoint is printed on stdout. A token that clients must send is taken from AIS_AUTHN_TOKEN.
+    """
+    import os
+
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if not folder.is_dir():
+        fail(
+            console,
+            f"{folder} is no folder",
+            f"make it, with a bucket: mkdir -p {folder / 'bucket'}",
+            exits.NOT_FOUND,
+        )
+    from ais_tar2tf.server import serve as start
+
+    try:
+        server = start(folder, host=host, port=port, token=os.environ.get("AIS_AUTHN_TOKEN") or None)
+    except OSError as error:
+        fail(
+            console,
+            f"{host}:{port} cannot be listened on: {error.strerror or error}",
+            "choose another port: --port 0 takes a free one",
+            exits.NETWORK,
+        )
+    with server:
+        buckets = sorted(each.name for each in folder.iterdir() if each.is_dir())
+        console.document(
+            {"endpoint": server.url, "folder": str(folder), "buckets": buckets}, lambda: console.data(server.url)
+        )
+        typer.get_text_stream("stdout").flush()
+        console.note(f"serving {folder}: {', '.join(buckets) or 'no buckets yet, each sub-folder is one'}")
+        if buckets:
+            console.note(f"try:  AIS_ENDPOINT={server.url} ais-tar2tf ls ais://{buckets[0]}")
+        console.note("Ctrl-C ends it")
+        _wait_for_signal()
+    console.note("ended")
+
+
+def _wait_for_signal() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()

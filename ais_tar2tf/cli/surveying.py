@@ -1,0 +1,120 @@
+"""Reading everything that URLs name, for `inspect` and `card`: what is bad is noted and left out, never the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.account import Stats
+from ais_tar2tf.card import Survey
+from ais_tar2tf.cli.console import Console, Meter
+from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, store_of
+from ais_tar2tf.errors import AccessDenied, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.source import Source, open_source
+
+if TYPE_CHECKING:
+    from ais_tar2tf.loaded import Loaded
+
+__all__ = ["Reading", "opened", "read_all"]
+
+_NO_FAULT_OF_THE_DATA = (ShardNotFound, AccessDenied, TransportError)
+
+
+class Reading:
+    """A survey, and what the source says of how it was read."""
+
+    def __init__(self) -> None:
+        self.survey: Survey = Survey()
+        self.stats: Stats = Stats()
+        self.shards: int = 0
+        self.whole: bool = False  # whether every record was read
+        self.stopped: bool = False  # by Ctrl-C
+        self.split: str | None = None  # the first one, when record files were read
+
+
+def opened(urls: Sequence[str], *, endpoint: str | None, fields: str | None, survey: Survey | None = None) -> Source:
+    """The source; with `survey`, what is wrong with its data is noted there."""
+
+    def noted(error: Tar2TFError) -> None:
+        if isinstance(error, _NO_FAULT_OF_THE_DATA) or survey is None:
+            raise error
+        survey.fault(error)
+
+    templates = [as_template(url) for url in urls]
+    return open_source(
+        templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=noted if survey is not None else "raise"
+    )
+
+
+def read_all(
+    urls: Sequence[str], console: Console, *, endpoint: str | None, fields: str | None, most: int | None, what: str
+) -> Reading:
+    """Every record, or the first `most`. After Ctrl-C: what was read until then."""
+    loaded = _export_at(urls[0], endpoint) if len(urls) == 1 and fields is None else None
+    reading = Reading()
+    if loaded is not None:
+        _read_export(reading, loaded, console, most, what)
+        return reading
+    with opened(urls, endpoint=endpoint, fields=fields, survey=reading.survey) as source:
+        reading.stats = source.stats
+        reading.shards = sum(1 for _ in source.shards)
+        console.detail(f"{reading.shards:,} shards")
+        with console.progress(what, shards=reading.shards) as meter:
+            _read(reading, source.records(), meter, most, shards=lambda: source.stats.shards)
+    return reading
+
+
+def _read(
+    reading: Reading, records: Iterator[dict[str, Any]], meter: Meter, most: int | None, shards: Callable[[], int]
+) -> None:
+    before = 1  # the first shard is open, and not done
+    try:
+        for record in records:
+            reading.survey.add(record)
+            now = max(shards(), 1)
+            meter(1, shards=now - before)
+            before = now
+            if most is not None and reading.survey.records >= most:
+                return
+        reading.whole = True
+    except KeyboardInterrupt:
+        reading.stopped = True
+
+
+def _export_at(url: str, endpoint: str | None) -> Loaded | None:
+    """What `convert` wrote, when that is what is there: its manifest tells."""
+    from ais_tar2tf.export.manifest import MANIFEST
+    from ais_tar2tf.loaded import load
+
+    folder = as_listed(url)
+    if not folder.endswith("/"):
+        return None
+    store, name = store_of(folder, endpoint)
+    try:
+        store.head(f"{name}{MANIFEST}")
+    except (ShardNotFound, AccessDenied):  # a store that lists nothing says 403 of what is not there
+        return None
+    finally:
+        store.close()
+    return load(folder.rstrip("/"), endpoint=endpoint)
+
+
+def _read_export(reading: Reading, loaded: Loaded, console: Console, most: int | None, what: str) -> None:
+    console.detail(f"{loaded!r}")
+    reading.split = next(iter(loaded.splits), None)
+    reading.shards = sum(len(entry.files) for entry in loaded.manifest.splits.values())
+    reading.stats = Stats(bytes=sum(entry.bytes for entry in loaded.manifest.splits.values()))
+    with console.progress(what) as meter:
+        try:
+            _read(reading, _of_splits(loaded), meter, most, shards=lambda: 1)
+        except _NO_FAULT_OF_THE_DATA:
+            raise
+        except Tar2TFError as error:  # there is no going on behind a record that is broken
+            reading.survey.fault(error)
+
+
+def _of_splits(loaded: Loaded) -> Iterator[dict[str, Any]]:
+    """The records with the split that they are of."""
+    for split in loaded.splits:
+        for record in loaded.records(split):
+            yield {**record, "__shard__": f"split {split}"}

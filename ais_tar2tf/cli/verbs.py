@@ -1,0 +1,104 @@
+"""What all verbs share: their options, and what becomes of an error, of Ctrl-C and of a reader that went away."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console
+from ais_tar2tf.errors import Tar2TFError
+
+__all__ = [
+    "DryRun",
+    "Endpoint",
+    "Fields",
+    "Json",
+    "OnErrors",
+    "Quiet",
+    "Stopped",
+    "Urls",
+    "UrlsOrOut",
+    "Verbose",
+    "fail",
+    "verb",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Urls = Annotated[
+    list[str],
+    typer.Argument(help="shards: a template 'train-{0..9}.tar', a prefix/, a glob; quoted", metavar="URL…"),
+]
+UrlsOrOut = Annotated[
+    list[str],
+    typer.Argument(
+        help="shards, quoted: a template, a prefix/, a glob; or where convert wrote to", metavar="URL|OUT"
+    ),
+]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(help="AIStore's proxy, as http://host:51080; else AIS_ENDPOINT says it"),
+]
+Fields = Annotated[
+    str | None,
+    typer.Option("--fields", help="only these fields, as 'jpg,cls?'; the others are skipped"),
+]
+OnErrors = Annotated[str, typer.Option("--on-error", help="raise, skip-record or skip-shard")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would be done, and do nothing")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no narration; errors are still told")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="tell more; twice: with Python's traceback")
+]
+
+
+class Stopped(Exception):  # it is no error: Ctrl-C came, and this is what was done until then
+    """Ctrl-C in the middle: what was done, and how to go on. `in_part` when something of it stays."""
+
+    def __init__(self, done: str, then: str, *, in_part: bool) -> None:
+        super().__init__(done)
+        self.done, self.then, self.in_part = done, then, in_part
+
+
+def verb(function: Callable[P, T]) -> Callable[P, T]:
+    """A command whose errors end as one line, what to do next, and an exit code."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        console = Console(quiet=bool(kwargs.get("quiet")), verbose=int(str(kwargs.get("verbose") or 0)))
+        try:
+            result = function(*args, **kwargs)
+            sys.stdout.flush()
+        except Tar2TFError as error:
+            if console.verbose > 1:
+                raise
+            fail(console, f"{type(error).__name__}: {error}", exits.remedy_for(error), exits.code_of(error))
+        except Stopped as stopped:
+            console.error(f"stopped: {stopped.done}", stopped.then)
+            raise typer.Exit(exits.PART if stopped.in_part else exits.INTERRUPTED) from None
+        except KeyboardInterrupt:
+            console.error("stopped before it was done; nothing was written")
+            raise typer.Exit(exits.INTERRUPTED) from None
+        except ValueError as error:  # options that fit no function: our errors were caught above
+            if console.verbose > 1:
+                raise
+            fail(console, str(error), f"see the options: ais-tar2tf {function.__name__} --help", exits.USAGE)
+        except BrokenPipeError:  # whoever read stdout has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(exits.DONE) from None
+        return result
+
+    return run
+
+
+def fail(console: Console, text: str, remedy: str | None, code: int) -> NoReturn:
+    """Tell what went wrong and what to do next, and end with `code`."""
+    console.error(text, remedy)
+    raise typer.Exit(code)

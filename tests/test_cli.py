@@ -1,0 +1,554 @@
+"""The command line: what goes to stdout and what to stderr, exit codes, and what each verb does to a bucket."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf import errors
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.app import app
+from ais_tar2tf.cli.judging import Rates, judge
+from ais_tar2tf.cli.stages import Measured
+from ais_tar2tf.stores._control import ControlPlane
+from places import new_name
+
+ROOT = Path(t2t.__file__).parents[1]
+VERBS = ("demo", "ls", "inspect", "card", "convert", "verify", "index", "pack", "put", "serve", "bench", "doctor")
+
+
+def run(*arguments: str, **environment: str):
+    return CliRunner(env={"COLUMNS": "100", **environment}).invoke(app, [str(each) for each in arguments])
+
+
+def process(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ais_tar2tf", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True, text=True, timeout=100, check=False, cwd=cwd,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two good shards in a folder that is also a bucket of `server`."""
+    bucket = tmp_path / "buckets" / "b"
+    bucket.mkdir(parents=True)
+    for number in range(2):
+        (bucket / f"train-{number}.tar").write_bytes(made.labelled(f"n{number}", 10))
+    return bucket
+
+
+@pytest.fixture
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    with t2t.serve(folder.parent) as server:
+        monkeypatch.setenv("AIS_ENDPOINT", server.url)
+        yield server
+
+
+def cut(folder: Path) -> None:
+    """A third shard, which breaks off."""
+    (folder / "train-2.tar").write_bytes(made.labelled("n2", 10)[:12_345])
+
+
+# As a whole.
+
+
+def test_every_verb_has_help_with_what_it_does():
+    told = run("--help").stdout
+    for verb in VERBS:
+        assert re.search(rf"^  {verb} +\w", told, re.MULTILINE), verb
+        shown = run(verb, "--help")
+        assert shown.exit_code == 0
+        assert "Usage" in shown.stdout
+
+
+def test_help_costs_little():
+    """CPU time, of which a busy machine does not need more."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run([sys.executable, '-m', 'ais_tar2tf', '--help'], check=True, stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
+    )
+    costs = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT
+            ).stdout
+        )
+        for _ in range(3)
+    ]
+    assert min(costs) < 0.3
+
+
+def test_version_is_the_package_s():
+    assert run("--version").stdout == f"ais-tar2tf {t2t.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["ls"], ["ls", "--nonsense", "x"], ["convert", "a", "b", "--shard-size", "9Q"]]
+)
+def test_misuse_ends_with_2_and_says_how_to_use_it(arguments):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "--help" in done.stderr or "-h" in done.stderr
+
+
+def test_completion_is_offered():
+    told = process("--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "--show-completion" in run("--help").stdout
+    assert told.returncode in (0, 2)
+
+
+def test_completion_completes_verbs():
+    told = process(_AIS_TAR2TF_COMPLETE="complete_bash", COMP_WORDS="ais-tar2tf in", COMP_CWORD="1")
+    assert "inspect" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.TemplateError("x"), 2),
+        (errors.ShardNotFound("x", url="u"), 3),
+        (errors.AccessDenied("x", url="u"), 4),
+        (errors.TransportError("x", url="u"), 5),
+        (errors.ObjectChanged("x", url="u"), 6),
+        (errors.ChecksumMismatch("x", url="u"), 6),
+        (errors.TruncatedArchive("x", shard="s", offset=1), 6),
+        (errors.UnsupportedArchive("x", shard="s", offset=1), 6),
+        (errors.MissingField("x", shard="s", key="k"), 6),
+        (errors.MappingError("x", shard="s", key="k"), 6),
+        (errors.SchemaError("x"), 6),
+        (errors.StoreError("x", url="u"), 2),
+        (errors.ExportError("x"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_errors_are_exit_codes(error, code):
+    assert exits.code_of(error) == code
+
+
+def test_data_is_on_stdout_and_narration_on_stderr(folder):
+    done = process("ls", folder)
+    assert done.returncode == 0
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == [str(folder / f"train-{n}.tar") for n in (0, 1)]
+    assert "2 objects" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert process("ls", folder, "-q").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)]
+)
+def test_no_color_is_obeyed(environment, coloured, tmp_path):
+    done = process("ls", tmp_path / "nothing.tar", **environment)
+    assert ("\x1b" in done.stderr) == coloured
+
+
+def test_a_reader_that_goes_away_is_no_error(folder):
+    for number in range(3_000):
+        (folder / f"x-{number:05d}.tar").touch()
+    command = f"'{sys.executable}' -m ais_tar2tf ls '{folder}' -q | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_with_vv_the_traceback_is_shown():
+    done = run("ls", "ais://b", "-vv")
+    assert isinstance(done.exception, errors.StoreError)
+
+
+@pytest.mark.parametrize("verb", ["ls", "inspect", "card", "convert", "verify"])
+def test_these_do_without_tensorflow(verb, folder, tmp_path):
+    assert run("convert", folder, tmp_path / "done", "--workers", "1").exit_code == 0
+    arguments = {
+        "ls": [folder],
+        "inspect": [folder],
+        "card": [folder, "-o", tmp_path / "card.html"],
+        "convert": [folder, tmp_path / "out", "--workers", "1"],
+        "verify": [tmp_path / "done"],
+    }[verb]
+    script = (
+        "import sys; from ais_tar2tf.cli.app import app\n"
+        f"try: app({[verb, *map(str, arguments)]!r})\n"
+        "except SystemExit as end: print(end.code, 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
+
+
+# ls, put, serve.
+
+
+def test_ls_names_what_is_there(server, folder):
+    done = run("ls", "ais://b", "--json")
+    sizes = {f"ais://b/{each.name}": each.stat().st_size for each in folder.iterdir()}
+    document = json.loads(done.stdout)
+    assert {each["url"]: each["size"] for each in document["objects"]} == sizes
+    assert (document["count"], document["bytes"]) == (2, sum(sizes.values()))
+    assert (
+        run("ls", "ais://b/train-{0..1}.tar").stdout
+        == run("ls", "ais://b/*.tar").stdout
+        == run("ls", "ais://b/").stdout
+    )
+
+
+def test_ls_of_what_is_not_there_ends_with_3_and_says_what_to_do(server):
+    done = run("ls", "ais://b/train-{0..3}.tar")
+    assert done.exit_code == 3
+    assert "ais://b/train-2.tar" in done.stderr
+    assert "ais-tar2tf ls ais://b/" in done.stderr
+    assert run("ls", "ais://b/none/").exit_code == 3
+
+
+def test_ls_of_a_store_that_nobody_serves_ends_with_5(monkeypatch):
+    monkeypatch.setitem(ControlPlane.__init__.__kwdefaults__, "pause", lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = run("ls", "ais://b", "--endpoint", f"http://127.0.0.1:{port}")
+    assert done.exit_code == 5
+    assert "ais-tar2tf doctor" in done.stderr
+
+
+def test_a_wrong_token_ends_with_4_and_is_not_shown(folder, monkeypatch):
+    with t2t.serve(folder.parent, token="right") as server:
+        monkeypatch.setenv("AIS_AUTHN_TOKEN", "wrong-secret")
+        done = run("ls", "ais://b", "--endpoint", server.url)
+    assert done.exit_code == 4
+    assert "wrong-secret" not in done.stdout + done.stderr
+
+
+def test_put_stores_and_goes_on(server, folder, tmp_path):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("a.tar", "deep/b.tar"):
+        (tmp_path / "in" / name).write_bytes(name.encode())
+    assert json.loads(run("put", tmp_path / "in", "ais://new/x", "--dry-run", "--json").stdout)["stored"] == [
+        "ais://new/x/a.tar",
+        "ais://new/x/deep/b.tar",
+    ]
+    assert not (folder.parent / "new").exists()
+    done = run("put", tmp_path / "in", "ais://new/x")
+    assert done.stdout.split() == ["ais://new/x/a.tar", "ais://new/x/deep/b.tar"]
+    assert (folder.parent / "new" / "x" / "deep" / "b.tar").read_bytes() == b"deep/b.tar"
+    again = json.loads(run("put", tmp_path / "in", "ais://new/x/", "--json").stdout)
+    assert (len(again["stored"]), len(again["kept"])) == (0, 2)
+    assert run("put", tmp_path / "nothing", "ais://new").exit_code == 3
+
+
+def test_serve_serves_until_ctrl_c(folder):
+    server = subprocess.Popen(
+        [sys.executable, "-m", "ais_tar2tf", "serve", folder.parent, "--port", "0"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        url = server.stdout.readline().strip()
+        assert json.loads(run("ls", "ais://b", "--json", "--endpoint", url).stdout)["count"] == 2
+        server.send_signal(signal.SIGINT)
+        out, told = server.communicate(timeout=30)
+    finally:
+        server.kill()
+        server.wait()
+    assert (server.returncode, out) == (0, "")
+    assert "Traceback" not in told
+    assert run("serve", folder / "nothing").exit_code == 3
+
+
+# inspect and card.
+
+
+def test_inspect_tells_schema_and_counts(server):
+    document = json.loads(run("inspect", "ais://b", "--json").stdout)
+    assert (document["records"], document["shards"], document["bad"]["count"]) == (20, 2, 0)
+    assert [field["name"] for field in document["schema"]["fields"]] == ["jpg", "cls"]
+    shown = run("inspect", "ais://b/train-{0..1}.tar").stdout
+    assert re.search(r"^jpg +uint8 \(30, 40, 3\) +image jpeg +always", shown, re.MULTILINE)
+    assert json.loads(run("inspect", "ais://b", "--json", "--records", "3").stdout)["read"]["whole"] is False
+    only = json.loads(run("inspect", "ais://b", "--json", "--fields", "cls,txt?").stdout)
+    assert [field["name"] for field in only["schema"]["fields"]] == ["cls"]
+
+
+def test_inspect_finds_everything_that_is_bad_and_ends_with_6(folder):
+    cut(folder)
+    with tarfile.open(folder / "train-3.tar", "w") as archive:
+        for name in ("n3/a.cls", "n3/stray", "n3/b.cls"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"1"))
+    done = run("inspect", folder, "--json")
+    assert done.exit_code == 6
+    document = json.loads(done.stdout)
+    assert document["bad"]["by_kind"] == {"TruncatedArchive": 1, "StrayMember": 1}
+    assert [bad["shard"] for bad in document["bad"]["first"]] == [str(folder / f"train-{n}.tar") for n in (2, 3)]
+    assert document["records"] > 22
+
+
+def test_a_card_is_one_file_also_of_what_is_bad(folder, tmp_path):
+    cut(folder)
+    out = tmp_path / "card.html"
+    done = run("card", folder, "-o", out)
+    assert (done.exit_code, done.stdout) == (0, f"{out}\n")
+    page = out.read_text(encoding="utf-8")
+    assert "TruncatedArchive" in page
+    assert page.count("<img") > 20
+    assert [each.name for each in tmp_path.iterdir() if "card" in each.name] == ["card.html"]
+    assert run("card", folder, "-o", tmp_path / "none" / "card.html").exit_code == 1
+    assert not (tmp_path / "other.html").exists()
+    assert run("card", folder, "-o", tmp_path / "other.html", "--dry-run").exit_code == 0
+    assert not (tmp_path / "other.html").exists()
+
+
+def test_inspect_and_card_of_what_was_converted(folder, tmp_path):
+    out = tmp_path / "out"
+    assert run("convert", folder, out, "--workers", "1").exit_code == 0
+    assert json.loads(run("inspect", out, "--json").stdout)["records"] == 20
+    assert run("card", out, "-o", tmp_path / "card.html").exit_code == 0
+    assert "t2t.load(" in (tmp_path / "card.html").read_text(encoding="utf-8")
+
+
+# convert, verify, pack.
+
+
+def test_convert_and_verify(server, tmp_path):
+    out = tmp_path / "out"
+    rehearsed = json.loads(run("convert", "ais://b/", out, "--dry-run", "--json").stdout)
+    assert rehearsed["shards"] == 2
+    assert not out.exists()
+    done = run("convert", "ais://b/train-{0..1}.tar", out, "--shard-records", "8", "--workers", "1", "--json")
+    document = json.loads(done.stdout)
+    assert document["splits"]["train"] == {
+        "records": 20, "bytes": document["splits"]["train"]["bytes"], "files": 3, "skipped": {},
+    }  # fmt: skip
+    assert [Path(each).name for each in document["files"]] == [
+        f"dataset-train.tfrecord-0000{n}-of-00003" for n in range(3)
+    ]
+    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20
+    assert run("convert", "ais://b/train-{0..1}.tar", out, "--shard-records", "8", "--workers", "1").exit_code == 0
+    assert run("convert", "ais://b/train-{0..1}.tar", out, "--shard-records", "9").exit_code == 1
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_verify_ends_with_6_and_names_the_file(folder, tmp_path, damage):
+    out = tmp_path / "out"
+    run("convert", folder, out, "--workers", "1", "--shard-records", "8")
+    file = sorted(out.glob("*.tfrecord*"))[1]
+    data = bytearray(file.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    elif damage == "cut":
+        file.write_bytes(data[:-3])
+    else:
+        file.unlink()
+    done = run("verify", out)
+    assert done.exit_code == 6
+    assert file.name in done.stderr
+    assert done.stdout == ""
+
+
+def test_verify_of_nothing_ends_with_3(tmp_path):
+    assert run("verify", tmp_path).exit_code == 3
+
+
+def test_what_was_skipped_is_told_and_ends_with_7(folder, tmp_path):
+    cut(folder)
+    assert run("convert", folder, tmp_path / "strict", "--workers", "1").exit_code == 6
+    done = run("convert", folder, tmp_path / "out", "--on-error", "skip-shard", "--workers", "1")
+    assert done.exit_code == 7
+    assert "1 × TruncatedArchive skipped" in done.stderr
+    assert re.search(r"^train .* 1 +0$", done.stdout, re.MULTILINE)
+
+
+def test_ctrl_c_says_what_was_done_and_the_same_command_goes_on(folder, tmp_path):
+    for number in range(2, 200):
+        (folder / f"train-{number}.tar").write_bytes(made.labelled(f"n{number}", 30))
+    out = tmp_path / "out"
+    arguments = ["convert", str(folder), str(out), "--workers", "1", "--shard-records", "100"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "ais_tar2tf", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    begun = time.monotonic()
+    while not any(out.rglob("*")) and running.poll() is None and time.monotonic() < begun + 30:
+        os.sched_yield()
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == 7, told
+    assert "the same command goes on" in told
+    assert "Traceback" not in told
+    assert not (out / "manifest.json").exists()
+    assert process(*arguments).returncode == 0
+    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20 + 198 * 30
+
+
+def test_index_makes_a_length_and_single_records(server, folder, tmp_path):
+    assert json.loads(run("index", "ais://b", "--dry-run", "--json").stdout)["shards"] == 2
+    assert len(list(folder.iterdir())) == 2
+    document = json.loads(run("index", "ais://b", "--json").stdout)
+    assert document == {"records": 20, "shards": [{"shard": f"train-{n}.tar", "records": 10} for n in range(2)]}
+    source = t2t.open("ais://b/train-{0..1}.tar", endpoint=server.url)
+    assert (len(source), source[12]["__key__"]) == (20, "n1/000002")
+    assert run("inspect", "ais://b").exit_code == 0  # the index is no shard
+    assert run("index", "ais://b", "-o", tmp_path / "wids.json").exit_code == 0
+    wids = json.loads((tmp_path / "wids.json").read_text(encoding="utf-8"))
+    assert sum(shard["nsamples"] for shard in wids["shardlist"]) == 20
+    cut(folder)
+    assert run("index", "ais://b/train-{0..2}.tar").exit_code == 6
+
+
+def test_pack_makes_shards_of_a_folder(server, tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / "pets" / label / f"{number}.jpg").write_bytes(made.image(number))
+    assert json.loads(run("pack", tmp_path / "pets", "ais://pets/{:03d}.tar", "-n", "--json").stdout)["records"] == 6
+    done = run("pack", tmp_path / "pets", "ais://pets/{:03d}.tar", "--shard-records", "4")
+    assert done.stdout.split() == ["ais://pets/000.tar", "ais://pets/001.tar"]
+    labels = [record["cls"] for record in t2t.open("ais://pets/{000..001}.tar", endpoint=server.url).records()]
+    assert labels == [b"0"] * 3 + [b"1"] * 3
+    assert run("pack", tmp_path / "pets", "ais://pets/{:03d}.tar").exit_code == 1
+    assert run("pack", tmp_path / "none", "ais://pets/x-{:03d}.tar").exit_code == 3
+
+
+# doctor, bench, demo.
+
+
+def test_doctor_finds_nothing_wrong_here(server):
+    done = run("doctor", "ais://b", "--no-tensorflow", "--json")
+    document = json.loads(done.stdout)
+    assert document["healthy"] is True
+    assert done.exit_code == 0
+    states = {check["what"]: check["state"] for check in document["checks"]}
+    for what in (
+        "Python",
+        "memory",
+        "disk",
+        "credentials",
+        "endpoint",
+        "DNS",
+        "connection",
+        "health",
+        "clock",
+        "data",
+    ):
+        assert states[what] == "ok", what
+    assert "first byte" in states
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(folder, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = run("doctor", "--no-tensorflow", "--endpoint", f"http://127.0.0.1:{port}")
+    assert done.exit_code == 5
+    assert re.search(r"✗ connection .*\n +→ is the cluster up", done.stdout)
+    monkeypatch.setenv("AIS_AUTHN_TOKEN", "wrong-secret")
+    with t2t.serve(folder.parent, token="right") as server:
+        done = run("doctor", "ais://b", "--no-tensorflow", "--endpoint", server.url)
+    assert done.exit_code == 4
+    assert "it is refused" in done.stdout
+    assert "wrong-secret" not in done.stdout + done.stderr
+
+
+def test_doctor_sees_a_clock_that_is_wrong_and_tls_that_is_not_there(server):
+    from ais_tar2tf.cli import network_checks
+
+    found = {finding.what: finding for finding in network_checks.endpoint(server.url, now=lambda: time.time() - 3600)}
+    assert found["clock"].state == "fault"
+    assert re.match(r"(59 min|1 h 00 min) .*apart from the server's", found["clock"].found)
+    found = {finding.what: finding for finding in network_checks.endpoint(server.url.replace("http", "https"))}
+    assert found["TLS"].state == "fault"
+    assert "http://" in found["TLS"].remedy
+
+
+def rate(name: str, bytes_per_second: float) -> Measured:
+    return Measured(name, 1.0, bytes_per_second, bytes_per_second / 1e4)
+
+
+@pytest.mark.parametrize(
+    ("download", "parse", "decode", "bottleneck"),
+    [(50e6, 500e6, 300e6, "download"), (900e6, 100e6, 300e6, "parse"), (900e6, 500e6, 20e6, "decode")],
+)
+def test_the_slowest_stage_is_the_bottleneck(download, parse, decode, bottleneck):
+    downloads = [(2, rate("download, 2", download)), (8, rate("download, 8", download * 1.5))]
+    rates = Rates(downloads, rate("parse", parse), rate("tf.data", 600e6), rate("decode", decode))
+    verdict = judge(rates, 1e4, 4, batch=128, can_cache=True)
+    assert verdict.bottleneck == bottleneck
+    assert verdict.connections == (8 if bottleneck == "download" else 2)
+    assert verdict.advice
+    assert judge(rates, 4e6, 4, batch=128, can_cache=False).batch == 16
+
+
+def test_bench_measures_this_bucket(server, tmp_path):
+    page = tmp_path / "bench.html"
+    done = run("bench", "ais://b/train-{0..1}.tar", "--seconds", "0.05", "--no-tensorflow", "--json", "-o", page)
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert len(document["stages"]) == 5
+    assert all(stage["bytes_per_second"] > 0 for stage in document["stages"])
+    assert document["bottleneck"] in ("download", "parse")
+    assert document["sample"]["records"] == 20
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert text.count("<li><span") == 5
+    assert run("bench", "ais://b/none-{0..1}.tar", "--no-tensorflow").exit_code == 3
+
+
+def test_bench_with_tensorflow(folder):
+    done = run("bench", folder, "--seconds", "0.05", "--batch", "8")
+    assert done.exit_code == 0, done.stderr
+    for name in ("into tf.data", "decode and resize images", "all together, from the store"):
+        assert re.search(rf"^{name} .*records/s$", done.stdout, re.MULTILINE), name
+    assert "bottleneck: " in done.stdout
+
+
+def test_the_demo_runs_on_nothing(tmp_path):
+    done = process("demo", "shown", "--no-train", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1,024 records" in done.stdout
+    assert (tmp_path / "shown" / "card.html").is_file()
+    again = process("demo", "shown", "--no-train", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "an earlier demo" in again.stderr
+
+
+@pytest.mark.servers("aistore")
+def test_the_whole_way_on_a_real_aistore(aistore, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIS_ENDPOINT", aistore.url)
+    bucket = f"ais://{new_name()}"
+    assert len(run("put", folder, bucket).stdout.split()) == 2
+    url, out, page = f"{bucket}/train-{{0..1}}.tar", tmp_path / "out", tmp_path / "card.html"
+    assert json.loads(run("ls", bucket, "--json").stdout)["count"] == 2
+    assert json.loads(run("inspect", bucket, "--json").stdout)["records"] == 20
+    assert run("card", url, "-o", page).exit_code == 0
+    assert page.read_text(encoding="utf-8").count("<img") == 20
+    assert run("convert", url, out, "--workers", "1").exit_code == 0
+    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20
+    assert json.loads(run("index", url, "--json").stdout)["records"] == 20
+    doctor = run("doctor", bucket, "--no-tensorflow")
+    assert doctor.exit_code == 0, doctor.stdout
+    assert run("ls", f"{bucket}/none.tar").exit_code == 3
+    assert run("bench", url, "--seconds", "0.05", "--no-tensorflow").exit_code == 0
