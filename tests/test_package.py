@@ -22,7 +22,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
     "features", "headers", "schema", "parsing", "reader", "mapping", "tracing", "chunks", "tfdata", "progress", "export",
-    "source", "loading", "load", "writing", "packing", "dataset", "server", "datum", "tfrecorder", "compat",
+    "source", "loading", "load", "writing", "packing", "pack", "dataset", "server", "datum", "tfrecorder", "compat",
 ]  # fmt: skip
 PURE = [
     "errors",
