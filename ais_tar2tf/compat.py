@@ -66,7 +66,9 @@ class _AliasFinder(MetaPathFinder):
         """Nothing else that can be imported has this name."""
         if top in sys.modules:
             found = sys.modules[top]
-            return found.__name__ == ALIASES.get(top) or isinstance(found.__spec__ and found.__spec__.loader, _AliasLoader)
+            return found.__name__ == ALIASES.get(top) or isinstance(
+                found.__spec__ and found.__spec__.loader, _AliasLoader
+            )
         return PathFinder.find_spec(top) is None
 
 

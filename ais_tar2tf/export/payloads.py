@@ -193,7 +193,9 @@ class PayloadFiles:
     def _place(self, name: str) -> Destination:
         """The folder of a file, made if it is not there."""
         folder = _folder(name)
-        place = replace(self._target, out=f"{self._target.out.rstrip('/')}/{folder}").place() if folder else self.place
+        place = (
+            replace(self._target, out=f"{self._target.out.rstrip('/')}/{folder}").place() if folder else self.place
+        )
         if isinstance(place, Folder):
             place.path.mkdir(parents=True, exist_ok=True)
         return place

@@ -34,7 +34,9 @@ def fields_of(data: bytes, *, where: str) -> dict[str, FieldType]:
         parser.read_string(data.decode())
         return {name: FieldType[kind] for name, kind in parser[_FIELDS].items()}
     except (UnicodeDecodeError, configparser.Error, KeyError) as error:
-        raise SchemaError(f"{where}: it does not say which fields there are ({error!r}); pass example_class") from error
+        raise SchemaError(
+            f"{where}: it does not say which fields there are ({error!r}); pass example_class"
+        ) from error
 
 
 def _parser() -> configparser.ConfigParser:

@@ -1,8 +1,8 @@
 """From a CSV of examples to train, eval and test files, and from files to a tf.data.Dataset.
 
-    <save_directory_path>/{train,eval[,test]}/{0,1,…}.tfr    and examples.csv, the rows of `to_csv_row`
-    <save_directory_path>/tfrecord_files_config.txt          what was written, and the fields
-    <save_directory_path>/log.txt                            what became of the rows
+<save_directory_path>/{train,eval[,test]}/{0,1,…}.tfr    and examples.csv, the rows of `to_csv_row`
+<save_directory_path>/tfrecord_files_config.txt          what was written, and the fields
+<save_directory_path>/log.txt                            what became of the rows
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def generate_dataset(
     *,
     with_shapes: bool = False,
     examples_class: type[Example] | None = None,
-) -> tf.data.Dataset:
+) -> tf.data.Dataset[Any]:
     """A tf.data.Dataset of tuples, one value a field, in the order of their declaration.
 
     Arrays are flat unless `with_shapes`. Without a class the fields are those that stand beside the files.
@@ -188,7 +188,7 @@ def generate_dataset(
         raise ValueError("tfrecord_filepaths names no file")
     cls = example_class or examples_class
     fields = _stated_fields(os.fspath(paths[0])) if cls is None else cls.tfrecordable_fields()
-    from ais_tar2tf.tfrecorder.reading import read_examples
+    from ais_tar2tf.tfrecorder.reading import read_examples  # TensorFlow only here
 
     return read_examples([os.fspath(path) for path in paths], fields, with_shapes=with_shapes)
 

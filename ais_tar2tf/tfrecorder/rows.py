@@ -1,4 +1,4 @@
-"""A CSV of examples: its rows in a seeded order, and which split each goes to. One byte a row is held, and a window."""
+"""A CSV of examples: rows in a seeded order, and the split of each. One byte a row is held, and a window of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 

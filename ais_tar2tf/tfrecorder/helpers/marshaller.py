@@ -14,7 +14,7 @@ __all__ = ["Example", "IgnoreExampleException"]
 _REMEMBERED = 64  # classes whose fields were worked out
 
 
-class IgnoreExampleException(Exception):  # noqa: N818  # the documented name
+class IgnoreExampleException(Exception):  # the documented name
     """Raised in `load` or `split`: this example is left out, and counted."""
 
 
