@@ -12,10 +12,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 __all__ = ["ALIASES"]
 
@@ -44,6 +45,7 @@ class _AliasLoader(Loader):
         self._module = module
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        del spec
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -55,6 +57,7 @@ class _AliasFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        del path, target
         module = _ours(fullname)
         if module is None or not self._is_free(fullname.partition(".")[0]):
             return None
@@ -69,7 +72,12 @@ class _AliasFinder(MetaPathFinder):
             return found.__name__ == ALIASES.get(top) or isinstance(
                 found.__spec__ and found.__spec__.loader, _AliasLoader
             )
-        return PathFinder.find_spec(top) is None
+        return not any(_finds(finder, top) for finder in sys.meta_path if finder is not self)
+
+
+def _finds(finder: Any, name: str) -> bool:
+    find: Callable[..., ModuleSpec | None] | None = getattr(finder, "find_spec", None)
+    return find is not None and find(name, None) is not None
 
 
 def _is_there(module: str) -> bool:

@@ -13,11 +13,12 @@ from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import MIB
+from ais_tar2tf.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["LoadRequest", "build_dataset", "parse_spec"]
+__all__ = ["FileOrder", "LoadRequest", "build_dataset", "parse_spec", "parsed_fields", "read_files", "read_payloads"]
 
 _READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
@@ -65,7 +66,8 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset:
     if request.manifest.format == "tar":
         return _of_tar(request)
     whole = request.local and request.manifest.format == "tfrecord"
-    examples = _of_files(request) if whole else _of_payloads(request)
+    order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
+    examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
     spec = parse_spec(request.records.observed)
@@ -92,31 +94,64 @@ def _parsed_at_once(manifest: Manifest) -> int:
     return max(1, min(_MOST_PARSED, _PARSED_BYTES // max(1, size)))
 
 
-def _of_files(request: LoadRequest) -> tf.data.Dataset:
+@dataclass(frozen=True, kw_only=True)
+class FileOrder:
+    """In which order the records of several files come."""
+
+    cycle: int | None = None  # files read at once, in turns; None: one in order, 16 when shuffled
+    turn: int = _TURN  # records of one file before the next one's turn
+    shuffled: bool = False
+    seed: int | None = None
+    reshuffled: bool = True  # in each epoch
+    deterministic: bool = True
+    sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None  # of dicts: filename, skip, take
+
+
+def read_files(records: Records, url: Callable[[str], str], order: FileOrder) -> Any:
+    """The serialized Examples of local TFRecord files."""
     import tensorflow as tf
 
-    spans = [(request.url(file.name), start, stop - start) for file, start, stop in request.records.spans()]
-    paths = tf.constant([path for path, *_ in spans], tf.string)
-    skips, takes = (tf.constant([span[at] for span in spans], tf.int64) for at in (1, 2))
+    spans = [
+        {"filename": url(file.name), "skip": start, "take": stop - start} for file, start, stop in records.spans()
+    ]
+    spans = list(order.sort(spans)) if order.sort is not None else spans
+    paths = tf.constant([span["filename"] for span in spans], tf.string)
+    skips, takes = (tf.constant([span[name] for span in spans], tf.int64) for name in ("skip", "take"))
     files = tf.data.Dataset.from_tensor_slices((paths, skips, takes))
-    cycle = request.interleave or (_SHUFFLED_FILES if request.window else 1)
-    if request.window:
-        files = files.shuffle(max(1, len(spans)), request.seed)
+    cycle = order.cycle or (_SHUFFLED_FILES if order.shuffled else 1)
+    if order.shuffled:
+        files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
     return files.interleave(
         lambda path, skip, take: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER).skip(skip).take(take),
         cycle_length=max(1, min(cycle, len(spans))),
-        block_length=_TURN,
+        block_length=order.turn,
         num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
+        deterministic=order.deterministic,
     )
 
 
-def _of_payloads(request: LoadRequest) -> tf.data.Dataset:
+def parsed_fields(examples: Any, schema: Schema, at_once: int = _MOST_PARSED) -> Any:
+    """Serialized Examples as dicts of a schema's fields, parsed many at once."""
+    import tensorflow as tf
+
+    from ais_tar2tf.parsing import parse_spec as spec_of
+    from ais_tar2tf.parsing import restore
+
+    spec = spec_of(schema)
+    return (
+        examples.batch(at_once)
+        .map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE)
+        .unbatch()
+        .map(lambda parsed: restore(schema, parsed), num_parallel_calls=tf.data.AUTOTUNE)
+    )
+
+
+def read_payloads(records: Records) -> Any:
     """ArrayRecord files and URLs, which TensorFlow does not open: read by us, handed over many at once."""
     import tensorflow as tf
 
     signature = tf.TensorSpec((None,), tf.string)
-    return tf.data.Dataset.from_generator(lambda: _batches(request.records), output_signature=signature).unbatch()
+    return tf.data.Dataset.from_generator(lambda: _batches(records), output_signature=signature).unbatch()
 
 
 def _batches(records: Records) -> Iterator[Any]:

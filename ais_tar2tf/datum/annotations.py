@@ -37,12 +37,16 @@ def objects_of(data: bytes, ids: Mapping[str, int], where: str) -> dict[str, Any
         root = ElementTree.fromstring(data)  # noqa: S314  # without entities of its own it can't grow
         size = _child(root, "size")
         width, height = (float(_text(_child(size, name))) for name in ("width", "height"))
-        if min(width, height) <= 0:
-            raise ValueError(f"the image is {width:g}×{height:g}")
+        _check_size(width, height)
         return _columns([_object(each, ids, width, height) for each in root.findall("object")])
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         what = error.args[0] if isinstance(error, LookupError) else error
         raise SchemaError(f"{where}: this is no annotation that can be used ({what})") from error
+
+
+def _check_size(width: float, height: float) -> None:
+    if min(width, height) <= 0:
+        raise ValueError(f"the image is {width:g}×{height:g}")
 
 
 def _object(element: Any, ids: Mapping[str, int], width: float, height: float) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class Detection:
             yield replace(image, optional=self._with_image[name] < records)
         for field in self._inference.schema:
             if field.name in self._images:
-                raise SchemaError(f"feature {field.name!r} is an image in some examples and {field.type_text} in others")
+                raise SchemaError(
+                    f"feature {field.name!r} is an image in some examples and {field.type_text} in others"
+                )
             # A vocabulary would be the core's own: labels of text stay text here.
             yield replace(self._as_asked(field), vocabulary=None)
 

@@ -1,9 +1,9 @@
 """The folders of the four problems, read example by example. A row or file that is wrong is named.
 
-    classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
-    detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
-    segmentation    JPEGImages/, SegmentationClass/, <split>.txt
-    text            <split>*.json: {id: {"text": …, "label": {name: value}}}
+classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
+detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
+segmentation    JPEGImages/, SegmentationClass/, <split>.txt
+text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _image_path(folder: Path, name: str, extension: str) -> Path:
     path = folder / f"{name}{extension}"
     if path.exists():
         return path
-    others = [folder / f"{name}{each}" for each in ("", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".gif")]
+    others = [
+        folder / f"{name}{each}" for each in ("", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".gif")
+    ]
     return next((each for each in others if each.is_file()), path)
 
 

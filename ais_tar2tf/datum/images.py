@@ -40,7 +40,7 @@ def check_same_size(image: ImageHeader, mask: ImageHeader, where: str) -> None:
 
 
 def mask_of_ids(data: bytes) -> bytes:
-    """A mask whose decoded pixels are class ids. A palette's PNG says ids, but decodes to colours: it becomes grey."""
+    """A mask whose pixels are class ids. A palette's PNG holds ids, but decodes to colours: it is made grey."""
     header = image_header(data)
     if header is None or header.format != "png" or data[25:26] != bytes((_PALETTE,)):
         return data

@@ -78,4 +78,3 @@ def counts_of(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:
         if not whole:
             raise SchemaError(f"{where}: split {split!r} has no count for each file")
     return {split: dict(files) for split, files in info.items()}
-

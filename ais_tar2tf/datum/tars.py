@@ -1,9 +1,9 @@
 """Tar shards of the four problems: records in place of files, wherever the core can open them.
 
-    classification  an image, and `cls`, `json` (an object of labels), or other texts as labels
-    detection       an image, and `xml`; `classes.names` beside the shards
-    segmentation    an image `jpg`, and its mask: `seg.png`, `mask.png`, `label.png` or `png`
-    text            `txt` or `text`, and labels as in classification
+classification  an image, and `cls`, `json` (an object of labels), or other texts as labels
+detection       an image, and `xml`; `classes.names` beside the shards
+segmentation    an image `jpg`, and its mask: `seg.png`, `mask.png`, `label.png` or `png`
+text            `txt` or `text`, and labels as in classification
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class TarShards:
         if "{split}" in self._path:
             return self._path.replace("{split}", split)
         if len(self._splits) > 1:
-            raise SchemaError(f"{self._path}: the splits {', '.join(self._splits)} need `{{split}}` in the path of shards")
+            raise SchemaError(
+                f"{self._path}: the splits {', '.join(self._splits)} need `{{split}}` in the path of shards"
+            )
         return self._path
 
     def ids(self) -> dict[str, int]:

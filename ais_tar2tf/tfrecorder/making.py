@@ -1,4 +1,4 @@
-"""Rows → what is written of them: the example is made, loaded, split, serialized and released. Here, or in workers."""
+"""Rows → records: an example is made, loaded, split, serialized and released. In this process, or in workers."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from ais_tar2tf.export.boundaries import DEFAULT_SIZE
 __all__ = ["BucketConfigs", "DatasetConfigs", "TFRReadConfigs", "TFRWriteConfigs"]
 
 _SEED = 6052020
+_FUNCTION: Any = Callable  # an abstract class, which type checkers do not take for one
 _SUFFIXES = ("_train", "_val", "_test")
 
 
@@ -34,7 +35,7 @@ class TFRWriteConfigs(ConfigBase):
         "A class, made with the input path, or a callable: called with `split=` and the split's attributes, it gives "
         "examples as dicts, or pairs of a key and a dict.",
     )
-    serializer = Setting(Callable, None, "A function from an example's dict to a serialized tf.train.Example.")
+    serializer = Setting(_FUNCTION, None, "A function from an example's dict to a serialized tf.train.Example.")
     num_train_examples = Setting(int, None, "The same as `num_examples` of the split `train`.", least=0)
     num_val_examples = Setting(int, None, "The same as `num_examples` of the split `val`.", least=0)
     num_test_examples = Setting(int, None, "The same as `num_examples` of the split `test`.", least=0)
@@ -45,7 +46,9 @@ class TFRReadConfigs(ConfigBase):
     """How files are read."""
 
     experimental_interleave_sort_fn = Setting(
-        Callable, None, "From the list of files, dicts of `filename`, `skip` and `take`, to the list in another order."
+        _FUNCTION,
+        None,
+        "From the list of files, dicts of `filename`, `skip` and `take`, to the list in another order.",
     )
     shuffle_reshuffle_each_iteration = Setting(bool, True, "Shuffled files come in another order in each epoch.")
     interleave_cycle_length = Setting(
@@ -55,7 +58,9 @@ class TFRReadConfigs(ConfigBase):
     seed = Setting(int, _SEED, "Of the order of shuffled files.")
     options = Setting(object, None, "tf.data.Options for the dataset.")
     input_context = Setting(
-        object, None, "A tf.distribute.InputContext, or (i, n): only this host's share is read, disjoint from others'."
+        object,
+        None,
+        "A tf.distribute.InputContext, or (i, n): only this host's share is read, disjoint from others'.",
     )
 
 
@@ -91,19 +96,21 @@ class DatasetConfigs(ConfigBase):
     cache = Setting(bool, False, "Keep decoded examples for the next epoch.")
     cache_filename = Setting(str, "", "Where they are kept; in memory when it is empty.")
     bucket_op = Setting(BucketConfigs, BucketConfigs, "The buckets, for `bucket_fn`.")
-    bucket_fn = Setting(Callable, None, "From an example to its length: batches are then made by buckets.")
-    pre_batching_callback_train = Setting(Callable, None, "From an example's dict to another, for training.")
-    pre_batching_callback_val = Setting(Callable, None, "The same for validation.")
-    pre_batching_callback_test = Setting(Callable, None, "The same for tests.")
-    post_batching_callback_train = Setting(Callable, None, "From a batch's dict to another, for training.")
-    post_batching_callback_val = Setting(Callable, None, "The same for validation.")
-    post_batching_callback_test = Setting(Callable, None, "The same for tests.")
+    bucket_fn = Setting(_FUNCTION, None, "From an example to its length: batches are then made by buckets.")
+    pre_batching_callback_train = Setting(_FUNCTION, None, "From an example's dict to another, for training.")
+    pre_batching_callback_val = Setting(_FUNCTION, None, "The same for validation.")
+    pre_batching_callback_test = Setting(_FUNCTION, None, "The same for tests.")
+    post_batching_callback_train = Setting(_FUNCTION, None, "From a batch's dict to another, for training.")
+    post_batching_callback_val = Setting(_FUNCTION, None, "The same for validation.")
+    post_batching_callback_test = Setting(_FUNCTION, None, "The same for tests.")
     read_config = Setting(TFRReadConfigs, TFRReadConfigs, "How files are read.")
     use_tf_padding = Setting(
         bool, True, "Pad what varies in size to the longest of a batch; without any padding, that is an error."
     )
     use_datum_padding = Setting(
-        bool, False, "Pad by what the metadata say of sizes, also where a callback lost TensorFlow's own notion of it."
+        bool,
+        False,
+        "Pad by what the metadata say of sizes, also where a callback lost TensorFlow's own notion of it.",
     )
 
     @property

@@ -1,6 +1,6 @@
 """`export_to_tfrecord`: every example of every split into record files, with the two documents beside them.
 
-    <output_path>/{split}-00000-of-00003.tfrecord …, shard_info.json, datum_to_type_and_shape_mapping.json
+<output_path>/{split}-00000-of-00003.tfrecord …, shard_info.json, datum_to_type_and_shape_mapping.json
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def _check_count(source: str, split: str, attributes: Attributes, count: int) ->
 Generator = Callable[[str, Attributes], Iterator[tuple[str, dict[str, Any]]]]
 
 
-def _generator(
-    source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]
-) -> Generator:
+def _generator(source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]) -> Generator:
     """What gives the examples of a split: a custom generator, shards, or a folder of the problem."""
     custom = configs.generator
     if custom is not None:
@@ -107,13 +105,16 @@ def _generator(
 
 def _keyed(examples: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, each in enumerate(examples):
-        yield (str(number), each) if isinstance(each, Mapping) else (str(each[0]), each[1])
+        key, example = (number, each) if isinstance(each, Mapping) else each
+        yield str(key), dict(example)
 
 
 class _Encoder:
     """From an example to its bytes, noting what it is."""
 
-    def __init__(self, problem: str, serializer: Callable[[dict[str, Any]], Any] | None, detection: Detection) -> None:
+    def __init__(
+        self, problem: str, serializer: Callable[[dict[str, Any]], Any] | None, detection: Detection
+    ) -> None:
         self._serializer = serializer
         self._detection = detection
         self._files = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
@@ -129,9 +130,7 @@ class _Encoder:
 
     def _with_files(self, example: dict[str, Any]) -> dict[str, Any]:
         """Images that a generator gave as paths, read."""
-        paths = {
-            name: example[name] for name in self._files if isinstance(example.get(name), str | os.PathLike)
-        }
+        paths = {name: example[name] for name in self._files if isinstance(example.get(name), str | os.PathLike)}
         try:
             return {**example, **{name: Path(path).read_bytes() for name, path in paths.items()}}
         except OSError as error:
@@ -143,7 +142,9 @@ class _Encoder:
             wrote: Mapping[str, Any] = stored
         else:
             found = features.decode(payload)
-            wrote = {name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in found.items()}
+            wrote = {
+                name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in found.items()
+            }
         sizes = {features.SHAPE.format(name) for name in wrote}
         return {name: value for name, value in wrote.items() if name not in sizes}
 

@@ -1,4 +1,4 @@
-"""`@tfrecordable(dtype=…)`: a property that is written into record files. Order of declaration is order of reading."""
+"""`@tfrecordable(dtype=…)`: a property that goes into record files. Datasets keep the order of declaration."""
 
 from __future__ import annotations
 
