@@ -11,7 +11,7 @@ import numpy as np
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.features import SHAPE
 from ais_tar2tf.headers import image_header
-from ais_tar2tf.schema import Field, Inference, Schema
+from ais_tar2tf.schema import Field, Inference, Schema, wire_dtype
 
 __all__ = ["Detection", "with_shapes"]
 
@@ -24,6 +24,7 @@ class Detection:
         self._inference = Inference()
         self._images: dict[str, Field] = {}
         self._with_image: dict[str, int] = {}
+        self._with_integers: set[str] = set()
 
     def add(self, example: Mapping[str, Any]) -> None:
         others: dict[str, Any] = {}
@@ -31,6 +32,8 @@ class Detection:
             header = image_header(value) if isinstance(value, bytes) else None
             if header is None:
                 others[name] = value
+                if _is_integral(value):
+                    self._with_integers.add(name)
                 continue
             shape = (header.height, header.width, header.channels)
             seen = Field(name, header.dtype, shape, "image", format=header.format)
@@ -38,6 +41,12 @@ class Detection:
             self._images[name] = seen if known is None else known.merge(seen)
             self._with_image[name] = self._with_image.get(name, 0) + 1
         self._inference.add(others)
+
+    @property
+    def mixed(self) -> frozenset[str]:
+        """Features that are whole numbers in some examples and not in others: all of them are to be floats."""
+        floats = {field.name for field in self._inference.schema if wire_dtype(field) == "float32"}
+        return frozenset(floats & self._with_integers)
 
     @property
     def schema(self) -> Schema:
@@ -49,9 +58,7 @@ class Detection:
             yield replace(image, optional=self._with_image[name] < records)
         for field in self._inference.schema:
             if field.name in self._images:
-                raise SchemaError(
-                    f"feature {field.name!r} is an image in some examples and {field.type_text} in others"
-                )
+                raise SchemaError(f"feature {field.name!r} is an image, and {field.type_text} in other examples")
             # A vocabulary would be the core's own: labels of text stay text here.
             yield replace(self._as_asked(field), vocabulary=None)
 
@@ -61,13 +68,23 @@ class Detection:
         return replace(field, shape=(None,) * max(1, len(field.shape)))
 
 
-def with_shapes(example: Mapping[str, Any]) -> dict[str, Any]:
-    """The example as it is stored: floats and integers in the two widths that a record has, arrays with their sizes."""
+def _is_integral(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_integral, value))
+    if isinstance(value, np.ndarray):
+        return value.size > 0 and value.dtype.kind in "biu"
+    return isinstance(value, int | np.integer | np.bool_)
+
+
+def with_shapes(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The example as it is stored: in the two widths of numbers that a record has, arrays with their sizes."""
     stored: dict[str, Any] = {}
     for name, value in example.items():
         if value is None:
             continue
         plain = value.numpy() if hasattr(value, "numpy") and not hasattr(value, "dense_shape") else value
+        if name in floats:
+            plain = np.asarray(plain, np.float32)
         if isinstance(plain, np.ndarray):
             plain = _narrowed(name, plain)
             if plain.ndim > 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -120,7 +120,7 @@ class PayloadFiles:
         self._work.close()
 
     @contextlib.contextmanager
-    def _as_export_error(self) -> Iterator[None]:
+    def _as_export_error(self) -> Generator[None]:
         try:
             yield
         except OSError as error:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ais_tar2tf import features
 from ais_tar2tf.datum.configs import TFRWriteConfigs
 from ais_tar2tf.datum.detection import Detection, with_shapes
-from ais_tar2tf.datum.folders import FOLDERS, Attributes
+from ais_tar2tf.datum.folders import FOLDERS, Attributes, Examples
 from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, described, json_bytes, read_json, schema_of
 from ais_tar2tf.datum.problem import IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.datum.tars import TarShards, is_shards
@@ -23,6 +23,7 @@ from ais_tar2tf.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.serializers import serialized
 from ais_tar2tf.export.splits import route_of
+from ais_tar2tf.schema import Schema, wire_dtype
 
 __all__ = ["export_to_tfrecord"]
 
@@ -44,20 +45,28 @@ def export_to_tfrecord(
     splits = _splits_of(write_configs)
     source = os.fspath(input_path)
     examples = _generator(source, problem_type, write_configs, splits)
-    detection = Detection(write_configs.sparse_features)
-    encode = _Encoder(problem_type, write_configs.serializer, detection)
-    with PayloadFiles(output_path, tuple(splits), size=write_configs.shard_size) as files:
-        for split, attributes in splits.items():
-            count = 0
-            for count, (key, example) in enumerate(examples(split, attributes), 1):  # noqa: B007  # counted behind
-                files.add(split, encode(split, key, example))
-            _check_count(source, split, attributes, count)
-        written = files.finish()
-        info = {
-            split: {_file_name(split, file.number, len(group)): file.records for file in group}
-            for split, group in written.items()
-        }
-        return files.publish(_publication(files.place, info, detection))
+    floats: frozenset[str] = frozenset()
+    while True:
+        encode = _Encoder(problem_type, write_configs, floats)
+        with PayloadFiles(output_path, tuple(splits), size=write_configs.shard_size) as files:
+            for split, attributes in splits.items():
+                _write_split(files, encode, source, split, attributes, examples(split, attributes))
+            if not encode.detection.mixed:
+                return _publish(files, encode.detection)
+        floats |= encode.detection.mixed  # once more: what was written as whole numbers is to be floats
+
+
+def _write_split(
+    files: PayloadFiles, encode: _Encoder, source: str, split: str, attributes: Attributes, examples: Examples
+) -> None:
+    count = 0
+    for count, (key, example) in enumerate(examples, 1):  # noqa: B007  # counted behind
+        files.add(split, encode(split, key, example))
+    said = attributes.get("num_examples")
+    if said is not None and said != count:
+        raise SchemaError(f"{source}: split {split!r} has {count:,} examples, num_examples says {said:,}")
+    if not count:
+        raise SchemaError(f"{source}: split {split!r} has no examples")
 
 
 def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
@@ -78,15 +87,7 @@ def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
     return splits
 
 
-def _check_count(source: str, split: str, attributes: Attributes, count: int) -> None:
-    said = attributes.get("num_examples")
-    if said is not None and said != count:
-        raise SchemaError(f"{source}: split {split!r} has {count:,} examples, num_examples says {said:,}")
-    if not count:
-        raise SchemaError(f"{source}: split {split!r} has no examples")
-
-
-Generator = Callable[[str, Attributes], Iterator[tuple[str, dict[str, Any]]]]
+Generator = Callable[[str, Attributes], Examples]
 
 
 def _generator(source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]) -> Generator:
@@ -103,7 +104,7 @@ def _generator(source: str, problem: str, configs: TFRWriteConfigs, splits: Mapp
     return lambda split, attributes: reader(split, **{k: v for k, v in attributes.items() if k != "num_examples"})
 
 
-def _keyed(examples: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _keyed(examples: Any) -> Examples:
     for number, each in enumerate(examples):
         key, example = (number, each) if isinstance(each, Mapping) else each
         yield str(key), dict(example)
@@ -112,18 +113,17 @@ def _keyed(examples: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 class _Encoder:
     """From an example to its bytes, noting what it is."""
 
-    def __init__(
-        self, problem: str, serializer: Callable[[dict[str, Any]], Any] | None, detection: Detection
-    ) -> None:
-        self._serializer = serializer
-        self._detection = detection
+    def __init__(self, problem: str, configs: TFRWriteConfigs, floats: frozenset[str]) -> None:
+        self.detection: Detection = Detection(configs.sparse_features)
+        self._serializer: Callable[[dict[str, Any]], Any] | None = configs.serializer
+        self._floats = floats
         self._files = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
 
     def __call__(self, split: str, key: str, example: dict[str, Any]) -> bytes:
         try:
-            stored = with_shapes(self._with_files(example))
+            stored = with_shapes(self._with_files(example), self._floats)
             payload = features.encode(stored) if self._serializer is None else serialized(self._serializer(stored))
-            self._detection.add(self._seen(stored, payload))
+            self.detection.add(self._seen(stored, payload))
         except (SchemaError, TypeError) as error:
             raise SchemaError(f"split {split!r}, example {key!r}: {error}") from error
         return payload
@@ -153,15 +153,19 @@ def _file_name(split: str, number: int, total: int) -> str:
     return f"{split}-{number:05d}-of-{total:05d}.tfrecord"
 
 
-def _publication(place: Destination, info: dict[str, dict[str, int]], detection: Detection) -> Publication:
+def _publish(files: PayloadFiles, detection: Detection) -> list[str]:
+    info = {
+        split: {_file_name(split, file.number, len(group)): file.records for file in group}
+        for split, group in files.finish().items()
+    }
+    return files.publish(_publication(files.place, info, detection.schema))
+
+
+def _publication(place: Destination, info: dict[str, dict[str, int]], found: Schema) -> Publication:
     """The new splits beside those that stay; while files change, the documents know only those."""
-    known = _document(place, SHARD_INFO)
-    before = counts_of(known, place.url(SHARD_INFO))
+    before = counts_of(_document(place, SHARD_INFO), place.url(SHARD_INFO))
     kept = {split: files for split, files in before.items() if split not in info}
-    schema = detection.schema
-    if kept:
-        mapping = _document(place, MAPPING)
-        schema = schema_of(mapping, place.url(MAPPING)).merge(schema)
+    schema = _with_kept(place, kept, found) if kept else found
     patterns = [re.compile(rf"{re.escape(split)}-\d{{5,}}-of-\d{{5,}}\.tfrecord") for split in info]
     stale = [name for name in place.names("") if any(pattern.fullmatch(name) for pattern in patterns)]
     return Publication(
@@ -173,6 +177,18 @@ def _publication(place: Destination, info: dict[str, dict[str, int]], detection:
         },
         stale=stale,
     )
+
+
+def _with_kept(place: Destination, kept: Mapping[str, Any], found: Schema) -> Schema:
+    """One schema for the new splits and for those that stay."""
+    old = schema_of(_document(place, MAPPING), place.url(MAPPING))
+    for field in found:
+        if field.name in old and wire_dtype(old[field.name]) != wire_dtype(field):
+            raise SchemaError(
+                f"{place.url(MAPPING)}: feature {field.name!r} is {old[field.name].type_text} in {', '.join(kept)}, "
+                f"{field.type_text} in what is exported now; export all splits together, or to another place"
+            )
+    return old.merge(found)
 
 
 def _document(place: Destination, name: str) -> dict[str, Any]:
