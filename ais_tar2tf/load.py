@@ -17,6 +17,7 @@ from ais_tar2tf.export.streams import Files, FolderFiles, StoreFiles
 from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import open_source, read_options
 from ais_tar2tf.stores import open_store, split_url
 
@@ -71,6 +72,11 @@ class Loaded:
         """The number of records by split."""
         return {name: entry.records for name, entry in sorted(self.manifest.splits.items())}
 
+    @property
+    def schema(self) -> Schema:
+        """What the records are."""
+        return self.manifest.schema
+
     def files(self, split: str) -> list[str]:
         """The files of a split, in order."""
         return [self._files.url(file.name) for file in self.manifest.splits[split].files]
@@ -112,7 +118,7 @@ class Loaded:
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
-    ) -> tf.data.Dataset:
+    ) -> tf.data.Dataset[Any]:
         """A tf.data.Dataset of known length: dicts with a tensor for each feature, in the order of the files.
 
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does

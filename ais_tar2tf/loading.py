@@ -1,4 +1,4 @@
-"""Record files → tf.data.Dataset: read in parallel, parsed in batches, of known length."""
+"""Record files → tf.data.Dataset[Any]: read in parallel, parsed in batches, of known length."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import numpy as np
 
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import Manifest
-from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.shelf import Records
-from ais_tar2tf.options import MIB
+from ais_tar2tf.options import KIB, MIB
+from ais_tar2tf.parsing import parse_spec, parser, restore
+from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["FileOrder", "LoadRequest", "build_dataset", "parse_spec", "parsed_fields", "read_files", "read_payloads"]
+__all__ = ["FileOrder", "LoadRequest", "build_dataset", "parsed_fields", "read_files", "read_payloads"]
 
 _READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
 _MOST_PARSED = 256  # the same in records
+_LARGE = 16 * KIB  # of a record; larger ones are parsed one by one, for taking a batch apart copies them
 _SHUFFLED_FILES = 16  # read at once when shuffled, as TFDS does
 _TURN = 16  # records of one file before the next one's turn
 
@@ -41,25 +43,7 @@ class LoadRequest:
     interleave: int | None
 
 
-def parse_spec(observed: Observed) -> dict[str, Any]:
-    """What tf.io.parse_example needs: one value, a vector, or a ragged row of values, for each feature."""
-    import tensorflow as tf
-
-    kinds = {"bytes": (tf.string, b""), "float": (tf.float32, 0.0), "int64": (tf.int64, 0)}
-    spec: dict[str, Any] = {}
-    for name, seen in observed.features.items():
-        dtype, empty = kinds[seen.kind]
-        always = seen.records == observed.records
-        if seen.least == seen.most == 1:
-            spec[name] = tf.io.FixedLenFeature((), dtype, None if always else empty)
-        elif seen.least == seen.most and always:
-            spec[name] = tf.io.FixedLenFeature((seen.most,), dtype)
-        else:
-            spec[name] = tf.io.RaggedFeature(dtype)
-    return spec
-
-
-def build_dataset(request: LoadRequest) -> tf.data.Dataset:
+def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     """Serialized Examples, or a tar's records, as the request wants them."""
     import tensorflow as tf
 
@@ -70,20 +54,22 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset:
     examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
-    spec = parse_spec(request.records.observed)
-
-    def parse(batch: Any) -> Any:
-        return tf.io.parse_example(batch, spec)
-
+    schema = request.records.schema
+    parse = parser(schema)
+    by_batches = all(field.dense for field in schema) and _parsed_at_once(request.manifest) > 1
     count = len(request.records)
     if request.batch is not None:
+        if not by_batches:
+            examples = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         batches = examples.batch(request.batch, drop_remainder=request.drop_remainder)
-        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE) if by_batches else batches
         full, rest = divmod(count, request.batch)
         count = full + (rest > 0 and not request.drop_remainder)
+    elif by_batches:
+        at_once = _parsed_at_once(request.manifest)
+        parsed = examples.batch(at_once).map(parse, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
     else:
-        parsed = examples.batch(_parsed_at_once(request.manifest)).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-        parsed = parsed.unbatch()
+        parsed = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return parsed.apply(tf.data.experimental.assert_cardinality(count)).prefetch(tf.data.AUTOTUNE)
 
 
@@ -91,7 +77,7 @@ def _parsed_at_once(manifest: Manifest) -> int:
     entries = manifest.splits.values()
     records = sum(entry.records for entry in entries)
     size = sum(entry.bytes for entry in entries) // max(1, records)
-    return max(1, min(_MOST_PARSED, _PARSED_BYTES // max(1, size)))
+    return 1 if size > _LARGE else min(_MOST_PARSED, _PARSED_BYTES // max(1, size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,22 +93,25 @@ class FileOrder:
     sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None  # of dicts: filename, skip, take
 
 
-def read_files(records: Records, url: Callable[[str], str], order: FileOrder) -> Any:
+def read_files(records: Records, url: Callable[[str], str], order: FileOrder) -> tf.data.Dataset[Any]:
     """The serialized Examples of local TFRecord files."""
     import tensorflow as tf
 
+    whole = {url(file.name) for file, start, stop in records.spans() if stop - start == file.records}
     spans = [
         {"filename": url(file.name), "skip": start, "take": stop - start} for file, start, stop in records.spans()
     ]
-    spans = list(order.sort(spans)) if order.sort is not None else spans
+    spans = spans if order.sort is None else list(order.sort(spans))
     paths = tf.constant([span["filename"] for span in spans], tf.string)
     skips, takes = (tf.constant([span[name] for span in spans], tf.int64) for name in ("skip", "take"))
     files = tf.data.Dataset.from_tensor_slices((paths, skips, takes))
     cycle = order.cycle or (_SHUFFLED_FILES if order.shuffled else 1)
     if order.shuffled:
         files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
+    elif cycle == 1 and all(span["filename"] in whole for span in spans):
+        return tf.data.TFRecordDataset(paths, buffer_size=_READ_BUFFER)
     return files.interleave(
-        lambda path, skip, take: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER).skip(skip).take(take),
+        lambda path, skip=0, take=0: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER).skip(skip).take(take),
         cycle_length=max(1, min(cycle, len(spans))),
         block_length=order.turn,
         num_parallel_calls=tf.data.AUTOTUNE,
@@ -130,14 +119,13 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
     )
 
 
-def parsed_fields(examples: Any, schema: Schema, at_once: int = _MOST_PARSED) -> Any:
-    """Serialized Examples as dicts of a schema's fields, parsed many at once."""
+def parsed_fields(
+    examples: tf.data.Dataset[Any], schema: Schema, at_once: int = _MOST_PARSED
+) -> tf.data.Dataset[Any]:
+    """Serialized Examples as dicts of a schema's fields; whatever the schema, they are parsed many at once."""
     import tensorflow as tf
 
-    from ais_tar2tf.parsing import parse_spec as spec_of
-    from ais_tar2tf.parsing import restore
-
-    spec = spec_of(schema)
+    spec = parse_spec(schema)
     return (
         examples.batch(at_once)
         .map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE)
@@ -146,7 +134,7 @@ def parsed_fields(examples: Any, schema: Schema, at_once: int = _MOST_PARSED) ->
     )
 
 
-def read_payloads(records: Records) -> Any:
+def read_payloads(records: Records) -> tf.data.Dataset[Any]:
     """ArrayRecord files and URLs, which TensorFlow does not open: read by us, handed over many at once."""
     import tensorflow as tf
 
@@ -167,14 +155,13 @@ def _batches(records: Records) -> Iterator[Any]:
         yield np.array(batch, dtype=object)
 
 
-def _of_tar(request: LoadRequest) -> tf.data.Dataset:
+def _of_tar(request: LoadRequest) -> tf.data.Dataset[Any]:
     import tensorflow as tf
 
-    observed = request.records.observed
     fields = [
-        name if seen.records == observed.records else f"{name}?"
-        for name, seen in observed.features.items()
-        if name != "__key__"
+        f"{field.name}?" if field.optional else field.name
+        for field in request.records.schema
+        if field.name not in NAMES
     ]
     dataset: Any = None
     for part in request.records.parts:

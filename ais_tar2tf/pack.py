@@ -92,8 +92,8 @@ class _Shard:
         self._digest = xxhash.xxh3_128()
         self.records: int = 0
 
-    def add(self, record: Record, members: bytes) -> None:
-        self._parts.append(members)
+    def add(self, record: Record, members: tuple[bytes, ...]) -> None:
+        self._parts += members
         _sum_up(self._digest, record)
         self.records += 1
 
@@ -117,11 +117,12 @@ def _shards(records: Iterator[Record], boundaries: Boundaries) -> Iterator[_Shar
     shard = _Shard()
     for record in records:
         members = record_members(record)
-        if not boundaries.fitting([len(members)]):
+        size = sum(map(len, members))
+        if not boundaries.fitting([size]):
             yield shard
             shard = _Shard()
             boundaries.close()
-            boundaries.fitting([len(members)])
+            boundaries.fitting([size])
         shard.add(record, members)
     if shard.records:
         yield shard

@@ -1,4 +1,4 @@
-"""What people have → records: a folder, a CSV, or rows of their own. Names are sorted: the order is always the same."""
+"""What people have → records: a folder, a CSV, or rows of their own. Sorted by name: always the same order."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _as_bytes(key: str, name: str, value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, bool | int | float) or hasattr(value, "item"):
-        plain: bool | int | float = value.item() if hasattr(value, "item") else value
+        plain: Any = value.item() if hasattr(value, "item") else value  # pyright: ignore[reportAttributeAccessIssue]  # numpy's
         return str(int(plain) if isinstance(plain, bool) else plain).encode()
     if isinstance(value, list | tuple | dict):
         return json.dumps(value, ensure_ascii=False).encode()

@@ -16,6 +16,7 @@ from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Writ
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
+from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
@@ -262,6 +263,7 @@ class Source:
         workers: int | None = None,
         exists: str = "resume",
         record_to_example: Callable[[Record], Any] | None = None,
+        schema: Schema | None = None,
         idx: bool = False,
         progress: bool | None = None,
         writing: Writing | None = None,
@@ -273,7 +275,8 @@ class Source:
         `format`: "tfrecord", "array_record" or "tar". `shard_size` is a bound, `shard_records` another one; given
         alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
         the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
-        bytes, unless `record_to_example` makes a tf.train.Example (for a tar: a dict of bytes) of a record.
+        bytes, unless a `schema` says more, or `record_to_example` makes a tf.train.Example of a record (for a tar: a
+        dict of bytes).
         """
         from ais_tar2tf.export.request import ExportOptions, export_source
 
@@ -289,6 +292,7 @@ class Source:
             workers=workers,
             exists=exists,
             record_to_example=record_to_example,
+            schema=schema,
             idx=idx,
             progress=progress,
             writing=writing,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -47,7 +47,7 @@ def write_files(
         shards = replace(shards, selection=selection)
     job = Job(shards, on_error, Single((_SPLIT,)), Serializer("tfrecord", record_to_example))
 
-    def units() -> Iterator[Units]:
+    def units() -> Generator[Units]:
         for at, name in enumerate(shards.names):
             for event in read_shard(job, at, name, [(0, 0)]):
                 if isinstance(event, Units):
@@ -62,12 +62,12 @@ def write_tfrecord(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> i
     """Write `payloads` as one TFRecord file, replacing it only when all is written; gives their number."""
     written = 0
 
-    def units() -> Iterator[Units]:
+    def units() -> Generator[Units]:
         nonlocal written
         for begin, frames in _batches(map(frame, payloads)):
             written += len(frames)
             numbers = range(begin, begin + len(frames))
-            yield Units(0, 0, numbers, list(map(len, frames)), b"".join(frames), _NO_IDENTITY)
+            yield Units(0, 0, numbers, list(map(len, frames)), [(each,) for each in frames], _NO_IDENTITY)
 
     _write(path, units(), None)
     return written
@@ -88,7 +88,7 @@ def _batches(frames: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
         yield begin, batch
 
 
-def _write(path: Paths, units: Iterator[Units], max_shard_size: int | str | None) -> list[str]:
+def _write(path: Paths, units: Generator[Units], max_shard_size: int | str | None) -> list[str]:
     names = _Names(path)
     names.check(0)
     bounds = bounds_of(max_shard_size, None)
@@ -169,7 +169,7 @@ class _Names:
 
 
 @contextlib.contextmanager
-def _work(first: Path) -> Iterator[WorkFolder]:
+def _work(first: Path) -> Generator[WorkFolder]:
     """A hidden folder beside the first file: on its file system, and emptied when the same is written again."""
     name = first.name.replace("{", "").replace("}", "")
     try:

@@ -15,6 +15,7 @@ from ais_tar2tf.export.tarfiles import END
 __all__ = [
     "FORMATS",
     "Part",
+    "PiecesFile",
     "array_record_module",
     "check_format",
     "checksum_of",
@@ -26,6 +27,8 @@ __all__ = [
 FORMATS = ("tfrecord", "array_record", "tar")
 _ALGORITHM = "xxh3-128"
 _READ = 1 << 20
+_LARGE_PIECE = 4_096  # bytes, on average; below it a copy costs less than another entry of a vector
+_MOST_PIECES = 512  # in one call; Linux takes 1,024
 _ARRAY_RECORD_OPTIONS = "group_size:1"  # single records can be read; what TFDS writes, too
 
 
@@ -54,7 +57,7 @@ def overhead_of(kind: str) -> int:
 
 def array_record_module() -> Any:
     try:
-        from array_record.python import array_record_module as module
+        from array_record.python import array_record_module as module  # pyright: ignore[reportAttributeAccessIssue]  # compiled
     except ImportError as error:
         raise MissingDependency("array-record", extra="tfds") from error
     return module
@@ -63,8 +66,8 @@ def array_record_module() -> Any:
 class Part(Protocol):
     """One file that is being written."""
 
-    def append(self, data: memoryview, sizes: Sequence[int]) -> None:
-        """Records that stand one after another in `data`."""
+    def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
+        """Records of these sizes, whose bytes are those of the pieces together."""
         ...
 
     def close(self) -> str:
@@ -74,25 +77,52 @@ class Part(Protocol):
     def abandon(self) -> None: ...
 
 
+class PiecesFile:
+    """A file that is written and summed up piece by piece; small pieces are joined, large ones never copied.
+
+    `again`: it is written over from its start, and keeps what stands behind.
+    """
+
+    def __init__(self, path: Path, *, again: bool = False) -> None:
+        self._file = path.open("r+b" if again else "wb", buffering=0)
+        self.digest: xxhash.xxh3_128 = xxhash.xxh3_128()
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if sum(map(len, pieces)) < _LARGE_PIECE * len(pieces):
+            pieces = [b"".join(pieces)]
+        for begin in range(0, len(pieces), _MOST_PIECES):
+            self._write(pieces[begin : begin + _MOST_PIECES])
+
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        for piece in pieces:
+            self.digest.update(piece)
+        wanted = sum(map(len, pieces))
+        written = os.writev(self._file.fileno(), pieces)
+        if written < wanted:  # a signal, or a disk that is nearly full
+            rest = memoryview(b"".join(pieces))[written:]
+            while rest:
+                rest = rest[self._file.write(rest) :]
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class _PlainPart:
     """TFRecord and tar: the records' bytes one after another, and an end mark."""
 
     def __init__(self, path: Path, end: bytes) -> None:
-        self._file = path.open("wb", buffering=0)
+        self._file = PiecesFile(path)
         self._end = end
-        self._hash = xxhash.xxh3_128()
 
-    def append(self, data: memoryview, sizes: Sequence[int]) -> None:
+    def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
         del sizes
-        self._hash.update(data)
-        while data:
-            data = data[self._file.write(data) :]
+        self._file.write(pieces)
 
     def close(self) -> str:
         if self._end:
-            self.append(memoryview(self._end), ())
+            self._file.write([self._end])
         self._file.close()
-        return f"{_ALGORITHM}:{self._hash.hexdigest()}"
+        return f"{_ALGORITHM}:{self._file.digest.hexdigest()}"
 
     def abandon(self) -> None:
         self._file.close()
@@ -104,11 +134,12 @@ class _ArrayRecordPart:
         path.touch()  # says what is wrong with the place; the library's own message does not
         self._writer = array_record_module().ArrayRecordWriter(os.fspath(path), _ARRAY_RECORD_OPTIONS)
 
-    def append(self, data: memoryview, sizes: Sequence[int]) -> None:
+    def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
+        data = b"".join(pieces)
         begin = 0
         try:
             for size in sizes:
-                self._writer.write(bytes(data[begin : begin + size]))
+                self._writer.write(data[begin : begin + size])
                 begin += size
         except RuntimeError as error:
             raise OSError(str(error)) from error

@@ -15,13 +15,22 @@ import google_crc32c
 
 from ais_tar2tf.errors import ArchiveError, TruncatedArchive
 
-__all__ = ["FRAME_BYTES", "HEADER_BYTES", "check_frame", "frame", "frame_offsets", "payload_length"]
+__all__ = [
+    "FRAME_BYTES",
+    "HEADER_BYTES",
+    "MASK_DELTA",
+    "check_frame",
+    "frame",
+    "frame_offsets",
+    "masked_header",
+    "payload_length",
+]
 
 HEADER_BYTES = 12
 _TRAILER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + _TRAILER_BYTES
 
-_MASK_DELTA = 0xA282EAD8
+MASK_DELTA = 0xA282EAD8
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _REMEMBERED_LENGTHS = 4096  # headers kept: lengths repeat, and each costs a checksum
@@ -29,18 +38,19 @@ _REMEMBERED_LENGTHS = 4096  # headers kept: lengths repeat, and each costs a che
 
 def _masked(data: bytes) -> bytes:
     crc: int = google_crc32c.value(data)
-    return _CRC.pack((((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF)
+    return _CRC.pack((((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF)
 
 
 @functools.lru_cache(_REMEMBERED_LENGTHS)
-def _header(length: int) -> bytes:
+def masked_header(length: int) -> bytes:
+    """The length and its checksum."""
     packed = _LENGTH.pack(length)
     return packed + _masked(packed)
 
 
 def frame(payload: bytes) -> bytes:
     """One record of a TFRecord file."""
-    return b"".join((_header(len(payload)), payload, _masked(payload)))
+    return b"".join((masked_header(len(payload)), payload, _masked(payload)))
 
 
 def payload_length(header: bytes, *, file: str, offset: int) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import Any
 
 from ais_tar2tf.errors import ExportError
-from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.work import Identified
+from ais_tar2tf.schema import Schema
 
 __all__ = ["MANIFEST", "Manifest", "RecordFile", "SourceObject", "SplitEntry"]
 
@@ -44,7 +45,7 @@ class SplitEntry:
     """One split: its files in order, and how they came about."""
 
     files: tuple[RecordFile, ...]
-    observed: Observed = field(default_factory=Observed)
+    schema: Schema = field(default_factory=Schema)
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     sources: tuple[SourceObject, ...] = ()
     skipped: dict[str, int] = field(default_factory=dict[str, int])  # of the whole run, by the name of the error
@@ -69,12 +70,10 @@ class Manifest:
     index_files: bool = False
 
     @property
-    def observed(self) -> Observed:
-        """What stands in the records of all splits."""
-        together = Observed()
-        for entry in self.splits.values():
-            together.add(entry.observed)
-        return together
+    def schema(self) -> Schema:
+        """Of the records of all splits."""
+        entries = [entry.schema for _, entry in sorted(self.splits.items())]
+        return reduce(Schema.merge, entries) if entries else Schema()
 
     def to_json(self) -> bytes:
         document = {
@@ -82,7 +81,7 @@ class Manifest:
             "format": self.format,
             "name": self.name,
             "index_files": self.index_files,
-            "schema": self.observed.to_json(),
+            "schema": self.schema.to_json(),
             "splits": {name: _split_json(entry) for name, entry in sorted(self.splits.items())},
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
@@ -110,7 +109,7 @@ def _split_json(entry: SplitEntry) -> dict[str, Any]:
         "skipped": dict(sorted(entry.skipped.items())),
         "ignored": entry.ignored,
         "files": [asdict(file) for file in entry.files],
-        "observed": entry.observed.to_json(),
+        "schema": entry.schema.to_json(),
         "plan": entry.plan,
         "sources": [asdict(source) for source in entry.sources],
     }
@@ -118,7 +117,7 @@ def _split_json(entry: SplitEntry) -> dict[str, Any]:
 
 def _split_of(entry: dict[str, Any]) -> SplitEntry:
     return SplitEntry(
-        observed=Observed.from_json(entry["observed"]),
+        schema=Schema.from_json(entry["schema"]),
         files=tuple(RecordFile(**file) for file in entry["files"]),
         plan=entry["plan"],
         sources=tuple(SourceObject(**source) for source in entry["sources"]),

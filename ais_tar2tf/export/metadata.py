@@ -6,45 +6,55 @@ import json
 from typing import Any
 
 from ais_tar2tf.export.manifest import Manifest
-from ais_tar2tf.export.observed import Seen
+from ais_tar2tf.schema import TEXTS, Field
 
 __all__ = ["METADATA", "metadata"]
 
 METADATA = ("features.json", "dataset_info.json")
 _TFDS_FORMATS = ("tfrecord", "array_record")
 _CORE = "tensorflow_datasets.core.features."
-_DTYPES = {"bytes": "string", "float": "float32", "int64": "int64"}
+_IMAGES = ("jpeg", "png")
 
 
 def metadata(manifest: Manifest) -> dict[str, bytes]:
-    """File name → content; nothing for formats that TFDS does not read."""
-    if manifest.format not in _TFDS_FORMATS:
+    """File name → content; nothing for formats and fields that TFDS does not read."""
+    fields = list(manifest.schema)
+    if manifest.format not in _TFDS_FORMATS or any(field.sparse or field.ragged for field in fields):
         return {}
-    documents = (_features(manifest), _info(manifest))
+    documents = (_features(fields), _info(manifest))
     return {
         name: json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogateescape")
         for name, document in zip(METADATA, documents, strict=True)
     }
 
 
-def _features(manifest: Manifest) -> dict[str, Any]:
-    seen = {name: _feature(each, manifest.observed.records) for name, each in manifest.observed.features.items()}
-    return {"pythonClassName": f"{_CORE}features_dict.FeaturesDict", "featuresDict": {"features": seen}}
+def _features(fields: list[Field]) -> dict[str, Any]:
+    features = {field.name: _feature(field) for field in fields}
+    return {"pythonClassName": f"{_CORE}features_dict.FeaturesDict", "featuresDict": {"features": features}}
 
 
-def _feature(seen: Seen, records: int) -> dict[str, Any]:
-    """One value in every record is a scalar, the same number of them a vector, any other number, or none, a sequence."""
-    dtype = _DTYPES[seen.kind]
-    always = seen.records == records
-    if always and seen.least == seen.most == 1:
-        return {"pythonClassName": f"{_CORE}scalar.Scalar", "tensor": _tensor(dtype, {})}
-    length = seen.most if always and seen.least == seen.most else -1
-    shape = {"dimensions": [str(length)]}
-    return {"pythonClassName": f"{_CORE}tensor_feature.Tensor", "tensor": _tensor(dtype, shape)}
+def _feature(field: Field) -> dict[str, Any]:
+    """What may be absent is a sequence, which may be empty."""
+    if field.encoding == "image" and field.format in _IMAGES and field.dtype == "uint8" and not field.optional:
+        image = {"shape": _shape(field.shape or (None, None, None)), "dtype": "uint8", "encodingFormat": field.format}
+        return {"pythonClassName": f"{_CORE}image_feature.Image", "image": image}
+    one = field.is_file or field.dtype in TEXTS
+    dtype = "string" if one else field.dtype
+    shape = () if field.is_file else field.shape
+    if field.optional:
+        shape = (None,)
+    encoding = "bytes" if field.encoding == "raw" else "none"
+    if not shape and encoding == "none":
+        return {"pythonClassName": f"{_CORE}scalar.Scalar", "tensor": _tensor(dtype, (), encoding)}
+    return {"pythonClassName": f"{_CORE}tensor_feature.Tensor", "tensor": _tensor(dtype, shape, encoding)}
 
 
-def _tensor(dtype: str, shape: dict[str, Any]) -> dict[str, Any]:
-    return {"shape": shape, "dtype": dtype, "encoding": "none"}
+def _tensor(dtype: str, shape: tuple[int | None, ...], encoding: str) -> dict[str, Any]:
+    return {"shape": _shape(shape), "dtype": dtype, "encoding": encoding}
+
+
+def _shape(shape: tuple[int | None, ...]) -> dict[str, Any]:
+    return {"dimensions": ["-1" if size is None else str(size) for size in shape]} if shape else {}
 
 
 def _info(manifest: Manifest) -> dict[str, Any]:

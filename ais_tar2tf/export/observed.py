@@ -6,17 +6,18 @@ It costs constant memory, and what was seen of two shards can be added up: the o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ais_tar2tf import features
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Field, Schema
 
-__all__ = ["KINDS", "Observed", "Seen"]
+__all__ = ["Observed", "Seen"]
 
-KINDS = ("bytes", "float", "int64")
+_DTYPES = {"bytes": "bytes", "float": "float32", "int64": "int64"}
 
 
 @dataclass(slots=True)
@@ -69,6 +70,13 @@ class Observed:
         for name, seen in other.features.items():
             self._see(name, Seen(seen.kind, seen.least, seen.most, seen.records))
 
+    def schema(self) -> Schema:
+        """The same as a schema: what was seen, and no more."""
+        return Schema(
+            tuple(_field(name, seen, self.records) for name, seen in sorted(self.features.items())),
+            records=self.records,
+        )
+
     def to_json(self) -> dict[str, Any]:
         return {
             "records": self.records,
@@ -82,7 +90,13 @@ class Observed:
         return cls(data["records"], {name: Seen(*seen) for name, seen in data["features"].items()})
 
 
-def _kind(values: Sequence[Any] | Any) -> str:
+def _field(name: str, seen: Seen, records: int) -> Field:
+    dtype = "string" if name == "__key__" else _DTYPES[seen.kind]
+    shape = () if seen.least == seen.most == 1 else (seen.most if seen.least == seen.most else None,)
+    return Field(name, dtype, shape, optional=seen.records < records)
+
+
+def _kind(values: Any) -> str:
     if isinstance(values, list):
         return "bytes"
     return "float" if values.dtype.kind == "f" else "int64"

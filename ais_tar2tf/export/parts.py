@@ -6,16 +6,17 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from ais_tar2tf.export.boundaries import Boundaries, Bounds
 from ais_tar2tf.export.formats import Part, new_part
+from ais_tar2tf.export.raw import Row
 from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile, WorkFolder
 
 __all__ = ["SplitWriter", "Syncer"]
 
-_READ = 1 << 20  # bytes of a segment at once
 _WAITING_FILES = 4  # finished and on their way to disk; more, and writing waits for the disk
 
 
@@ -68,15 +69,9 @@ class SplitWriter:
         self._file: FinishedFile | None = None
 
     def add(self, units: Units) -> None:
-        """Records behind those that came before; a segment's file is gone afterwards."""
-        if isinstance(units.data, bytes):
-            self._add(units, _InMemory(units.data))
-            return
-        with _OnDisk(units.data) as segment:
-            self._add(units, segment)
-        units.data.unlink()
-
-    def _add(self, units: Units, source: _InMemory | _OnDisk) -> None:
+        """Records behind those that came before."""
+        assert not isinstance(units.data, Path)  # segments are mapped by whoever received them
+        source = _Mapped(units.data) if type(units.data) is memoryview else _Rows(units.data)
         begin = 0
         while begin < len(units.sizes):
             count = self._boundaries.fitting(units.sizes, begin)
@@ -132,43 +127,24 @@ class SplitWriter:
             self._part = None
 
 
-class _InMemory:
-    def __init__(self, data: bytes) -> None:
-        self._rest = memoryview(data)
+class _Rows:
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+        self._at = 0
+
+    def copy(self, part: Part, sizes: Sequence[int]) -> None:
+        end = self._at + len(sizes)
+        part.append(list(chain.from_iterable(self._rows[self._at : end])), sizes)
+        self._at = end
+
+
+class _Mapped:
+    """A segment: its records are copied once, not made again."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._rest = data
 
     def copy(self, part: Part, sizes: Sequence[int]) -> None:
         size = sum(sizes)
-        part.append(self._rest[:size], sizes)
+        part.append([self._rest[:size]], sizes)
         self._rest = self._rest[size:]
-
-
-class _OnDisk:
-    """A segment's file: its records are copied, not made again."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", buffering=0)
-
-    def __enter__(self) -> _OnDisk:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def copy(self, part: Part, sizes: Sequence[int]) -> None:
-        begin = 0
-        while begin < len(sizes):
-            end, size = begin, 0
-            while end < len(sizes) and (end == begin or size + sizes[end] <= _READ):
-                size += sizes[end]
-                end += 1
-            part.append(memoryview(self._read(size)), sizes[begin:end])
-            begin = end
-
-    def _read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        while len(data) < size:
-            more = self._file.read(size - len(data))
-            if not more:
-                raise OSError("a segment is shorter than its worker said")
-            data += more
-        return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pickle
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
@@ -46,8 +48,8 @@ class _Worker:
     """One process, and the pipe to it."""
 
     def __init__(self, job: PortableJob, segment_bytes: int, folder: Path) -> None:
-        self.pipe: Connection[Any, Any]
-        self.pipe, theirs = Pipe()
+        ours, theirs = Pipe()
+        self.pipe: Connection[Any, Any] = ours  # type: ignore[assignment]  # of the two kinds it is this one
         try:
             command = [sys.executable, "-m", "ais_tar2tf.export.worker", str(theirs.fileno()), str(folder)]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -84,6 +86,7 @@ class WorkerPool:
         self._how = how
         self._queues: dict[int, deque[Event | Exception]] = {}
         self._held = 0
+        self._spare: list[Path] = []
         self._folder = Path(tempfile.mkdtemp(prefix="segments-", dir=work))
         count = max(1, min(workers, len(names) - self._front))
         self._workers = [_Worker(job, how.segment_bytes, self._folder) for _ in range(count)]
@@ -108,9 +111,23 @@ class WorkerPool:
             if isinstance(event, ShardRead):
                 del self._queues[self._front]
                 self._front += 1
+                yield event
             else:
-                self._held -= sum(event.sizes)
-            yield event
+                yield from self._mapped(event)
+
+    def _mapped(self, event: Units) -> Iterator[Event]:
+        """A segment's units with its bytes in reach, as long as the caller is at them; then it is written over."""
+        assert isinstance(event.data, Path)
+        size = sum(event.sizes)
+        with event.data.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+            view = memoryview(data)
+            yield replace(event, data=view)
+            view.release()
+        self._held -= size
+        if len(self._spare) < len(self._workers):
+            self._spare.append(event.data)
+        else:
+            event.data.unlink()
 
     def _hand_out(self) -> None:
         """Work for who has none, and room for who waits for it."""
@@ -118,7 +135,7 @@ class WorkerPool:
             has_room = self._held < self._how.waiting_bytes
             if worker.waits and (has_room or worker.at == self._front):
                 worker.waits = False
-                self._send(worker, "go on")
+                self._send(worker, [self._spare.pop()] if self._spare else [])
             if worker.at < 0 and self._next < len(self._names) and (has_room or self._next == self._front):
                 worker.at = self._next
                 self._queues[self._next] = deque()

@@ -8,7 +8,7 @@ import itertools
 import mmap
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,11 +127,11 @@ class Publisher:
                 RecordFile(name, file.records, file.bytes, file.checksum)
                 for file, name in zip(_of_split(work, split), names[split], strict=True)
             )
-            splits[split] = SplitEntry(files, entry.observed, entry.plan, entry.sources, entry.skipped, entry.ignored)
+            splits[split] = SplitEntry(files, entry.schema, entry.plan, entry.sources, entry.skipped, entry.ignored)
         return Manifest(self.kind, self.name, splits, self.index_files)
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> Generator[None]:
         """Exports of other splits publish into the same manifest: one after the other."""
         if not isinstance(self.place, Folder):
             yield

@@ -23,6 +23,7 @@ from ais_tar2tf.options import Writing
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Field, Schema
 
 __all__ = ["ExportOptions", "check_names", "export_source", "function_described"]
 
@@ -45,6 +46,7 @@ class ExportOptions:
     workers: int | None = None
     exists: str = "resume"
     record_to_example: Callable[[Record], Any] | None = None
+    schema: Schema | None = None
     idx: bool = False
     progress: bool | None = None
     writing: Writing | None = None
@@ -58,8 +60,15 @@ class ExportOptions:
             raise ValueError(f"align is one of {', '.join(_ALIGNMENTS)}, not {self.align!r}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers is at least 1, not {self.workers!r}")
+        if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
+            raise ValueError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
         if self.idx and self.format != "tfrecord":
             raise ValueError("DALI's index is of TFRecord files")
+
+
+def with_key(schema: Schema) -> Schema:
+    """The schema of records that are stored with their key."""
+    return schema if "__key__" in schema else replace(schema, fields=(Field("__key__", "string"), *schema.fields))
 
 
 def check_names(name: str, exists: str) -> None:
@@ -76,6 +85,7 @@ def export_source(
     selection = wants(options.record_to_example)
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
+    schema = None if options.schema is None else with_key(options.schema)
     route = route_of(options.split if options.splits is None else options.splits, options.seed)
     bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
     target = Target(
@@ -87,6 +97,7 @@ def export_source(
         align=options.align,
         exists=options.exists,
         index_files=options.idx,
+        schema=schema,
         endpoint=options.endpoint,
         token=options.token,
         plan={
@@ -102,10 +113,12 @@ def export_source(
             "shard_records": bounds.records,
             "align": options.align,
             "idx": options.idx,
+            "schema": None if options.schema is None else options.schema.to_json(),
             "record_to_example": function_described(options.record_to_example),
         },
     )
-    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, options.record_to_example))
+    encode = options.record_to_example if schema is None else schema.encode
+    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, encode))
     progress = progress_for("+".join(route.names), len(shards.names), options.progress)
     return export_shards(
         target, job, shards.names, account, progress, workers=options.workers, writing=options.writing

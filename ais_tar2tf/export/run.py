@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
+from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, Store, open_store, split_url
 
 __all__ = ["EXISTS", "Target", "cores", "export_events", "export_shards"]
@@ -44,6 +45,7 @@ class Target:
     align: str = "stream"
     exists: str = "resume"
     resumable: bool = True
+    schema: Schema | None = None  # of what is written, where it was said
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     endpoint: str | None = None
@@ -62,7 +64,7 @@ class Target:
         if scheme == "file":
             return Path(name) / f".export-{splits}"
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}")
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}".encode())
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
@@ -295,5 +297,6 @@ def _entries(target: Target, work: WorkFolder) -> dict[str, SplitEntry]:
         for shard in shards:
             observed.add(Observed.from_json(shard.observed[at]))
         ignored = sum(shard.ignored for shard in shards)
-        entries[split] = SplitEntry((), observed, target.plan, sources, dict(skipped), ignored)
+        schema = observed.schema() if target.schema is None else replace(target.schema, records=observed.records)
+        entries[split] = SplitEntry((), schema, target.plan, sources, dict(skipped), ignored)
     return entries

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.export.observed import Observed
+from ais_tar2tf.export.raw import Row
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.splits import Route, Single
 from ais_tar2tf.export.work import Identified, Place
@@ -17,7 +18,7 @@ from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Grouping, Record, Selection
 from ais_tar2tf.stores import Store
 
-__all__ = ["EncodedChunk", "Event", "Job", "PortableJob", "ShardRead", "Units", "encode_chunk", "read_shard"]
+__all__ = ["Event", "Job", "PortableJob", "ShardRead", "Units", "encode_chunk", "read_shard"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Units:
     split: int
     numbers: Sequence[int]
     sizes: Sequence[int]
-    data: bytes | Path
+    data: Sequence[Row] | memoryview | Path  # each record's pieces; a segment, mapped or by its path
     identity: Identified
 
 
@@ -85,8 +86,8 @@ def read_shard(job: Job, at: int, name: str, done: Sequence[Place]) -> Iterator[
     try:
         while chunk := stream.next_chunk(full=True):
             account.emitted(len(chunk))
-            made = encode_chunk(job, chunk, account, observed)
-            yield from made.units((at, number), done, identified(stream))
+            splits = encode_chunk(job, chunk, account, observed)
+            yield from _units(splits, (at, number), done, identified(stream))
             number += len(chunk)
         identity = identified(stream)
     finally:
@@ -95,42 +96,50 @@ def read_shard(job: Job, at: int, name: str, done: Sequence[Place]) -> Iterator[
 
 
 @dataclass(frozen=True)
-class EncodedChunk:
-    """Records' bytes by split, with the place of each record in the chunk."""
+class SplitRows:
+    """The records of a chunk that go to one split: their places in the chunk, their sizes and bytes."""
 
-    places: list[Sequence[int]]
-    parts: list[list[bytes]]
+    places: Sequence[int]
+    sizes: Sequence[int]
+    rows: Sequence[Row]
 
-    def units(self, begin: Place, done: Sequence[Place], identity: Identified) -> Iterator[Units]:
-        """The units of a chunk that begins at `begin`, without those before their split's place in `done`."""
-        at, first = begin
-        for split, (places, parts) in enumerate(zip(self.places, self.parts, strict=True)):
-            if begin < done[split]:
-                kept = [n for n, place in enumerate(places) if (at, first + place) >= done[split]]
-                places, parts = [places[n] for n in kept], [parts[n] for n in kept]
-            if parts:
-                numbers = [first + place for place in places]
-                yield Units(at, split, numbers, list(map(len, parts)), b"".join(parts), identity)
+    def behind(self, place: int) -> SplitRows:
+        kept = [at for at, each in enumerate(self.places) if each >= place]
+        return SplitRows(*([column[at] for at in kept] for column in (self.places, self.sizes, self.rows)))  # type: ignore[arg-type]  # a list of each
 
 
-def encode_chunk(job: Job, chunk: Sequence[Record], account: Account, observed: Sequence[Observed]) -> EncodedChunk:
-    units, examples = job.serializer.units(chunk, account)
-    if isinstance(job.route, Single) and None not in units:
-        _observe(observed[0], chunk, examples)
-        return EncodedChunk([range(len(units))], [units])  # type: ignore[list-item]  # none of them is None
-    places: list[Sequence[int]] = []
-    parts: list[list[bytes]] = []
+def _units(splits: Sequence[SplitRows], begin: Place, done: Sequence[Place], identity: Identified) -> Iterator[Units]:
+    """The units of a chunk that begins at `begin`, without those before their split's place in `done`."""
+    at, first = begin
+    for split, rows in enumerate(splits):
+        done_at, done_number = done[split]
+        if at < done_at:
+            continue
+        kept = rows.behind(done_number - first) if begin < done[split] else rows
+        if kept.rows:
+            yield Units(at, split, [first + place for place in kept.places], kept.sizes, kept.rows, identity)
+
+
+def encode_chunk(
+    job: Job, chunk: Sequence[Record], account: Account, observed: Sequence[Observed]
+) -> list[SplitRows]:
+    """The rows of a chunk by split; what failed, or belongs to no split, is in the account."""
+    made = job.serializer.encode_all(chunk, account)
+    if isinstance(job.route, Single) and None not in made.rows:
+        _observe(observed[0], chunk, made.examples)
+        return [SplitRows(range(len(chunk)), made.sizes, made.rows)]  # type: ignore[arg-type]  # none is None
+    splits: list[SplitRows] = []
     routed = job.route.of(chunk)
     for split in range(len(job.route.names)):
-        kept = [at for at, to in enumerate(routed) if to == split and units[at] is not None]
-        places.append(kept)
-        parts.append([unit for at in kept if (unit := units[at]) is not None])
-        _observe(observed[split], [chunk[at] for at in kept], examples and [examples[at] for at in kept])
-    left_out = sum(to is None and unit is not None for to, unit in zip(routed, units, strict=True))
+        kept = [at for at, to in enumerate(routed) if to == split and made.rows[at] is not None]
+        rows = [row for at in kept if (row := made.rows[at]) is not None]
+        splits.append(SplitRows(kept, [made.sizes[at] for at in kept], rows))
+        _observe(observed[split], [chunk[at] for at in kept], made.examples and [made.examples[at] for at in kept])
+    left_out = sum(to is None and row is not None for to, row in zip(routed, made.rows, strict=True))
     if left_out:
         account.add(records_emitted=-left_out)
         account.stats.skipped["NoSplit"] += left_out
-    return EncodedChunk(places, parts)
+    return splits
 
 
 def _observe(observed: Observed, records: Sequence[Record], examples: Sequence[bytes | None] | None) -> None:

@@ -8,20 +8,20 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
 
-from ais_tar2tf import features
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.formats import array_record_module
 from ais_tar2tf.export.framing import check_frame, frame_offsets
 from ais_tar2tf.export.manifest import Manifest, RecordFile
-from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.splits import Part
 from ais_tar2tf.export.streams import Files
 from ais_tar2tf.export.verify import frames, local_copy
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Schema
 
 __all__ = ["Records", "Shelf"]
 
@@ -55,16 +55,17 @@ class Records(Sequence[Record]):
         return self._shelf.record(part.split, part.start + at - begin)
 
     def __iter__(self) -> Iterator[Record]:
-        for payload in self.payloads():
-            yield self._shelf.decoded(payload)
+        for part in self.parts:
+            for payload in self.of_part(part).payloads():
+                yield self._shelf.decoded(part.split, payload)
 
     @property
-    def observed(self) -> Observed:
-        """What stands in the records of these splits."""
-        together = Observed()
-        for split in dict.fromkeys(part.split for part in self.parts):
-            together.add(self._shelf.manifest.splits[split].observed)
-        return together
+    def schema(self) -> Schema:
+        """Of the records of these splits."""
+        splits = dict.fromkeys(part.split for part in self.parts)
+        return reduce(
+            Schema.merge, [self._shelf.manifest.splits[split].schema for split in splits], Schema(records=0)
+        )
 
     def of_part(self, part: Part) -> Records:
         return Records(self._shelf, [part])
@@ -94,7 +95,6 @@ class Shelf:
         self._ends = {
             name: list(accumulate(file.records for file in entry.files)) for name, entry in manifest.splits.items()
         }
-        self._single = {name for name, seen in manifest.observed.features.items() if seen.least == seen.most == 1}
         self._open: OrderedDict[str, Any] = OrderedDict()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -103,16 +103,10 @@ class Shelf:
         which = bisect_right(ends, number)
         file = self.manifest.splits[split].files[which]
         at = number - (ends[which] - file.records)
-        return self.decoded(self._payload(file, at))
+        return self.decoded(split, self._payload(file, at))
 
-    def decoded(self, payload: bytes) -> Record:
-        """A feature that has one value in every record is that value; the key is text."""
-        record: Record = features.decode(payload)
-        for name in self._single & record.keys():
-            record[name] = record[name][0]
-        if isinstance(record.get("__key__"), bytes):
-            record["__key__"] = record["__key__"].decode("utf-8", "surrogateescape")
-        return record
+    def decoded(self, split: str, payload: bytes) -> Record:
+        return self.manifest.splits[split].schema.decode(payload)
 
     def _payload(self, file: RecordFile, at: int) -> bytes:
         if self.manifest.format == "tfrecord":

@@ -72,7 +72,7 @@ Route = Single | Ratios | Predicates | Lists
 
 def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
     """From what the user said: a name, {name: ratio}, {name: function} or {name: keys}."""
-    given = {splits: None} if isinstance(splits, str) else dict(splits)
+    given: dict[str, Any] = {splits: None} if isinstance(splits, str) else dict(splits)
     names = tuple(given)
     for name in names:
         if not _SPLIT_NAME.fullmatch(name):

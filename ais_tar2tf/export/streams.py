@@ -32,9 +32,9 @@ class FolderFiles:
     def url(self, name: str) -> str:
         return str(self._path / name)
 
-    def stream(self, name: str) -> io.BufferedIOBase:
+    def stream(self, name: str) -> io.BufferedReader[Any]:
         try:
-            return (self._path / name).open("rb", buffering=_BUFFER)
+            return io.BufferedReader(io.FileIO(self._path / name), _BUFFER)
         except FileNotFoundError as error:
             raise ShardNotFound("there is no such file", url=self.url(name)) from error
 
@@ -57,7 +57,7 @@ class StoreFiles:
     def url(self, name: str) -> str:
         return self._store.url(self._prefix + name)
 
-    def stream(self, name: str) -> io.BufferedIOBase:
+    def stream(self, name: str) -> io.BufferedReader[Any]:
         return io.BufferedReader(_FetchedFile(self._store, self._prefix + name, self._read), _BUFFER)
 
     def read(self, name: str, start: int, stop: int) -> bytes:

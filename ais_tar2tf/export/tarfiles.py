@@ -17,7 +17,7 @@ _MOST_NAME, _MOST_PREFIX = 100, 155
 _MOST_SIZE = 8**11 - 1
 
 
-def record_members(record: Record) -> bytes:
+def record_members(record: Record) -> tuple[bytes, ...]:
     """A record as the members `key.field`, in the record's order."""
     key = record["__key__"]
     parts: list[bytes] = []
@@ -31,7 +31,7 @@ def record_members(record: Record) -> bytes:
         parts += member(f"{key}.{field}", bytes(body))
     if not parts:
         raise ExportError(f"record {key!r} has no fields, so it can't be written to a tar")
-    return b"".join(parts)
+    return tuple(parts)
 
 
 def member(name: str, body: bytes) -> list[bytes]:

@@ -68,7 +68,7 @@ def _verify(files: Files, kind: str, file: RecordFile) -> None:
 class _Hashed(io.RawIOBase):
     """A stream that is summed up while it is read."""
 
-    def __init__(self, stream: io.BufferedIOBase) -> None:
+    def __init__(self, stream: io.BufferedReader[Any]) -> None:
         self._stream = stream
         self._digest = xxhash.xxh3_128()
         self.size: int = 0
@@ -91,7 +91,7 @@ class _Hashed(io.RawIOBase):
         return f"xxh3-128:{self._digest.hexdigest()}"
 
 
-def frames(stream: io.BufferedReader | io.BufferedIOBase, url: str) -> Iterator[tuple[int, bytes]]:
+def frames(stream: io.BufferedReader[Any], url: str) -> Iterator[tuple[int, bytes]]:
     """(offset, payload) of each record of a TFRecord file, both checksums proved."""
     offset = 0
     while header := stream.read(HEADER_BYTES):
@@ -100,7 +100,7 @@ def frames(stream: io.BufferedReader | io.BufferedIOBase, url: str) -> Iterator[
         offset += FRAME_BYTES + length
 
 
-def _tar_records(stream: io.BufferedReader, url: str) -> int:
+def _tar_records(stream: io.BufferedReader[Any], url: str) -> int:
     grouper = Grouper(url, Account(), Limits())
     archive = ShardArchive(url, Limits(), wanted=grouper.wants)
     records = 0
@@ -111,7 +111,7 @@ def _tar_records(stream: io.BufferedReader, url: str) -> int:
     return records + len(grouper.finish().records)
 
 
-def _array_records(stream: io.BufferedReader, url: str) -> int:
+def _array_records(stream: io.BufferedReader[Any], url: str) -> int:
     """ArrayRecord's own reader proves its checksums; it tells no offset, so the record's number stands for it."""
     with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
         path = local_copy(stream, Path(folder))
@@ -129,7 +129,7 @@ def _array_records(stream: io.BufferedReader, url: str) -> int:
             reader.close()
 
 
-def local_copy(stream: io.BufferedReader | io.BufferedIOBase, folder: Path) -> Path:
+def local_copy(stream: io.BufferedReader[Any], folder: Path) -> Path:
     """For libraries that open paths only."""
     path = folder / "file"
     with path.open("wb") as copy:

@@ -98,12 +98,13 @@ class WorkFolder:
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "file" in fact:
-            known = fact["file"]
-            pairs = {"end": tuple(known["end"]), "identity": tuple(known["identity"])}
-            self.files.append(FinishedFile(**{**known, **pairs}))
+            file: dict[str, Any] = fact["file"]
+            file |= {"end": tuple(file["end"]), "identity": tuple(file["identity"])}
+            self.files.append(FinishedFile(**file))
         elif "shard" in fact:
-            shard = SourceShard(**{**fact["shard"], "identity": tuple(fact["shard"]["identity"])})
-            self.shards[shard.at] = shard
+            shard: dict[str, Any] = fact["shard"]
+            shard |= {"identity": tuple(shard["identity"])}
+            self.shards[shard["at"]] = SourceShard(**shard)
         else:
             self.complete = True
 
@@ -128,7 +129,7 @@ class WorkFolder:
 
     def place_of(self, split: str) -> Place:
         """Behind the last record of a split that stands in a finished file."""
-        return max((tuple(file.end) for file in self.files if file.split == split), default=(0, 0))
+        return max((file.end for file in self.files if file.split == split), default=(0, 0))
 
     def _tell(self, fact: dict[str, Any], *, sync: bool = True) -> None:
         assert self._journal is not None

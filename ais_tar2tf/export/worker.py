@@ -10,11 +10,13 @@ import signal
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.export.formats import PiecesFile
 from ais_tar2tf.export.shard_units import Event, Job, PortableJob, ShardRead, Units, read_shard
 from ais_tar2tf.export.work import Identified, Place
 
@@ -24,24 +26,22 @@ __all__ = ["main"]
 class _Segment:
     """Units of one split that are collected in a file."""
 
-    def __init__(self, path: Path, at: int, split: int) -> None:
+    def __init__(self, path: Path, at: int, split: int, *, again: bool) -> None:
         self._path = path
         self._at = at
         self._split = split
-        self._file = path.open("wb", buffering=0)
+        self._file = PiecesFile(path, again=again)
         self._numbers, self._sizes = array("Q"), array("Q")
         self._identity: Identified = ("", "", "", None)
         self.bytes: int = 0
 
     def add(self, units: Units) -> None:
-        assert isinstance(units.data, bytes)
-        rest = memoryview(units.data)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        assert not isinstance(units.data, Path | memoryview)
+        self._file.write(list(chain.from_iterable(units.data)))
         self._numbers.extend(units.numbers)
         self._sizes.extend(units.sizes)
         self._identity = units.identity
-        self.bytes += len(units.data)
+        self.bytes += sum(units.sizes)
 
     def close(self) -> Units:
         self._file.close()
@@ -60,13 +60,16 @@ def main() -> None:
 
 def _work(portable: PortableJob, segment_bytes: int, pipe: Connection[Any, Any], folder: Path) -> None:
     job = portable.open()
+    spare: list[Path] = []  # segments that may be written over: their pages are there already
     while True:
         at, name, done = pipe.recv()
         try:
-            for event in _segments(job, at, name, done, segment_bytes, folder):
+            for event in _segments(job, at, name, done, segment_bytes, folder, spare):
                 pipe.send(event)
                 if isinstance(event, Units):
-                    pipe.recv()  # the parent says when there is room for more
+                    spare.extend(
+                        pipe.recv()
+                    )  # the parent says when there is room for more, and what it has done with
         except Tar2TFError as error:
             pipe.send(error)
         except (EOFError, ConnectionError):
@@ -80,7 +83,7 @@ def _work(portable: PortableJob, segment_bytes: int, pipe: Connection[Any, Any],
 
 
 def _segments(
-    job: Job, at: int, name: str, done: Sequence[Place], segment_bytes: int, folder: Path
+    job: Job, at: int, name: str, done: Sequence[Place], segment_bytes: int, folder: Path, spare: list[Path]
 ) -> Iterator[Event]:
     """The events of a shard, with its units collected into segments, one split's after another's."""
     open_segments: dict[int, _Segment] = {}
@@ -93,8 +96,8 @@ def _segments(
             return
         segment = open_segments.get(event.split)
         if segment is None:
-            path = folder / f"{at:07d}-{event.split}-{made}.segment"
-            segment = open_segments[event.split] = _Segment(path, at, event.split)
+            path = spare.pop() if spare else folder / f"{at:07d}-{made}.segment"
+            segment = open_segments[event.split] = _Segment(path, at, event.split, again=path.exists())
             made += 1
         segment.add(event)
         if segment.bytes >= segment_bytes:

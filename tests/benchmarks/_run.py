@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.benchmarks.data import write_tfrecords
 from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
+from tests.benchmarks.writers import WRITERS
 
 _LEAST_SECONDS = 1.0  # passes go on until so much is measured, then the fastest one counts
 _STATUS = Path("/proc/self/status")
@@ -35,7 +36,7 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
 
     What is made once, before the first record is asked for (a dataset and its graph), is made before the clock runs.
     """
-    reader = READERS[task["reader"]]
+    reader = {**READERS, **WRITERS}[task["reader"]]
     if task["reader"] not in WITHOUT_TENSORFLOW:
         _start_tensorflow()
     reader(task["warm_up"], task["warm_up_records"])()

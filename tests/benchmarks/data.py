@@ -41,6 +41,7 @@ SETS = {
     "2KB": DataSet(2_000, 40_000, 2),
     "2KB-pax": DataSet(2_000, 40_000, 2, "pax.tar"),
     "2KB-gzip": DataSet(2_000, 40_000, 2, "tar.gz"),
+    "2KB-many": DataSet(2_000, 320_000, 4),
     "100KB": DataSet(100_000, 3_000, 3),
 }
 

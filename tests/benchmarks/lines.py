@@ -11,13 +11,14 @@ from tests.benchmarks import measure
 from tests.benchmarks.data import Data
 from tests.benchmarks.endless import records_in
 from tests.benchmarks.web import Web
+from tests.benchmarks.writers import WRITERS
 
 __all__ = ["LINES", "Bench", "Result"]
 
 _GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
-_LOCAL = frozenset({"isal"})  # readers of the shards' files rather than of their URLs
+_LOCAL = frozenset({"isal", *WRITERS})  # readers of the shards' files rather than of their URLs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,7 @@ def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> L
 _WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
 _WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
 _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
+_WEBDATASET_WRITER = ("ours-export", "webdataset-tfrecord-writer", "webdataset + TFRecordWriter")
 
 LINES: dict[str, Line] = {
     "records-2KB": _rate(*_WEBDATASET, "2KB", 10),
@@ -142,6 +144,13 @@ LINES: dict[str, Line] = {
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
     "dataset-tfrecord-2KB": _rate("ours-dataset", "tfrecord-single", "local TFRecord", "2KB", 1.5),
     "dataset-tfrecord-100KB": _rate("ours-dataset", "tfrecord-single-parallel", "local TFRecord", "100KB", 1.5),
+    "export-2KB": _rate(*_WEBDATASET_WRITER, "2KB", 8),
+    "export-100KB": _rate(*_WEBDATASET_WRITER, "100KB", 4),
+    "export-two-workers-2KB": _rate("ours-export-2", "ours-export", "ours with one worker", "2KB-many", 1.6),
+    "load-2KB": _rate("ours-loaded", "plain-tfrecord", "TFRecordDataset + parse", "2KB", 1),
+    "load-parallel-2KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "2KB", 1),
+    "load-100KB": _rate("ours-loaded", "plain-tfrecord", "TFRecordDataset + parse", "100KB", 1),
+    "load-parallel-100KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "100KB", 1),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

@@ -177,4 +177,4 @@ READERS: dict[str, Reader] = {
     "isal": _at_once(isal_alone),
 }
 
-WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal"})
+WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal", "ours-export", "ours-export-2"})
