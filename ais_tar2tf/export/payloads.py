@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.export.boundaries import bounds_of
-from ais_tar2tf.export.framing import frame
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, Folder
+from ais_tar2tf.export.raw import Row, framed_rows
 from ais_tar2tf.export.run import Target
 from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile, WorkFolder
@@ -26,7 +26,7 @@ __all__ = ["FileNames", "PayloadFiles", "Publication", "place_of"]
 FileNames = Callable[[str, int, int], str]
 """(group, number of the file, how many there are) → the file's name; it may begin with a folder and a slash."""
 
-_WAITING_BYTES = 1 * MIB  # of one group, framed and not written yet
+_WAITING_BYTES = 1 * MIB  # of one group, not written yet
 _NO_IDENTITY = ("", "", "", None)
 
 
@@ -74,7 +74,7 @@ class Publication:
 @dataclass
 class _Group:
     writer: SplitWriter
-    waiting: list[bytes] = field(default_factory=list[bytes])
+    waiting: list[Row] = field(default_factory=list[Row])
     size: int = 0
     records: int = 0
 
@@ -135,18 +135,18 @@ class PayloadFiles:
     def add(self, group: str, payload: bytes) -> None:
         """One record behind the others of its group."""
         into = self._groups[group]
-        framed = frame(payload)
-        into.waiting.append(framed)
-        into.size += len(framed)
+        into.waiting.append((payload,))
+        into.size += len(payload)
         if into.size >= _WAITING_BYTES:
             self._write(into)
 
     def _write(self, group: _Group) -> None:
-        frames = group.waiting
-        numbers = range(group.records, group.records + len(frames))
-        units = Units(0, 0, numbers, [len(each) for each in frames], b"".join(frames), _NO_IDENTITY)
+        if not group.waiting:
+            return
+        rows, sizes = framed_rows(group.waiting, [len(payload) for (payload,) in group.waiting])
+        units = Units(0, 0, range(group.records, group.records + len(rows)), sizes, rows, _NO_IDENTITY)
         group.waiting, group.size = [], 0
-        group.records += len(frames)
+        group.records += len(rows)
         with self._as_export_error():
             group.writer.add(units)
 
