@@ -15,12 +15,23 @@ from typing import Any
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.schema import Field, Schema, wire_dtype
 
-__all__ = ["MAPPING", "SHARD_INFO", "counts_of", "described", "is_image", "json_bytes", "read_json", "schema_of"]
+__all__ = [
+    "MAPPING",
+    "reshaped",
+    "SHARD_INFO",
+    "counts_of",
+    "described",
+    "is_image",
+    "json_bytes",
+    "read_json",
+    "schema_of",
+]
 
 SHARD_INFO = "shard_info.json"
 MAPPING = "datum_to_type_and_shape_mapping.json"
 
 _TYPES = {"bytes": "string", "float32": "float", "int64": "int"}
+_OLD_SHAPE = "{}_shape"
 _DTYPES = {"int": "int64", "float": "float32", "string": "string"}
 
 
@@ -69,6 +80,15 @@ def _field(name: str, said: Mapping[str, Any]) -> Field:
     if dtype == "string":
         return Field(name, dtype, () if said["dense"] else (None,))
     return Field(name, dtype, shape if said["dense"] else (None,))
+
+
+def reshaped(mapping: Mapping[str, Any]) -> list[str]:
+    """Features that an earlier Datum wrote flat, with their sizes in a feature `<name>_shape`."""
+    return [
+        name
+        for name, said in mapping.items()
+        if "field" not in said and not said["dense"] and _OLD_SHAPE.format(name) in mapping
+    ]
 
 
 def counts_of(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, schema_of
+from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, reshaped, schema_of
 from ais_tar2tf.errors import ExportError, SchemaError
 from ais_tar2tf.export.manifest import Manifest, RecordFile, SplitEntry
 from ais_tar2tf.export.payloads import place_of
@@ -25,6 +25,7 @@ __all__ = ["Directory", "open_directory", "share_of"]
 class Directory:
     where: str
     schema: Schema
+    reshaped: dict[str, int]  # features that are stored flat, with their sizes in another: how many sizes
     counts: dict[str, dict[str, int]]
     files: Files
     place: Destination
@@ -65,6 +66,7 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
     return Directory(
         where=where,
         schema=schema_of(documents[MAPPING], place.url(MAPPING)),
+        reshaped={name: len(documents[MAPPING][name]["shape"]) for name in reshaped(documents[MAPPING])},
         counts=counts_of(documents[SHARD_INFO], place.url(SHARD_INFO)),
         files=_files(where),
         place=place,

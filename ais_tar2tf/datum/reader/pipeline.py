@@ -73,7 +73,16 @@ class Pipeline:
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=deterministic,
             )
+        if self.directory.reshaped:
+            examples = examples.map(self._reshaped)
         return examples.apply(tf.data.experimental.assert_cardinality(len(self.records)))
+
+    def _reshaped(self, example: dict[str, Any]) -> dict[str, Any]:
+        found = dict(example)
+        for name, rank in self.directory.reshaped.items():
+            sizes = tf.ensure_shape(example[f"{name}_shape"], (rank,))
+            found[name] = tf.reshape(example[name], sizes)
+        return found
 
     def _order(self, shuffle: bool, deterministic: bool) -> FileOrder:
         read: TFRReadConfigs = self.configs.read_config
