@@ -417,6 +417,7 @@ print(json.dumps({"seen": seen, "total": total}))
 """
 
 
+@pytest.mark.timeout(300)  # two processes import TensorFlow, on a busy machine one after the other
 @pytest.mark.parametrize("way", ["context", "dataset"])
 def test_training_in_two_processes(numbers, tmp_path, way):
     """Each process reads its half, and what they compute together is of all examples."""
@@ -439,7 +440,7 @@ def _run_workers(arguments: list[str], folder: Path) -> list[dict]:
                 subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
             )
     try:
-        outputs = [worker.communicate(timeout=90)[0] for worker in workers]
+        outputs = [worker.communicate(timeout=240)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
