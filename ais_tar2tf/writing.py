@@ -113,7 +113,8 @@ def _batches(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
-    for element in dataset.as_numpy_iterator():
+    elements: Iterator[Any] = dataset.as_numpy_iterator()
+    for element in elements:
         yield (
             element if schema is None else schema.encode({name: _plain(value) for name, value in _named("", element)})
         )

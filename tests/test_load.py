@@ -1,0 +1,177 @@
+"""t2t.load and t2t.write_dataset: what was written comes back, by number, in order, as a dataset."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+from ais_tar2tf import features
+from ais_tar2tf.errors import ExportError
+from ais_tar2tf.export.splits import parts_of
+from record_files import source
+
+COUNTS = [40, 25]
+TOTAL = sum(COUNTS)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("source")
+    return list(t2t.open(source(folder, COUNTS)).records())
+
+
+@pytest.fixture(scope="module", params=["tfrecord", "array_record", "tar"])
+def loaded(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("loaded")
+    src = t2t.open(source(folder / "in", COUNTS))
+    src.export(folder / "out", format=request.param, shard_records=20)
+    return t2t.load(folder / "out")
+
+
+def plain(record):
+    return {name: value for name, value in record.items() if name != "__shard__"}
+
+
+def test_by_number(loaded, records):
+    assert len(loaded) == TOTAL
+    if loaded.manifest.format == "tar":
+        with pytest.raises(ExportError, match="single records of tar"):
+            loaded[0]
+        return
+    for at in (0, 19, 20, TOTAL - 1, -1, -TOTAL):
+        assert loaded[at] == plain(records[at])
+    assert loaded[18:23] == [plain(record) for record in records[18:23]]
+    assert loaded[::-20] == [plain(record) for record in records[::-20]]
+    assert list(loaded) == [plain(record) for record in records]
+    for wrong in (TOTAL, -TOTAL - 1):
+        with pytest.raises(IndexError):
+            loaded[wrong]
+
+
+def test_as_a_dataset(loaded, records):
+    dataset = loaded.dataset("train")
+    assert dataset.cardinality().numpy() == TOTAL
+    elements = [
+        {name: value for name, value in element.items() if name != "__shard__"}
+        for element in dataset.as_numpy_iterator()
+    ]
+    assert elements == [{**plain(record), "__key__": record["__key__"].encode()} for record in records]
+
+
+@pytest.mark.parametrize(
+    "expression", ["train[:30%]", "train[35:]", "train[-5:]+train[:1]", "train[10:10]+train[19:41]"]
+)
+def test_parts(loaded, records, expression):
+    want = [
+        records[at]["__key__"].encode()
+        for part in parts_of(expression, {"train": TOTAL})
+        for at in range(part.start, part.stop)
+    ]
+    dataset = loaded.dataset(expression)
+    assert [element["__key__"] for element in dataset.as_numpy_iterator()] == want
+    assert dataset.cardinality().numpy() == len(want)
+
+
+def test_batches_and_shuffle(loaded, records):
+    batches = list(loaded.dataset(batch=32).as_numpy_iterator())
+    assert [len(batch["jpg"]) for batch in batches] == [32, 32, 1]
+    assert loaded.dataset(batch=32, drop_remainder=True).reduce(0, lambda count, _: count + 1).numpy() == 2
+    orders = [
+        [e["__key__"] for e in loaded.dataset(shuffle=True, seed=seed).as_numpy_iterator()] for seed in (1, 1, 2)
+    ]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(record["__key__"].encode() for record in records)
+
+
+def test_files_in_turns(tmp_path):
+    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", shard_records=20)
+    loaded = t2t.load(tmp_path / "out")
+    in_turns = [element["__key__"] for element in loaded.dataset(interleave=4).as_numpy_iterator()]
+    assert in_turns == [element["__key__"] for element in loaded.dataset(interleave=4).as_numpy_iterator()]
+    assert in_turns[16] == b"n0/000020"
+    assert len(set(in_turns)) == TOTAL
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(ExportError, match="no manifest"):
+        t2t.load(tmp_path)
+    with pytest.raises(ExportError, match="no manifest"):
+        t2t.load("memory://nothing/there")
+    (tmp_path / "manifest.json").write_text('{"manifest": 1}')
+    with pytest.raises(ExportError, match="no manifest of ours"):
+        t2t.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "no", "train[", "train[1:2:3]", "train[:200%]", "train+"])
+def test_expressions_that_are_none(text):
+    with pytest.raises(ValueError, match="split"):
+        parts_of(text, {"train": 10})
+
+
+def test_expressions_are_tfds(tmp_path):
+    import tensorflow_datasets as tfds
+
+    counts = {"train": 997, "val-2013": 31}
+    infos = {
+        name: tfds.core.SplitInfo(name=name, shard_lengths=[count], num_bytes=0) for name, count in counts.items()
+    }
+    splits = tfds.core.SplitDict(infos.values())
+    for text in ("train", "train[:33%]", "train[33%:67%]", "train[-7%:]", "train[5:-5]", "val-2013[:50%]"):
+        (part,) = parts_of(text, counts)
+        assert part.stop - part.start == splits[text].num_examples, text
+
+
+# write_dataset.
+
+
+def _elements(count=50):
+    def element(i):
+        return {
+            "id": i,
+            "image": tf.cast(tf.reshape(tf.range(12), (2, 2, 3)), tf.uint8),
+            "nested": {"half": tf.cast(i, tf.float64) / 2, "words": tf.strings.as_string(tf.range(3))},
+            "flag": i % 2 == 0,
+        }
+
+    return tf.data.Dataset.range(count).map(element)
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+def test_a_dataset_comes_back_with_types_and_shapes(tmp_path, kind):
+    files = t2t.write_dataset(_elements(), tmp_path / "out", format=kind, shard_records=20)
+    assert len(files) == 3
+    back = t2t.load(tmp_path / "out").dataset("train")
+    for ours, theirs in zip(back.as_numpy_iterator(), _elements().as_numpy_iterator(), strict=True):
+        flat = {"id": theirs["id"], "image": theirs["image"], "flag": theirs["flag"]}
+        flat |= {f"nested/{name}": value for name, value in theirs["nested"].items()}
+        assert ours.keys() == flat.keys()
+        for name, value in flat.items():
+            np.testing.assert_array_equal(ours[name], value)
+            assert np.asarray(ours[name]).dtype == np.asarray(value).dtype, name
+    record = t2t.load(tmp_path / "out")[7]
+    assert (record["id"], record["nested/half"], bool(record["flag"])) == (7, 3.5, False)
+
+
+def test_serialized_examples_are_written_as_they_are(tmp_path):
+    payloads = [features.encode({"a": i}) for i in range(5)]
+    (file,) = t2t.write_dataset(tf.data.Dataset.from_tensor_slices(payloads), tmp_path / "out")
+    assert [each.numpy() for each in tf.data.TFRecordDataset(file)] == payloads
+    assert [record["a"] for record in t2t.load(tmp_path / "out")] == list(range(5))
+
+
+def test_tuples_and_single_tensors(tmp_path):
+    t2t.write_dataset(tf.data.Dataset.from_tensor_slices((["x", "y"], [1, 2])), tmp_path / "pair")
+    assert t2t.load(tmp_path / "pair")[1] == {"0": b"y", "1": 2}
+    t2t.write_dataset(tf.data.Dataset.range(3), tmp_path / "one")
+    assert [record["value"] for record in t2t.load(tmp_path / "one")] == [0, 1, 2]
+
+
+def test_a_dataset_is_replaced_only_when_asked(tmp_path):
+    t2t.write_dataset(tf.data.Dataset.range(30), tmp_path, shard_records=10)
+    with pytest.raises(ExportError, match="exists='replace'"):
+        t2t.write_dataset(tf.data.Dataset.range(5), tmp_path)
+    t2t.write_dataset(tf.data.Dataset.range(5), tmp_path, exists="replace")
+    assert len(list(tmp_path.glob("dataset-*"))) == 1
+    assert len(t2t.load(tmp_path)) == 5

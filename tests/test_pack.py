@@ -1,0 +1,224 @@
+"""t2t.pack: folders, CSVs and records → shards in a store; and `path=` of load_from_tar; and progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import webdataset
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf import progress
+from ais_tar2tf.errors import ChecksumMismatch, ExportError, SchemaError, ShardNotFound
+from ais_tar2tf.stores.memory import MemoryStore
+
+
+def read(urls):
+    return [{name: value for name, value in each.items() if name != "__shard__"} for each in t2t.iter_records(urls)]
+
+
+def test_a_folder_of_classes(tmp_path):
+    for label, name in enumerate(["cat", "dog"]):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / "in" / name / f"{number}.jpg").write_bytes(made.image(label * 3 + number))
+    urls = t2t.pack(tmp_path / "in", f"{tmp_path}/out/train-{{}}.tar", shard_records=4)
+    assert [Path(url).name for url in urls] == ["train-0.tar", "train-1.tar"]
+    assert [(r["__key__"], r["cls"]) for r in read(urls)] == [
+        ("cat/0", b"0"), ("cat/1", b"0"), ("cat/2", b"0"), ("dog/0", b"1"), ("dog/1", b"1"), ("dog/2", b"1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # webdataset's
+def test_a_folder_of_records(tmp_path):
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for name, data in {
+        "a/1.jpg": b"j",
+        "a/1.cls": b"3",
+        "a/2.seg.png": b"s",
+        "top.txt": b"t",
+        ".hidden": b"h",
+    }.items():
+        (tmp_path / "in" / name).write_bytes(data)
+    (url,) = t2t.pack(tmp_path / "in", f"{tmp_path}/x.tar")
+    assert read(url) == [
+        {"__key__": "a/1", "cls": b"3", "jpg": b"j"},
+        {"__key__": "a/2", "seg.png": b"s"},
+        {"__key__": "top", "txt": b"t"},
+    ]
+    assert [sample["__key__"] for sample in webdataset.WebDataset(url, shardshuffle=False)] == ["a/1", "a/2", "top"]
+
+
+def test_a_csv(tmp_path):
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        (tmp_path / "images" / f"{number}.png").write_bytes(b"%d" % number)
+    (tmp_path / "list.csv").write_text(
+        "filename,label,Weight (kg)\n" + "".join(f"images/{i}.png,{i},1.5\n" for i in range(3))
+    )
+    (url,) = t2t.pack(tmp_path / "list.csv", f"{tmp_path}/x.tar")
+    assert read(url)[2] == {"__key__": "images/2", "png": b"2", "cls": b"2", "weight_kg_": b"1.5"}
+    (tmp_path / "list.csv").write_text("filename\nimages/none.png\n")
+    with pytest.raises(ShardNotFound, match=r"none\.png"):
+        t2t.pack(tmp_path / "list.csv", f"{tmp_path}/y.tar")
+
+
+def test_rows_into_a_bucket_that_is_made(tmp_path, monkeypatch):
+    rows = ({"__key__": f"k{i}", "txt": f"wört {i}", "n": i, "json": {"a": [i]}} for i in range(100))
+    (tmp_path / "root").mkdir()
+    with t2t.serve(tmp_path / "root") as server:
+        monkeypatch.setenv("AIS_ENDPOINT", server.url)
+        urls = t2t.pack(rows, "ais://fresh/train-{:03d}.tar", shard_size="40KB", create=True)
+        assert urls[:2] == ["ais://fresh/train-000.tar", "ais://fresh/train-001.tar"]
+        assert all(path.stat().st_size <= 40_000 for path in (tmp_path / "root" / "fresh").iterdir())
+        found = read(urls)
+        assert len(found) == 100
+        assert found[42] == {"__key__": "k42", "txt": "wört 42".encode(), "n": b"42", "json": b'{"a": [42]}'}
+        with pytest.raises(ExportError, match="exists='replace'"):
+            t2t.pack([{"x": b""}], "ais://fresh/train-{:03d}.tar")
+        assert t2t.pack([{"x": b""}], "ais://fresh/train-{:03d}.tar", exists="replace") == urls[:1]
+        assert len(list((tmp_path / "root" / "fresh").iterdir())) == 1
+
+
+@pytest.mark.parametrize("row", [{"__key__": "a.b", "x": b""}, {"X": b""}, {"__key__": "a"}, {"x": object()}, 5])
+def test_rows_that_would_not_come_back(row):
+    with pytest.raises(SchemaError):
+        t2t.pack([row], "memory://pack/never.tar")
+
+
+def test_what_does_not_come_back_is_told(monkeypatch):
+    real = MemoryStore.put
+    monkeypatch.setattr(MemoryStore, "put", lambda self, name, data: real(self, name, data.replace(b"good", b"evil")))
+    with pytest.raises(ChecksumMismatch, match="read back"):
+        t2t.pack([{"x": b"good"}], "memory://pack/evil.tar")
+
+
+def test_nothing_to_pack(tmp_path):
+    with pytest.raises(ShardNotFound):
+        t2t.pack(tmp_path / "none", "memory://pack/none.tar")
+    with pytest.raises(ExportError, match="where a number goes"):
+        t2t.pack([{"x": b"1"}, {"x": b"2"}], "memory://pack/one.tar", shard_records=1)
+
+
+# load_from_tar(path=…).
+
+
+@pytest.fixture
+def ais(imagenet):
+    return t2t.AisDataset("imagenet", imagenet.url)
+
+
+def test_a_template_of_paths(ais, tmp_path):
+    template = f"{tmp_path}/train-{{}}.record"
+    for stale in (20, 30):
+        Path(template.replace("{}", str(stale))).write_bytes(b"not ours: there is a gap before it")
+    files = ais.load_from_tar("train-{0..1}.tar.gz", path=template, max_shard_size="10KB")
+    assert files == [template.replace("{}", str(number)) for number in range(len(files))]
+    assert all(Path(file).stat().st_size <= 10_000 for file in files)
+    assert sum(1 for _ in tf.data.TFRecordDataset(files)) == 32
+    fewer = ais.load_from_tar("train-0.tar.gz", path=template, max_shard_size="10KB")
+    assert len(fewer) < len(files)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(
+        [*fewer, *(template.replace("{}", n) for n in ("20", "30"))]
+    )
+
+
+def test_a_generator_of_paths(ais, tmp_path):
+    def names():
+        yield from (tmp_path / f"{letter}.record" for letter in "abcdefghijklmnop")
+
+    files = ais.load_from_tar("train-0.tar.gz", path=names, max_shard_size=10_000)
+    assert files == [os.fspath(path) for path, _ in zip(names(), files, strict=False)]
+    assert sum(1 for _ in tf.data.TFRecordDataset(files)) == 16
+    with pytest.raises(ExportError, match="end too early"):
+        ais.load_from_tar("train-0.tar.gz", path=lambda: iter([str(tmp_path / "z")]), max_shard_size=10_000)
+    assert not (tmp_path / "z").exists()
+
+
+def test_one_path_and_a_size(ais, tmp_path):
+    (file,) = ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x", max_shard_size="1MB")
+    before = Path(file).read_bytes()
+    with pytest.raises(ExportError, match=r"name-\{\}"):
+        ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x", max_shard_size="2KB")
+    assert Path(file).read_bytes() == before
+    assert list(tmp_path.iterdir()) == [Path(file)]
+
+
+def test_a_single_larger_record_has_its_own_file(ais, tmp_path):
+    files = ais.load_from_tar("train-0.tar.gz", path=f"{tmp_path}/{{}}.record", max_shard_size=1)
+    assert [sum(1 for _ in tf.data.TFRecordDataset(file)) for file in files] == [1] * 16
+
+
+# Progress.
+
+
+class _Shown:
+    def __init__(self):
+        self.lines = []
+        self.closed = False
+
+    def show(self, text, shards):
+        self.lines.append((text, shards))
+
+    def close(self):
+        self.closed = True
+
+
+def test_progress_tells_rate_and_time():
+    shown, now = _Shown(), [0.0]
+    with progress.Progress("train", 4, lambda: shown, lambda: now[0]) as told:
+        now[0] = 0.1  # too soon to be told
+        told.add(10, 5_000_000)
+        told.shard()
+        now[0] = 1.0
+        told.add(10, 5_000_000)
+        now[0] = 2.0
+    assert shown.lines == [
+        ("train: 20 records, 10 MB/s, 0:00:03 left", 1),
+        ("train: 20 records, 5 MB/s, 0:00:06 left", 1),
+    ]
+    assert shown.closed
+
+
+def test_progress_knows_where_it_is(monkeypatch, capsys):
+    assert progress.progress_for("x", 1)._make is None  # piped
+    with progress.progress_for("x", 1, wanted=True) as told:
+        told.add(1_000, 10)
+        told.shard()
+    assert "1,000 records" in capsys.readouterr().err
+
+    class ZMQInteractiveShell:
+        pass
+
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    made_bars = []
+    monkeypatch.setattr("tqdm.auto.tqdm", lambda **options: made_bars.append(options) or _Bar())
+    with progress.progress_for("x", 3) as told:
+        told.add(5, 5)
+    assert made_bars == [{"total": 3, "unit": "shard"}]
+
+
+class _Bar:
+    n = 0
+
+    def set_description_str(self, text, refresh):
+        assert refresh
+        assert "records" in text
+
+    def close(self):
+        pass
+
+
+def test_progress_without_extras(monkeypatch, capsys):
+    for name in ("rich.console", "rich.progress", "rich"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with progress.progress_for("x", 2, wanted=True) as told:
+        told.add(7, 7)
+    assert "0/2 shards, x: 7 records" in capsys.readouterr().err
