@@ -42,7 +42,7 @@ def test_its_python_runs(bucket, capsys):
         code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
     assert len(list(names["train"])) > 0
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     assert names["src"].stats.records_read == 6
     assert "n0/000000" in capsys.readouterr().out
 

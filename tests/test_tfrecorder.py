@@ -165,8 +165,13 @@ def test_the_documents_samples(toys, spelling):
     assert [row[0].split("_")[1] for row in rows] == ["0", "5"] * 8
     files = sorted(str(path.relative_to(toys / "saved")) for path in (toys / "saved").rglob("*") if path.is_file())
     assert files == [
-        "eval/0.tfr", "eval/examples.csv", "log.txt", "tfrecord_files_config.txt", "train/0.tfr", "train/examples.csv",
-    ]  # fmt: skip
+        "eval/0.tfr",
+        "eval/examples.csv",
+        "log.txt",
+        "tfrecord_files_config.txt",
+        "train/0.tfr",
+        "train/examples.csv",
+    ]
     config = configparser.ConfigParser()
     config.read(toys / "saved" / "tfrecord_files_config.txt")
     assert dict(config["fields"]) == {"label": "TYPE_INT32", "data": "TYPE_ARRAY_FLOAT32"}
