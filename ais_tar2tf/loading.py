@@ -120,17 +120,25 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
 
 
 def parsed_fields(
-    examples: tf.data.Dataset[Any], schema: Schema, at_once: int = _MOST_PARSED
+    examples: tf.data.Dataset[Any],
+    schema: Schema,
+    at_once: int = _MOST_PARSED,
+    finish: Callable[[dict[str, Any]], Any] | None = None,
 ) -> tf.data.Dataset[Any]:
-    """Serialized Examples as dicts of a schema's fields; whatever the schema, they are parsed many at once."""
+    """Serialized Examples as dicts of a schema's fields, or what `finish` makes of them; parsed many at once."""
     import tensorflow as tf
 
     spec = parse_spec(schema)
+
+    def restored(parsed: dict[str, Any]) -> Any:
+        fields = restore(schema, parsed)
+        return fields if finish is None else finish(fields)
+
     return (
         examples.batch(at_once)
         .map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE)
         .unbatch()
-        .map(lambda parsed: restore(schema, parsed), num_parallel_calls=tf.data.AUTOTUNE)
+        .map(restored, num_parallel_calls=tf.data.AUTOTUNE)
     )
 
 

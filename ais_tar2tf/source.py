@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ais_tar2tf.tfdata import ShardDataset
 
-__all__ = ["Source", "iter_records", "open_source", "read_options", "shard_names"]
+__all__ = ["Source", "host_of", "iter_records", "open_source", "read_options", "shard_names"]
 
 _SAMPLE_RECORDS = 64
 _LISTABLE = frozenset({"ais", "file", "memory"})  # in plain HTTP's URLs a `?` begins a query
@@ -206,7 +206,7 @@ class Source:
         from ais_tar2tf.chunks import Request
 
         how = _shuffle_option(shuffle, seed)
-        host, hosts = _host(shard)
+        host, hosts = host_of(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
@@ -369,7 +369,8 @@ def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> S
     return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)
 
 
-def _host(shard: Any) -> tuple[int, int]:
+def host_of(shard: Any) -> tuple[int, int]:
+    """(this host, all hosts) of a pair, a tf.distribute.InputContext, or None for one host alone."""
     if shard is None:
         return 0, 1
     if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext

@@ -17,13 +17,13 @@ from ais_tar2tf.schema import Field, Schema, wire_dtype
 
 __all__ = [
     "MAPPING",
-    "reshaped",
     "SHARD_INFO",
     "counts_of",
     "described",
     "is_image",
     "json_bytes",
     "read_json",
+    "reshaped",
     "schema_of",
 ]
 

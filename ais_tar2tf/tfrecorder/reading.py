@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.features import SHAPE
+from ais_tar2tf.loading import parsed_fields
 from ais_tar2tf.options import MIB
-from ais_tar2tf.parsing import parse_spec, restore
 from ais_tar2tf.tfrecorder.helpers.fields import EXACT, FieldType, schema_of
 
 if TYPE_CHECKING:
@@ -23,25 +23,12 @@ _PARSED = 64  # records parsed at once: a call for each costs more than the pars
 
 def read_examples(paths: Sequence[str], types: Mapping[str, FieldType], *, with_shapes: bool = False) -> Any:
     """Tuples with a value for each field, in the order of the files and of the fields."""
-    schema = schema_of(types)
-    spec = parse_spec(schema)
 
-    def finish(parsed: dict[str, Any]) -> tuple[Any, ...]:
-        found = restore(schema, parsed)
+    def finish(found: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(_value(found, name, kind, with_shapes) for name, kind in types.items())
 
-    return (
-        tf.data.TFRecordDataset(list(paths), buffer_size=_READ_BUFFER)
-        .batch(_PARSED)
-        .map(_parse_with(spec), num_parallel_calls=tf.data.AUTOTUNE)
-        .unbatch()
-        .map(finish, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
-    )
-
-
-def _parse_with(spec: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
-    return lambda serialized: tf.io.parse_example(serialized, spec)
+    examples = tf.data.TFRecordDataset(list(paths), buffer_size=_READ_BUFFER)
+    return parsed_fields(examples, schema_of(types), _PARSED, finish).prefetch(tf.data.AUTOTUNE)
 
 
 def _value(found: Mapping[str, Any], name: str, kind: FieldType, with_shapes: bool) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from ais_tar2tf.datum.configs import DatasetConfigs
 from ais_tar2tf.datum.reader.files import open_directory, share_of
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.source import host_of
 
 __all__ = ["Dataset", "load"]
 
@@ -29,7 +30,21 @@ class Stage:
     deterministic: bool
     pre: Callable[[Any], Any] | None
     post: Callable[[Any], Any] | None
-    echoing: int | None = None
+    echoing: int | None
+
+    @classmethod
+    def of(cls, configs: DatasetConfigs, name: str) -> Stage:
+        """Of training the names have no suffix in places, and only its batches are echoed."""
+        suffix = "" if name == "train" else f"_{name}"
+        return cls(
+            name,
+            getattr(configs, f"batch_size_{name}"),
+            getattr(configs, f"drop_remainder{suffix}"),
+            getattr(configs, f"deterministic{suffix}"),
+            getattr(configs, f"pre_batching_callback_{name}"),
+            getattr(configs, f"post_batching_callback_{name}"),
+            configs.echoing if name == "train" else None,
+        )
 
 
 class Dataset:
@@ -59,49 +74,22 @@ class Dataset:
 
     def train_fn(self, instruction: str = "train", repeat: int | None = None, shuffle: bool = True) -> Any:
         """Batches for training: once, or `repeat` times, -1 for ever."""
-        configs = self._configs
-        stage = Stage(
-            "train",
-            configs.batch_size_train,
-            configs.drop_remainder,
-            configs.deterministic,
-            configs.pre_batching_callback_train,
-            configs.post_batching_callback_train,
-            configs.echoing,
-        )
-        return self._read(stage, instruction, repeat, shuffle)
+        return self._read("train", instruction, repeat, shuffle)
 
     def val_fn(self, instruction: str = "val", repeat: int | None = None, shuffle: bool = False) -> Any:
         """Batches for validation."""
-        configs = self._configs
-        stage = Stage(
-            "val",
-            configs.batch_size_val,
-            configs.drop_remainder_val,
-            configs.deterministic_val,
-            configs.pre_batching_callback_val,
-            configs.post_batching_callback_val,
-        )
-        return self._read(stage, instruction, repeat, shuffle)
+        return self._read("val", instruction, repeat, shuffle)
 
     def test_fn(self, instruction: str = "test", repeat: int | None = 1, shuffle: bool = False) -> Any:
         """Batches for tests."""
-        configs = self._configs
-        stage = Stage(
-            "test",
-            configs.batch_size_test,
-            configs.drop_remainder_test,
-            configs.deterministic_test,
-            configs.pre_batching_callback_test,
-            configs.post_batching_callback_test,
-        )
-        return self._read(stage, instruction, repeat, shuffle)
+        return self._read("test", instruction, repeat, shuffle)
 
-    def _read(self, stage: Stage, instruction: str, repeat: int | None, shuffle: bool) -> Any:
+    def _read(self, name: str, instruction: str, repeat: int | None, shuffle: bool) -> Any:
         from ais_tar2tf.datum.reader.pipeline import Pipeline
 
+        stage = Stage.of(self._configs, name)
         parts = self._directory.parts(instruction)
-        host, hosts = _host(self._configs.read_config.input_context)
+        host, hosts = host_of(self._configs.read_config.input_context)
         records = self._directory.records(share_of(parts, host, hosts))
         self._check_size(stage, instruction, len(records))
         pipeline = Pipeline(self._directory, records, self._configs, stage, hosts)
@@ -125,12 +113,3 @@ class Dataset:
                 f"{where} has {count:,} examples, fewer than {setting}={size:,}, and {drop} leaves out the rest: "
                 f"not one batch; set {drop}=False, or a smaller {setting}"
             )
-
-
-def _host(context: Any) -> tuple[int, int]:
-    if context is None:
-        return 0, 1
-    if hasattr(context, "input_pipeline_id"):  # a tf.distribute.InputContext
-        return context.input_pipeline_id, context.num_input_pipelines
-    host, hosts = context
-    return host, hosts

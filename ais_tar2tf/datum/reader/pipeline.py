@@ -65,20 +65,15 @@ class Pipeline:
             examples = read_files(self.records, self.directory.files.url, self._order(shuffle, deterministic))
         else:
             examples = read_payloads(self.records)
-        examples = parsed_fields(examples, schema, _PARSED)
-        images = [field for field in schema if is_image(field)]
-        if images:
-            examples = examples.map(
-                lambda example: {**example, **{each.name: _decoded(each, example[each.name]) for each in images}},
-                num_parallel_calls=tf.data.AUTOTUNE,
-                deterministic=deterministic,
-            )
-        if self.directory.reshaped:
-            examples = examples.map(self._reshaped)
+        examples = parsed_fields(examples, schema, _PARSED, self._finished)
         return examples.apply(tf.data.experimental.assert_cardinality(len(self.records)))
 
-    def _reshaped(self, example: dict[str, Any]) -> dict[str, Any]:
+    def _finished(self, example: dict[str, Any]) -> dict[str, Any]:
+        """Images decoded, and what an earlier Datum wrote flat in its shape."""
         found = dict(example)
+        for field in self.directory.schema:
+            if is_image(field):
+                found[field.name] = _decoded(field, example[field.name])
         for name, rank in self.directory.reshaped.items():
             sizes = tf.ensure_shape(example[f"{name}_shape"], (rank,))
             found[name] = tf.reshape(example[name], sizes)
