@@ -113,7 +113,7 @@ def _batches(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
-    elements: Iterator[Any] = dataset.as_numpy_iterator()
+    elements: Any = dataset.as_numpy_iterator()
     for element in elements:
         yield (
             element if schema is None else schema.encode({name: _plain(value) for name, value in _named("", element)})

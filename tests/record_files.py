@@ -9,8 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import tensorflow as tf
+from typing import Any
 
 import shards as made
 
@@ -38,8 +37,10 @@ def tree(folder: Path) -> dict[str, str]:
     }
 
 
-def examples(files: Sequence[str]) -> list[tf.train.Example]:
-    """What TensorFlow reads from TFRecord files."""
+def examples(files: Sequence[str]) -> list[Any]:
+    """What TensorFlow reads from TFRecord files; loaded late, for most of these tests do without."""
+    import tensorflow as tf
+
     return [tf.train.Example.FromString(data.numpy()) for data in tf.data.TFRecordDataset(list(files))]
 
 
@@ -62,6 +63,8 @@ def killed_runs(template: str, out: Path, kind: str, workers: int, seconds: floa
 
     Gives how often it was killed before it ended by itself.
     """
+    import tensorflow as tf
+
     draw = random.Random(seed)
     happened = 0
     for _ in range(kills):

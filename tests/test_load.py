@@ -110,17 +110,21 @@ def test_expressions_that_are_none(text):
         parts_of(text, {"train": 10})
 
 
-def test_expressions_are_tfds(tmp_path):
+def test_expressions_are_tfds():
     import tensorflow_datasets as tfds
 
     counts = {"train": 997, "val-2013": 31}
     infos = {
         name: tfds.core.SplitInfo(name=name, shard_lengths=[count], num_bytes=0) for name, count in counts.items()
     }
-    splits = tfds.core.SplitDict(infos.values())
     for text in ("train", "train[:33%]", "train[33%:67%]", "train[-7%:]", "train[5:-5]", "val-2013[:50%]"):
         (part,) = parts_of(text, counts)
-        assert part.stop - part.start == splits[text].num_examples, text
+        (theirs,) = tfds.core.ReadInstruction.from_spec(text).to_absolute(infos)
+        assert (part.split, part.start, part.stop) == (
+            theirs.splitname,
+            theirs.from_ or 0,
+            theirs.to or counts[part.split],
+        )
 
 
 # write_dataset.

@@ -119,10 +119,15 @@ class WorkerPool:
         """A segment's units with its bytes in reach, as long as the caller is at them; then it is written over."""
         assert isinstance(event.data, Path)
         size = sum(event.sizes)
-        with event.data.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            view = memoryview(data)
+        with event.data.open("rb") as file:
+            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        view = memoryview(data)
+        try:
             yield replace(event, data=view)
-            view.release()
+        finally:
+            with contextlib.suppress(BufferError):  # behind a failure its traceback may hold pieces; they end with it
+                view.release()
+                data.close()
         self._held -= size
         if len(self._spare) < len(self._workers):
             self._spare.append(event.data)

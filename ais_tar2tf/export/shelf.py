@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import shutil
 import tempfile
+import weakref
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
@@ -96,7 +98,7 @@ class Shelf:
             name: list(accumulate(file.records for file in entry.files)) for name, entry in manifest.splits.items()
         }
         self._open: OrderedDict[str, Any] = OrderedDict()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def record(self, split: str, number: int) -> Record:
         ends = self._ends[split]
@@ -164,8 +166,9 @@ class Shelf:
         path = self._files.url(file.name)
         if not self._files.local:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="ais_tar2tf-")
+                self._folder = Path(tempfile.mkdtemp(prefix="ais_tar2tf-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             with self._files.stream(file.name) as stream:
-                copy = local_copy(stream, Path(self._folder.name))
+                copy = local_copy(stream, self._folder)
                 path = str(copy.rename(copy.with_name(file.name)))
         return array_record_module().ArrayRecordReader(path)

@@ -118,15 +118,14 @@ def _array_records(stream: io.BufferedReader[Any], url: str) -> int:
         number = -1
         try:
             reader = array_record_module().ArrayRecordReader(str(path))
-            for number in range(reader.num_records()):
+            records: int = reader.num_records()
+            for number in range(records):
                 reader.read([number])
+            reader.close()
         except (RuntimeError, ValueError, IndexError) as error:
             text = str(error).splitlines()[0] if str(error) else "unreadable"
             raise ArchiveError(f"record {max(number, 0):,}: {text}", shard=url, offset=0) from error
-        try:
-            return reader.num_records()
-        finally:
-            reader.close()
+        return records
 
 
 def local_copy(stream: io.BufferedReader[Any], folder: Path) -> Path:
