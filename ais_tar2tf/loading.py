@@ -12,13 +12,14 @@ from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import KIB, MIB
-from ais_tar2tf.parsing import parser
+from ais_tar2tf.parsing import parse_spec, parser, restore
 from ais_tar2tf.records import NAMES
+from ais_tar2tf.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["LoadRequest", "build_dataset"]
+__all__ = ["FileOrder", "LoadRequest", "build_dataset", "parsed_fields", "read_files", "read_payloads"]
 
 _READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
@@ -49,7 +50,8 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     if request.manifest.format == "tar":
         return _of_tar(request)
     whole = request.local and request.manifest.format == "tfrecord"
-    examples = _of_files(request) if whole else _of_payloads(request)
+    order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
+    examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
     schema = request.records.schema
@@ -78,36 +80,74 @@ def _parsed_at_once(manifest: Manifest) -> int:
     return 1 if size > _LARGE else min(_MOST_PARSED, _PARSED_BYTES // max(1, size))
 
 
-def _of_files(request: LoadRequest) -> tf.data.Dataset[Any]:
+@dataclass(frozen=True, kw_only=True)
+class FileOrder:
+    """In which order the records of several files come."""
+
+    cycle: int | None = None  # files read at once, in turns; None: one in order, 16 when shuffled
+    turn: int = _TURN  # records of one file before the next one's turn
+    shuffled: bool = False
+    seed: int | None = None
+    reshuffled: bool = True  # in each epoch
+    deterministic: bool = True
+    sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None  # of dicts: filename, skip, take
+
+
+def read_files(records: Records, url: Callable[[str], str], order: FileOrder) -> tf.data.Dataset[Any]:
+    """The serialized Examples of local TFRecord files."""
     import tensorflow as tf
 
+    whole = {url(file.name) for file, start, stop in records.spans() if stop - start == file.records}
     spans = [
-        (request.url(file.name), start, stop - start, stop - start == file.records)
-        for file, start, stop in request.records.spans()
+        {"filename": url(file.name), "skip": start, "take": stop - start} for file, start, stop in records.spans()
     ]
-    paths = tf.constant([path for path, *_ in spans], tf.string)
-    skips, takes = (tf.constant([span[at] for span in spans], tf.int64) for at in (1, 2))
+    spans = spans if order.sort is None else list(order.sort(spans))
+    paths = tf.constant([span["filename"] for span in spans], tf.string)
+    skips, takes = (tf.constant([span[name] for span in spans], tf.int64) for name in ("skip", "take"))
     files = tf.data.Dataset.from_tensor_slices((paths, skips, takes))
-    cycle = request.interleave or (_SHUFFLED_FILES if request.window else 1)
-    if request.window:
-        files = files.shuffle(max(1, len(spans)), request.seed)
-    elif cycle == 1 and all(whole for *_, whole in spans):
+    cycle = order.cycle or (_SHUFFLED_FILES if order.shuffled else 1)
+    if order.shuffled:
+        files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
+    elif cycle == 1 and all(span["filename"] in whole for span in spans):
         return tf.data.TFRecordDataset(paths, buffer_size=_READ_BUFFER)
     return files.interleave(
         lambda path, skip=0, take=0: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER).skip(skip).take(take),
         cycle_length=max(1, min(cycle, len(spans))),
-        block_length=_TURN,
+        block_length=order.turn,
         num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
+        deterministic=order.deterministic,
     )
 
 
-def _of_payloads(request: LoadRequest) -> tf.data.Dataset[Any]:
+def parsed_fields(
+    examples: tf.data.Dataset[Any],
+    schema: Schema,
+    at_once: int = _MOST_PARSED,
+    finish: Callable[[dict[str, Any]], Any] | None = None,
+) -> tf.data.Dataset[Any]:
+    """Serialized Examples as dicts of a schema's fields, or what `finish` makes of them; parsed many at once."""
+    import tensorflow as tf
+
+    spec = parse_spec(schema)
+
+    def restored(parsed: dict[str, Any]) -> Any:
+        fields = restore(schema, parsed)
+        return fields if finish is None else finish(fields)
+
+    return (
+        examples.batch(at_once)
+        .map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE)
+        .unbatch()
+        .map(restored, num_parallel_calls=tf.data.AUTOTUNE)
+    )
+
+
+def read_payloads(records: Records) -> tf.data.Dataset[Any]:
     """ArrayRecord files and URLs, which TensorFlow does not open: read by us, handed over many at once."""
     import tensorflow as tf
 
     signature = tf.TensorSpec((None,), tf.string)
-    return tf.data.Dataset.from_generator(lambda: _batches(request.records), output_signature=signature).unbatch()
+    return tf.data.Dataset.from_generator(lambda: _batches(records), output_signature=signature).unbatch()
 
 
 def _batches(records: Records) -> Iterator[Any]:

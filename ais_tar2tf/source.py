@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
 
-__all__ = ["Source", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
+__all__ = ["Source", "host_of", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
 
 _SAMPLE_RECORDS = 64
 _LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
@@ -327,7 +327,7 @@ class Source:
         from ais_tar2tf.decoders import decoding_of
 
         how = _shuffle_option(shuffle, seed)
-        host, of_hosts = _host(shard)
+        host, of_hosts = host_of(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
@@ -564,7 +564,8 @@ def _key_of(names: Sequence[str]) -> str:
     return xxhash.xxh3_64_hexdigest("\0".join([str(len(names)), *some]).encode("utf-8", "surrogateescape"))
 
 
-def _host(shard: Any) -> tuple[int, int]:
+def host_of(shard: Any) -> tuple[int, int]:
+    """(this host, all hosts) of a pair, a tf.distribute.InputContext, "env", or None for one host alone."""
     if shard is None:
         return 0, 1
     if isinstance(shard, str):

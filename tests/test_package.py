@@ -25,7 +25,7 @@ LAYERS = [
     "shard_index", "environment", "plan", "features", "headers", "schema", "examples", "reader", "shares", "seek",
     "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
     "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer", "dataset", "server", "card",
-    "cli", "__main__",
+    "datum", "tfrecorder", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",

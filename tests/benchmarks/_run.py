@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.benchmarks.data import write_tfrecords
 from tests.benchmarks.endless import END_MARK, RECORD
+from tests.benchmarks.layers import LAYERS
 from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
 from tests.benchmarks.writers import WRITERS
 
@@ -38,7 +39,7 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
 
     What is made once, before the first record is asked for (a dataset and its graph), is made before the clock runs.
     """
-    reader = {**READERS, **WRITERS}[task["reader"]]
+    reader = {**READERS, **WRITERS, **LAYERS}[task["reader"]]
     if task["reader"] not in WITHOUT_TENSORFLOW:
         _start_tensorflow()
     reader(task["warm_up"], task["warm_up_records"])()

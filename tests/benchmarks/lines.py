@@ -10,6 +10,7 @@ from typing import Any
 from tests.benchmarks import measure
 from tests.benchmarks.data import Data
 from tests.benchmarks.endless import records_in
+from tests.benchmarks.layers import make_folder
 from tests.benchmarks.web import Web
 from tests.benchmarks.writers import WRITERS
 
@@ -18,6 +19,8 @@ __all__ = ["LINES", "Bench", "Result"]
 _GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
+_LAYER_RECORDS = 4_000  # files of some 3 KB: pictures, and arrays
+_LAYER_WARM = 64
 _LOCAL = frozenset(
     {"isal", "zstd", "lz4", "our-decoder", *WRITERS}
 )  # readers of the shards' files rather than of their URLs
@@ -80,6 +83,20 @@ class Bench:
             "warm_up_records": self.data.warm_up_records(kind),
         }
 
+    def layer_task(self, name: str) -> dict[str, Any]:
+        """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
+        records = _LAYER_RECORDS // (4 if self.quick else 1)
+        for folder, count in ((f"layers-{records}", records), ("layers-warm", _LAYER_WARM)):
+            if not (self.home / folder).exists():
+                make_folder(self.home / folder, count)
+        return {
+            "reader": name,
+            "shards": [str(self.home / f"layers-{records}")],
+            "records": records,
+            "warm_up": [str(self.home / "layers-warm")],
+            "warm_up_records": _LAYER_WARM,
+        }
+
     def stream(self, reader: str) -> dict[str, float]:
         """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
         if reader not in self.streamed:
@@ -138,6 +155,26 @@ def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> L
             peer=count / theirs.wall,
             peer_name=peer_name,
             unit="examples/s",
+            goal=goal,
+            ours_cpu_s=mine.cpu,
+            peer_cpu_s=theirs.cpu,
+        )
+
+    return line
+
+
+def _layer(ours: str, peer: str, goal: float) -> Line:
+    """A layer's job, to the same job as TensorFlow's guides write it by hand."""
+
+    def line(name: str, bench: Bench) -> Result:
+        mine, theirs = measure.alternate([bench.layer_task(ours), bench.layer_task(peer)], bench.rounds)
+        records = bench.layer_task(ours)["records"]
+        return Result(
+            name=name,
+            ours=records / mine.wall,
+            peer=records / theirs.wall,
+            peer_name="tf.train.Example by hand",
+            unit="records/s",
             goal=goal,
             ours_cpu_s=mine.cpu,
             peer_cpu_s=theirs.cpu,
@@ -216,6 +253,10 @@ LINES: dict[str, Line] = {
     "example-decode-bare-2KB": _codec("ours-decode", "tensorflow-decode-bare", "FromString alone"),
     "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
     "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
+    "datum-export": _layer("datum-export", "guide-export", 3),
+    "datum-load": _layer("datum-loaded", "guide-loaded", 1.5),
+    "tfrecorder-export": _layer("tfrecorder-export", "guide-arrays", 3),
+    "tfrecorder-load": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WRITERS", "Drain", "Writer"]
+__all__ = ["WRITERS", "Drain", "Writer", "scratch"]
 
 Drain = Callable[[], int]
 Writer = Callable[[list[str], int], Drain]
@@ -23,7 +23,7 @@ _RECORD_BUFFER = 8 * 1024 * 1024
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="t2t-benchmarks-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
         yield place
@@ -36,7 +36,7 @@ def _export(workers: int) -> Writer:
         import ais_tar2tf as t2t
 
         def drain() -> int:
-            with _folder() as folder, t2t.open(paths) as source:
+            with scratch() as folder, t2t.open(paths) as source:
                 source.export(folder / "out", workers=workers, progress=False)
                 return source.stats.records_emitted
 
@@ -55,7 +55,7 @@ def webdataset_tfrecord_writer(paths: list[str], records: int) -> Drain:
 
     def drain() -> int:
         count = 0
-        with _folder() as folder, tf.io.TFRecordWriter(str(folder / "out.tfrecord")) as writer:
+        with scratch() as folder, tf.io.TFRecordWriter(str(folder / "out.tfrecord")) as writer:
             for sample in webdataset.WebDataset(paths, shardshuffle=False):
                 named = {"__key__": sample["__key__"].encode(), "jpg": sample["jpg"], "cls": sample["cls"]}
                 features = tf.train.Features(feature={name: feature(value) for name, value in named.items()})

@@ -1,0 +1,8 @@
+"""Settings of export and load: attributes that check what they are given; a name that is none is an error."""
+
+from __future__ import annotations
+
+from ais_tar2tf.datum.configs.config_base import ConfigBase, Setting
+from ais_tar2tf.datum.configs.tfr_configs import BucketConfigs, DatasetConfigs, TFRReadConfigs, TFRWriteConfigs
+
+__all__ = ["BucketConfigs", "ConfigBase", "DatasetConfigs", "Setting", "TFRReadConfigs", "TFRWriteConfigs"]

@@ -1,0 +1,95 @@
+"""What a configuration object is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+__all__ = ["ConfigBase", "Setting"]
+
+
+class Setting:
+    """An attribute of a configuration: its type, how its default is made, and what it says.
+
+    None is accepted where the default is None. `least` bounds a number, or each number of a list, from below.
+    """
+
+    def __init__(
+        self, kind: type | tuple[type, ...], default: Callable[[], Any] | Any, doc: str, *, least: int | None = None
+    ) -> None:
+        self._kinds = kind if isinstance(kind, tuple) else (kind,)
+        self._default = default
+        self._least = least
+        self.__doc__ = doc
+        self.name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, config: ConfigBase | None, owner: type | None = None) -> Any:
+        if config is None:
+            return self
+        if self.name not in config.values:
+            config.values[self.name] = self.default()
+        return config.values[self.name]
+
+    def __set__(self, config: ConfigBase, value: Any) -> None:
+        config.values[self.name] = self.checked(type(config).__name__, value)
+
+    def default(self) -> Any:
+        return self._default() if callable(self._default) else self._default
+
+    def checked(self, owner: str, value: Any) -> Any:
+        if value is None and self.default() is None:
+            return value
+        is_bool = isinstance(value, bool) and bool not in self._kinds and object not in self._kinds
+        if is_bool or not isinstance(value, self._kinds):
+            kinds = " or ".join(getattr(kind, "__name__", str(kind)) for kind in self._kinds)
+            raise TypeError(f"{owner}.{self.name} is {kinds}, not {value!r}")
+        for number in value if isinstance(value, list) else [value]:
+            if self._least is not None and (not isinstance(number, int) or number < self._least):
+                raise ValueError(f"{owner}.{self.name} is {self._least} or more, not {value!r}")
+        return value
+
+
+class ConfigBase:
+    """Settings by name. What was not set is the default; keyword arguments set, too."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.__dict__["values"] = {}
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    values: dict[str, Any]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name) or name.startswith("__"):
+            raise AttributeError(
+                f"{type(self).__name__} has no setting {name!r}; there are: {', '.join(self.names())}"
+            )
+        super().__setattr__(name, value)
+
+    @classmethod
+    def names(cls) -> Iterator[str]:
+        """The settings that there are."""
+        return (name for name, member in vars(cls).items() if isinstance(member, Setting))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The setting of that name, or `default` where it is None."""
+        found = getattr(self, name)
+        return default if found is None else found
+
+    def merge(self, other: Self) -> Self:
+        """A new one with what either was set to; `other` wins."""
+        return type(self)(**{**self.values, **other.values})
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.names())
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"{type(self).__name__}({given})"

@@ -1,0 +1,8 @@
+"""Export: a folder, or tar shards, of a known problem, or what a generator gives → sharded record files."""
+
+from __future__ import annotations
+
+from ais_tar2tf.datum.export import export
+from ais_tar2tf.datum.export.export import export_to_tfrecord
+
+__all__ = ["export", "export_to_tfrecord"]

@@ -1,0 +1,8 @@
+"""The kinds of problems whose folders `export_to_tfrecord` knows."""
+
+from __future__ import annotations
+
+from ais_tar2tf.datum.problem import types
+from ais_tar2tf.datum.problem.types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
+
+__all__ = ["IMAGE_CLF", "IMAGE_DET", "IMAGE_SEG", "TEXT_CLF", "types"]

@@ -1,0 +1,200 @@
+"""From a CSV of examples to train, eval and test files, and from files to a tf.data.Dataset.
+
+<save_directory_path>/{train,eval[,test]}/{0,1,…}.tfr    and examples.csv, the rows of `to_csv_row`
+<save_directory_path>/tfrecord_files_config.txt          what was written, and the fields
+<save_directory_path>/log.txt                            what became of the rows
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.errors import ExportError, SchemaError
+from ais_tar2tf.export.boundaries import DEFAULT_SIZE
+from ais_tar2tf.export.payloads import PayloadFiles, Publication, place_of
+from ais_tar2tf.export.places import Destination
+from ais_tar2tf.export.work import FinishedFile
+from ais_tar2tf.tfrecorder.config import CONFIG, config_text, fields_of
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType
+from ais_tar2tf.tfrecorder.helpers.marshaller import Example
+from ais_tar2tf.tfrecorder.making import Making, make_all
+from ais_tar2tf.tfrecorder.rows import SPLITS, Row, assigned, count_rows, rows_of, shares_of, shuffled
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = [
+    "generate_and_save_train_eval_test_tfrecords_files",
+    "generate_dataset",
+    "get_tfrecord_filepaths",
+]
+
+EXTENSION = ".tfr"
+LOG = "log.txt"
+EXAMPLES = "examples.csv"
+
+
+def generate_and_save_train_eval_test_tfrecords_files(
+    save_directory_path: str | os.PathLike[str],
+    example_class: type[Example] | None = None,
+    examples_list_filepath: str | os.PathLike[str] | None = None,
+    examples_train_eval_test_ratio: float | Sequence[float] = 0.8,
+    examples_tfrecord_file_max_size_in_bytes: int | str = DEFAULT_SIZE,
+    examples_log_in_csv_file: bool = True,
+    *,
+    examples_class: type[Example] | None = None,
+    examples_filepath: str | os.PathLike[str] | None = None,
+    examples_seed: int = 0,
+    examples_workers: int | None = None,
+    **kwargs: Any,
+) -> dict[str, list[str]]:
+    """Every row of a CSV file becomes an example, and goes to train, eval or test; gives each split's files.
+
+    `examples_class` and `examples_filepath` are other names of `example_class` and `examples_list_filepath`.
+    A ratio such as 0.8 or [0.8, 0.2] gives train and eval, [0.7, 0.2, 0.1] test, too: exactly, drawn by
+    `examples_seed`, which also decides the order. `examples_workers` processes make and load examples, else this
+    one does. All other arguments go to `from_csv_row`, `load` and `split`. What an earlier run wrote is replaced.
+    """
+    made_of = _either("example_class", example_class, "examples_class", examples_class)
+    listed = os.fspath(
+        _either("examples_list_filepath", examples_list_filepath, "examples_filepath", examples_filepath)
+    )
+    fields = made_of.tfrecordable_fields()
+    if not fields:
+        raise SchemaError(f"{made_of.__name__} declares no field: decorate what is to be written with @tfrecordable")
+    shares = shares_of(examples_train_eval_test_ratio)
+    making = Making(made_of, listed, kwargs, examples_log_in_csv_file)
+    drawn = assigned(count_rows(listed), shares, examples_seed)
+    rows = zip(shuffled(rows_of(listed), examples_seed), drawn, strict=True)
+    with PayloadFiles(save_directory_path, tuple(shares), size=examples_tfrecord_file_max_size_in_bytes) as files:
+        counts = _write(files, making, rows, tuple(shares), examples_workers)
+        written = files.finish()
+        sections = _sections(making, shares, examples_seed, written)
+        published = files.publish(_publication(files, making, config_text(fields, sections), counts, written))
+    return {split: _of_split(published, written, split) for split in shares}
+
+
+def _either(name: str, given: Any, other: str, also: Any) -> Any:
+    if (given is None) == (also is None):
+        raise TypeError(f"say {name}, or {other}, which means the same")
+    return also if given is None else given
+
+
+def _write(
+    files: PayloadFiles, making: Making, rows: Iterator[tuple[Row, int]], splits: Sequence[str], workers: int | None
+) -> Counter[str]:
+    """Every row into its split's files and list; gives how many rows became how many records."""
+    counts: Counter[str] = Counter()
+    with ExitStack() as stack:
+        lists = [stack.enter_context(files.side_file(split).open("w", newline="")) for split in splits]
+        writers = [csv.writer(each) for each in lists]
+        for made, at in make_all(making, rows, workers):
+            counts["rows"] += 1
+            counts["ignored rows"] += made.ignored
+            counts[f"{splits[at]} records"] += len(made.payloads)
+            for payload in made.payloads:
+                files.add(splits[at], payload)
+            writers[at].writerows(made.csv_rows)
+    return counts
+
+
+def _sections(
+    making: Making, shares: Mapping[str, float], seed: int, written: Mapping[str, Sequence[FinishedFile]]
+) -> dict[str, dict[str, Any]]:
+    """What the configuration file says beside the fields."""
+    name = f"{making.example_class.__module__}.{making.example_class.__qualname__}"
+    examples = {"class": name, "source": making.source, "seed": seed}
+    splits = {
+        split: {
+            "ratio": round(share, 6),
+            "files": len(written[split]),
+            "records": sum(file.records for file in written[split]),
+        }
+        for split, share in shares.items()
+    }
+    return {"examples": examples, **splits}
+
+
+def _publication(
+    files: PayloadFiles,
+    making: Making,
+    config: bytes,
+    counts: Mapping[str, int],
+    written: Mapping[str, Sequence[FinishedFile]],
+) -> Publication:
+    lists = {f"{split}/{EXAMPLES}": files.side_file(split) for split in written} if making.log_rows else {}
+    log = "".join(f"{what}: {count}\n" for what, count in counts.items())
+    return Publication(
+        names=_file_name,
+        meanwhile={CONFIG: None},
+        side_files=lists,
+        documents={LOG: f"{making.source}\n{log}".encode(), CONFIG: config},
+        stale=list(_written_before(files.place)),
+    )
+
+
+def _file_name(split: str, number: int, _total: int) -> str:
+    return f"{split}/{number}{EXTENSION}"
+
+
+def _written_before(place: Destination) -> Iterator[str]:
+    for split in SPLITS:
+        folder = place_of(place.url(split))
+        for name in folder.names(""):
+            if name == EXAMPLES or _number(name) is not None:
+                yield f"{split}/{name}"
+
+
+def _of_split(published: Iterable[str], written: Mapping[str, Sequence[FinishedFile]], split: str) -> list[str]:
+    begin = sum(len(written[each]) for each in list(written)[: list(written).index(split)])
+    return list(published)[begin : begin + len(written[split])]
+
+
+def _number(name: str) -> int | None:
+    digits = name.removesuffix(EXTENSION)
+    return int(digits) if name.endswith(EXTENSION) and digits.isascii() and digits.isdigit() else None
+
+
+def get_tfrecord_filepaths(dirpath: str | os.PathLike[str]) -> list[str]:
+    """The record files of a folder, in the order of their numbers."""
+    folder = Path(dirpath)
+    if not folder.is_dir():
+        raise ExportError(f"{folder}: there is no such folder")
+    found = [(number, path) for path in folder.iterdir() if (number := _number(path.name)) is not None]
+    if not found:
+        raise ExportError(f"{folder}: there are no files 0{EXTENSION}, 1{EXTENSION}, … in it")
+    return [os.fspath(path) for _, path in sorted(found)]
+
+
+def generate_dataset(
+    tfrecord_filepaths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    example_class: type[Example] | None = None,
+    *,
+    with_shapes: bool = False,
+    examples_class: type[Example] | None = None,
+) -> tf.data.Dataset[Any]:
+    """A tf.data.Dataset of tuples, one value a field, in the order of their declaration.
+
+    Arrays are flat unless `with_shapes`. Without a class the fields are those that stand beside the files.
+    """
+    paths = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else list(tfrecord_filepaths)
+    if not paths:
+        raise ValueError("tfrecord_filepaths names no file")
+    cls = example_class or examples_class
+    fields = _stated_fields(os.fspath(paths[0])) if cls is None else cls.tfrecordable_fields()
+    from ais_tar2tf.tfrecorder.reading import read_examples  # TensorFlow only here
+
+    return read_examples([os.fspath(path) for path in paths], fields, with_shapes=with_shapes)
+
+
+def _stated_fields(path: str) -> dict[str, FieldType]:
+    for folder in (Path(path).parent.parent, Path(path).parent):
+        if (folder / CONFIG).is_file():
+            return fields_of((folder / CONFIG).read_bytes(), where=os.fspath(folder / CONFIG))
+    raise SchemaError(f"{path}: there is no {CONFIG} beside it or above, so pass example_class")

@@ -1,0 +1,46 @@
+"""`@tfrecordable(dtype=…)`: a property that goes into record files. Datasets keep the order of declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType
+
+__all__ = ["TfRecordable", "tfrecordable"]
+
+
+class TfRecordable(property):
+    """A property that knows its type in a record file."""
+
+    def __init__(
+        self,
+        fget: Callable[[Any], Any] | None = None,
+        fset: Callable[[Any, Any], None] | None = None,
+        fdel: Callable[[Any], None] | None = None,
+        doc: str | None = None,
+        *,
+        dtype: FieldType,
+    ) -> None:
+        super().__init__(fget, fset, fdel, doc)
+        self.dtype: FieldType = dtype
+
+    def getter(self, fget: Callable[[Any], Any], /) -> TfRecordable:
+        return TfRecordable(fget, self.fset, self.fdel, dtype=self.dtype)
+
+    def setter(self, fset: Callable[[Any, Any], None], /) -> TfRecordable:
+        return TfRecordable(self.fget, fset, self.fdel, dtype=self.dtype)
+
+    def deleter(self, fdel: Callable[[Any], None], /) -> TfRecordable:
+        return TfRecordable(self.fget, self.fset, fdel, dtype=self.dtype)
+
+
+def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecordable]:
+    """The attribute below is written into record files as `dtype`, one of `Example.Field.TYPE_…`."""
+    if not isinstance(dtype, FieldType):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
+        raise TypeError(f"dtype is one of Example.Field.{', '.join(FieldType.__members__)}, not {dtype!r}")
+
+    def decorate(fget: Callable[[Any], Any]) -> TfRecordable:
+        return TfRecordable(fget, dtype=dtype)
+
+    return decorate

@@ -1,0 +1,107 @@
+"""The eight types of fields, each as fields of the core's schema.
+
+A file that the first TFRecorder wrote has only the features without a slash: the others are optional.
+
+    BOOL, INT32, INT64    name: int64_list
+    FLOAT                 name: float_list
+    DOUBLE                name: float_list, rounded        name/float64: the exact eight bytes
+    STRING                name: bytes_list
+    ARRAY_…               name: the array's bytes, flat    name/shape: int64_list
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.features import SHAPE
+from ais_tar2tf.schema import Field, Schema
+
+__all__ = ["EXACT", "FieldType", "schema_of", "stored"]
+
+EXACT = "{}/float64"
+
+
+class FieldType(enum.Enum):
+    """What `@tfrecordable(dtype=…)` takes; the value is what a dataset gives."""
+
+    TYPE_BOOL = "bool"
+    TYPE_INT32 = "int32"
+    TYPE_INT64 = "int64"
+    TYPE_FLOAT = "float32"
+    TYPE_DOUBLE = "float64"
+    TYPE_STRING = "string"
+    TYPE_ARRAY_INT32 = "array int32"
+    TYPE_ARRAY_FLOAT32 = "array float32"
+
+    @property
+    def is_array(self) -> bool:
+        return self.value.startswith("array ")
+
+    @property
+    def dtype(self) -> str:
+        """Of the values, as numpy calls it."""
+        return self.value.removeprefix("array ")
+
+
+def schema_of(types: Mapping[str, FieldType]) -> Schema:
+    """What a record of these fields holds."""
+    return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind)))
+
+
+def _fields(name: str, kind: FieldType) -> tuple[Field, ...]:
+    if kind.is_array:
+        shape = Field(SHAPE.format(name), "int64", (None,), optional=True)
+        return Field(name, kind.dtype, (None,), "raw"), shape
+    if kind is FieldType.TYPE_DOUBLE:
+        return Field(name, "float32"), Field(EXACT.format(name), "float64", (), "raw", optional=True)
+    return (Field(name, kind.dtype),)
+
+
+def stored(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `types` as `schema_of` names them; SchemaError where one is not set or of another type."""
+    record: dict[str, Any] = {}
+    for name, kind in types.items():
+        value = values[name]
+        if value is None:
+            raise SchemaError(f"field {name!r} is None: assign it in __init__, or in load")
+        if kind.is_array:
+            array = _array(name, kind, value)
+            record[name] = array.reshape(-1)
+            record[SHAPE.format(name)] = np.asarray(array.shape, np.int64)
+        elif kind is FieldType.TYPE_DOUBLE:
+            record.update(_double(name, value))
+        else:
+            record[name] = value
+    return record
+
+
+def _array(name: str, kind: FieldType, value: Any) -> Any:
+    array = np.atleast_1d(np.asarray(value))
+    if array.dtype.kind not in "biuf":
+        raise SchemaError(f"field {name!r} is declared {kind.name}, and its value is of {array.dtype}")
+    if kind is FieldType.TYPE_ARRAY_INT32 and array.size and (array.dtype.kind == "f" or _overflows(array)):
+        what = array.dtype if array.dtype.kind == "f" else "integers that do not fit"
+        raise SchemaError(
+            f"field {name!r} is declared {kind.name}, and its array is of {what}: "
+            "convert it, or declare TYPE_ARRAY_FLOAT32"
+        )
+    return array.astype(kind.dtype)
+
+
+def _overflows(array: Any) -> bool:
+    bounds = np.iinfo(np.int32)
+    return array.dtype.kind != "b" and (int(array.min()) < bounds.min or int(array.max()) > bounds.max)
+
+
+def _double(name: str, value: Any) -> dict[str, Any]:
+    try:
+        exact = np.float64(value)
+    except (TypeError, ValueError):
+        raise SchemaError(f"field {name!r} is declared TYPE_DOUBLE, and its value is {value!r}") from None
+    with np.errstate(over="ignore", under="ignore"):
+        return {name: exact.astype(np.float32), EXACT.format(name): exact}

@@ -1,0 +1,79 @@
+"""`Example`: what users subclass. It is light until `load` is called, and light again behind `release`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ais_tar2tf.schema import Schema
+from ais_tar2tf.tfrecorder.helpers.decorator import TfRecordable
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType, schema_of, stored
+
+__all__ = ["Example", "IgnoreExampleException"]
+
+_REMEMBERED = 64  # classes whose fields were worked out
+
+
+class IgnoreExampleException(Exception):  # the documented name
+    """Raised in `load` or `split`: this example is left out, and counted."""
+
+
+class Example:
+    """One example. Override what it needs; keyword arguments that the factory does not know come to all of these.
+
+    >>> from ais_tar2tf.tfrecorder.helpers.decorator import tfrecordable
+    >>> class Labelled(Example):
+    ...     @tfrecordable(dtype=Example.Field.TYPE_INT32)
+    ...     def label(self):
+    ...         return 7
+    >>> Labelled.tfrecordable_fields()
+    {'label': <FieldType.TYPE_INT32: 'int32'>}
+    """
+
+    Field = FieldType
+
+    @classmethod
+    def tfrecordable_fields(cls) -> dict[str, FieldType]:
+        """Name → type of the declared fields: those of base classes first, then in the order of their declaration."""
+        found: dict[str, FieldType] = {}
+        for owner in reversed(cls.__mro__):
+            for name, member in vars(owner).items():
+                if isinstance(member, TfRecordable):
+                    found[name] = member.dtype
+                else:
+                    found.pop(name, None)  # a subclass made something else of it
+        return found
+
+    def load(self, **kwargs: Any) -> None:
+        """Assign what takes memory; called just before the example is written."""
+
+    def split(self, **kwargs: Any) -> list[Any]:
+        """The examples that are written in place of this one, called behind `load`; they are not loaded again."""
+        del kwargs
+        return [self]
+
+    def release(self) -> None:
+        """Let go of what takes memory, called when this example is written: arrays that have a setter become None."""
+        for name, kind in self.tfrecordable_fields().items():
+            if kind.is_array and getattr(type(self), name).fset is not None:
+                setattr(self, name, None)
+
+    def to_csv_row(self) -> list[Any]:
+        """What `examples.csv` says of this example."""
+        return []
+
+    @staticmethod
+    def from_csv_row(row: list[str], **kwargs: Any) -> Any:
+        """An example of a row of a CSV file: a list of strings."""
+        raise NotImplementedError("override from_csv_row to read examples from a CSV file")
+
+    def serialize(self) -> bytes:
+        """A serialized tf.train.Example of the fields as they are now."""
+        types, schema = _layout(type(self))
+        return schema.encode(stored(types, {name: getattr(self, name) for name in types}))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _layout(cls: type[Example]) -> tuple[dict[str, FieldType], Schema]:
+    types = cls.tfrecordable_fields()
+    return types, schema_of(types)

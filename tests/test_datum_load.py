@@ -1,0 +1,577 @@
+"""Datum's load: every setting does what it says, instructions, old directories, training."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import datum_made as made
+from ais_tar2tf import datum
+from ais_tar2tf.datum.configs import BucketConfigs, DatasetConfigs, TFRReadConfigs, TFRWriteConfigs
+from ais_tar2tf.errors import ExportError, SchemaError
+
+COUNT = 40
+
+
+def write(out: Path, example: Callable[[int], dict], counts: dict[str, int], shard_size: int | str = "1MB") -> Path:
+    configs = TFRWriteConfigs(splits={split: {"count": count} for split, count in counts.items()})
+    configs.shard_size = shard_size
+    configs.generator = lambda count, **_: (example(number) for number in range(count))
+    datum.export.export_to_tfrecord("-", out, "custom", configs)
+    return out
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory) -> Path:
+    """x: 0…39 in four files (train), 0…9 (val), 0…4 (test); `row` is x numbers long, up to 5."""
+    out = tmp_path_factory.mktemp("numbers")
+    counts = {"train": COUNT, "val": 10, "test": 5}
+    return write(out, lambda n: {"x": n, "row": list(range(n % 6))}, counts, shard_size=570)
+
+
+def xs(dataset) -> list[list[int]]:
+    return [batch["x"].tolist() for batch in dataset.as_numpy_iterator()]
+
+
+def flat(dataset) -> list[int]:
+    return [x for batch in xs(dataset) for x in batch]
+
+
+def loaded(path: Path, **settings) -> datum.reader.Dataset:
+    return datum.load(path, DatasetConfigs(**settings))
+
+
+def test_defaults_are_the_documented_ones(numbers):
+    configs = DatasetConfigs()
+    assert {name: getattr(configs, name) for name in DatasetConfigs.names()} == {
+        "buffer_size": 100, "seed": 6052020, "full_dataset": False,
+        "drop_remainder": True, "drop_remainder_val": False, "drop_remainder_test": False,
+        "deterministic": False, "deterministic_val": False, "deterministic_test": False,
+        "num_parallel_calls": 1, "batch_size_train": 32, "batch_size_val": 32, "batch_size_test": 32,
+        "echoing": None, "shuffle_files": True, "reshuffle_each_iteration": False, "cache": False,
+        "cache_filename": "", "bucket_op": BucketConfigs(), "bucket_fn": None,
+        "pre_batching_callback_train": None, "pre_batching_callback_val": None, "pre_batching_callback_test": None,
+        "post_batching_callback_train": None, "post_batching_callback_val": None,
+        "post_batching_callback_test": None, "read_config": TFRReadConfigs(),
+        "use_tf_padding": True, "use_datum_padding": False,
+    }  # fmt: skip
+    assert (configs.bucket_op.bucket_boundaries, configs.bucket_op.bucket_batch_sizes) == ([0], [32, 32])
+    dataset = datum.load(numbers)
+    assert list(map(len, xs(dataset.train_fn()))) == [32]
+    assert list(map(len, xs(dataset.val_fn()))) == [10]
+    assert list(map(len, xs(dataset.test_fn()))) == [5]
+
+
+def test_setters_check_types_and_names():
+    configs = DatasetConfigs()
+    for name, value in (("buffer_size", "7"), ("cache", 1), ("batch_size_train", True), ("bucket_fn", 3)):
+        with pytest.raises(TypeError, match=f"DatasetConfigs.{name} is"):
+            setattr(configs, name, value)
+    with pytest.raises(ValueError, match="batch_size_val is 1 or more, not 0"):
+        configs.batch_size_val = 0
+    with pytest.raises(AttributeError, match="no setting 'batch_size'; there are: buffer_size"):
+        configs.batch_size = 32
+    with pytest.raises(AttributeError):
+        DatasetConfigs(unknown=1)
+    with pytest.raises(AttributeError):
+        _ = configs.unknown
+    assert DatasetConfigs.echoing.__doc__ == "How often each batch of training is given."
+    configs.echoing = 3
+    configs.echoing = None
+    assert configs.get("echoing", 1) == 1
+    other = configs.merge(DatasetConfigs(seed=3))
+    assert (other.seed, other.echoing, configs == other, configs == DatasetConfigs()) == (3, None, False, True)
+    assert pickle.loads(pickle.dumps(other)) == other  # noqa: S301  # our own
+    with pytest.raises(TypeError, match="dataset_configs is a DatasetConfigs"):
+        datum.reader.Dataset.dataset_configs.fset(object(), {})
+
+
+def test_configs_can_be_changed_between_datasets(numbers):
+    dataset = datum.load(numbers)
+    dataset.dataset_configs.batch_size_val = 4
+    assert list(map(len, xs(dataset.val_fn()))) == [4, 4, 2]
+    dataset.dataset_configs = DatasetConfigs(batch_size_val=5)
+    assert list(map(len, xs(dataset.val_fn()))) == [5, 5]
+
+
+def test_batch_sizes_and_remainders(numbers):
+    dataset = loaded(numbers, batch_size_train=16, batch_size_val=4, batch_size_test=3)
+    assert list(map(len, xs(dataset.train_fn()))) == [16, 16]
+    assert list(map(len, xs(dataset.val_fn()))) == [4, 4, 2]
+    assert list(map(len, xs(dataset.test_fn()))) == [3, 2]
+    configs = dataset.dataset_configs
+    configs.drop_remainder, configs.drop_remainder_val, configs.drop_remainder_test = False, True, True
+    assert list(map(len, xs(dataset.train_fn()))) == [16, 16, 8]
+    assert list(map(len, xs(dataset.val_fn()))) == [4, 4]
+    assert list(map(len, xs(dataset.test_fn()))) == [3]
+    assert dataset.train_fn().cardinality() == 3
+
+
+def test_not_repeated_fewer_examples_than_a_batch_are_an_error_not_zero_batches(tmp_path):
+    write(tmp_path, lambda n: {"x": n}, {"train": 20, "val": 3})
+    with pytest.raises(SchemaError, match=r"'train' has 20 examples, fewer than batch_size_train=32, and drop_rem"):
+        datum.load(tmp_path).train_fn("train")
+    with pytest.raises(SchemaError, match=r"set drop_remainder_val=False, or a smaller batch_size_val"):
+        loaded(tmp_path, drop_remainder_val=True).val_fn()
+    assert flat(loaded(tmp_path, drop_remainder=False).train_fn(shuffle=False)) == list(range(20))
+
+
+def test_repeat(numbers):
+    dataset = loaded(numbers, batch_size_val=10)
+    assert len(xs(dataset.val_fn("val", 3))) == 3
+    assert len(xs(dataset.val_fn("val", -1).take(7))) == 7
+    assert len(xs(dataset.test_fn("test", False))) == 1
+
+
+def test_shuffle_is_seeded_and_bounded_by_its_buffer(numbers):
+    settings = {"batch_size_train": 1, "shuffle_files": False, "deterministic": True}
+    in_order = flat(loaded(numbers, **settings).train_fn(shuffle=False))
+    assert in_order == list(range(COUNT))
+    one, same = (flat(loaded(numbers, **settings).train_fn(shuffle=True)) for _ in range(2))
+    other = flat(loaded(numbers, seed=7, **settings).train_fn(shuffle=True))
+    assert sorted(one) == sorted(other) == in_order
+    assert one == same
+    assert len({tuple(order) for order in (one, other, in_order)}) == 3
+    settings["read_config"] = TFRReadConfigs(interleave_cycle_length=1)
+    assert flat(loaded(numbers, buffer_size=1, **settings).train_fn(shuffle=True)) == in_order
+    near = flat(loaded(numbers, buffer_size=3, **settings).train_fn(shuffle=True))
+    assert near != in_order
+    assert all(place >= x - 2 for place, x in enumerate(near))
+
+
+def test_reshuffle_each_iteration(numbers):
+    settings = {"batch_size_train": 40, "shuffle_files": False, "deterministic": True}
+    kept = loaded(numbers, **settings).train_fn()
+    assert flat(kept) == flat(kept)
+    fresh = loaded(numbers, reshuffle_each_iteration=True, **settings).train_fn()
+    assert flat(fresh) != flat(fresh)
+
+
+def test_shuffle_files_and_their_seed(numbers):
+    def order(read_config: TFRReadConfigs, epochs: int = 1, **settings) -> list[list[int]]:
+        settings |= {"batch_size_train": 40, "buffer_size": 1, "deterministic": True, "read_config": read_config}
+        return xs(loaded(numbers, **settings).train_fn("train", epochs))
+
+    one = {"interleave_cycle_length": 1}
+    assert order(TFRReadConfigs(**one), shuffle_files=False) == [list(range(COUNT))]
+    first, second = order(TFRReadConfigs(**one), 2)
+    assert sorted(first) == list(range(COUNT))
+    assert first != sorted(first)
+    assert order(TFRReadConfigs(**one)) == [first]
+    assert any(order(TFRReadConfigs(seed=seed, **one)) != [first] for seed in range(5))
+    kept = order(TFRReadConfigs(shuffle_reshuffle_each_iteration=False, **one), 3)
+    assert kept[0] == kept[1] == kept[2]
+    epochs = order(TFRReadConfigs(**one), 5)
+    assert len({tuple(each) for each in epochs}) > 1
+    assert second in epochs
+
+
+def test_interleave_settings(numbers):
+    files = json.loads((numbers / "shard_info.json").read_text())["train"]
+    assert len(files) == 4
+    begins = np.cumsum([0, *files.values()])[:4].tolist()
+
+    def order(**read) -> list[int]:
+        configs = {"batch_size_train": 1, "read_config": TFRReadConfigs(**read)}
+        return flat(loaded(numbers, **configs).train_fn(shuffle=False))
+
+    assert order(interleave_cycle_length=4)[:4] == begins
+    assert order(interleave_cycle_length=2)[:4] == [0, begins[1], 1, begins[1] + 1]
+    assert order(interleave_cycle_length=2, interleave_block_length=2)[:4] == [0, 1, begins[1], begins[1] + 1]
+    seen = []
+
+    def backwards(spans):
+        seen.extend(spans)
+        return spans[::-1]
+
+    assert order(experimental_interleave_sort_fn=backwards)[0] == begins[3]
+    assert seen[0].keys() == {"filename", "skip", "take"}
+    assert sorted(order(interleave_cycle_length=3)) == list(range(COUNT))
+
+
+def test_options_are_taken_over(numbers):
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    dataset = loaded(numbers, read_config=TFRReadConfigs(options=options)).train_fn()
+    assert dataset.options().threading.private_threadpool_size == 2
+
+
+def test_deterministic(numbers):
+    for name, suffix in (("train_fn", ""), ("val_fn", "_val"), ("test_fn", "_test")):
+        for wanted in (False, True):
+            dataset = loaded(numbers, **{f"deterministic{suffix}": wanted})
+            shuffled = getattr(dataset, name)("train", shuffle=True)
+            assert shuffled.options().deterministic is wanted, name
+            in_order = getattr(dataset, name)("train", shuffle=False)
+            assert in_order.options().deterministic is True, name
+
+
+def test_callbacks_before_and_behind_batching_each_for_its_split(numbers):
+    def at(name: str):
+        return lambda example: {**example, name: tf.shape(example["x"])}
+
+    configs = DatasetConfigs(batch_size_test=5)
+    for split in ("train", "val", "test"):
+        setattr(configs, f"pre_batching_callback_{split}", at(f"pre {split}"))
+        setattr(configs, f"post_batching_callback_{split}", at(f"post {split}"))
+    dataset = datum.load(numbers, configs)
+    for split, size in (("train", 32), ("val", 10), ("test", 5)):
+        (batch,) = getattr(dataset, f"{split}_fn")().as_numpy_iterator()
+        assert batch.keys() == {"x", "row", f"pre {split}", f"post {split}"}
+        assert batch[f"pre {split}"].shape == (size, 0)
+        assert batch[f"post {split}"].tolist() == [size]
+
+
+def test_the_documents_unsuffixed_callbacks_set_all_three(numbers):
+    configs = DatasetConfigs()
+    configs.pre_batching_callback = lambda example: {"x": example["x"] * 2}
+    configs.post_batching_callback = lambda batch: {"x": batch["x"] + 1}
+    dataset = datum.load(numbers, configs)
+    for split in ("train", "val", "test"):
+        assert sorted(flat(getattr(dataset, f"{split}_fn")()))[0] % 2 == 1
+    assert flat(dataset.test_fn()) == [1, 3, 5, 7, 9]
+    assert configs.pre_batching_callback is configs.pre_batching_callback_val
+
+
+def test_the_order_of_the_steps(numbers):
+    """cache → pre → shuffle → batch → echo → repeat → post: callbacks run again in each epoch, post for each echo."""
+    pre, post = [], []
+
+    def note(into: list):
+        def call(value):
+            into.append(1)
+            return value
+
+        def apply(example):
+            x = tf.numpy_function(call, [example["x"]], tf.int64)
+            return {"x": tf.ensure_shape(x, example["x"].shape)}
+
+        return apply
+
+    configs = DatasetConfigs(batch_size_train=10, echoing=3, cache=True)
+    configs.pre_batching_callback_train, configs.post_batching_callback_train = note(pre), note(post)
+    assert len(xs(datum.load(numbers, configs).train_fn("train", 2))) == 4 * 3 * 2
+    assert (len(pre), len(post)) == (2 * COUNT, 4 * 3 * 2)
+
+
+def test_echoing(numbers):
+    dataset = loaded(numbers, batch_size_train=20, echoing=2, batch_size_val=10)
+    assert xs(dataset.train_fn(shuffle=False)) == [list(range(20))] * 2 + [list(range(20, 40))] * 2
+    assert len(xs(dataset.val_fn())) == 1
+
+
+def test_num_parallel_calls_runs_callbacks_at_once(numbers):
+    def meet(parallel: int) -> list[int]:
+        both = threading.Barrier(2)
+
+        def wait(x):
+            both.wait(10 if parallel > 1 else 0.2)
+            return x
+
+        configs = DatasetConfigs(batch_size_val=2, num_parallel_calls=parallel)
+        configs.pre_batching_callback_val = lambda example: {
+            "x": tf.ensure_shape(tf.numpy_function(wait, [example["x"]], tf.int64), ())
+        }
+        return flat(datum.load(numbers, configs).val_fn())
+
+    assert meet(2) == list(range(10))
+    with pytest.raises(tf.errors.OpError, match="BrokenBarrier"):
+        meet(1)
+
+
+def test_cache_in_memory_and_in_a_file(tmp_path):
+    for filename in ("", str(tmp_path / "cached")):
+        out = write(tmp_path / "out", lambda n: {"x": n}, {"train": 4})
+        dataset = loaded(out, batch_size_train=4, cache=True, cache_filename=filename).train_fn(shuffle=False)
+        assert flat(dataset) == [0, 1, 2, 3]
+        (file,) = out.glob("*.tfrecord")
+        file.write_bytes(b"")
+        assert flat(dataset) == [0, 1, 2, 3]
+    assert list(tmp_path.glob("cached*"))
+
+
+def test_full_dataset_is_one_batch_of_tensors(numbers):
+    everything = loaded(numbers, full_dataset=True, batch_size_train=64).train_fn(shuffle=False)
+    assert everything["x"].numpy().tolist() == list(range(COUNT))
+    assert everything["row"].shape == (COUNT, 5)
+    with pytest.raises(SchemaError, match="full_dataset needs batch_size_train >= 40"):
+        loaded(numbers, full_dataset=True).train_fn()
+
+
+def test_buckets(numbers):
+    buckets = BucketConfigs(bucket_boundaries=[2, 4], bucket_batch_sizes=[4, 3, 2])
+    dataset = loaded(numbers, bucket_fn=lambda example: tf.size(example["row"]), bucket_op=buckets)
+    lengths = set()
+    for batch in dataset.train_fn(shuffle=False).as_numpy_iterator():
+        found = {x % 6 for x in batch["x"].tolist()}
+        bucket = 0 if max(found) < 2 else 1 if max(found) < 4 else 2
+        assert min(found) >= (0, 2, 4)[bucket]
+        assert len(batch["x"]) == (4, 3, 2)[bucket]
+        assert batch["row"].shape[1] == max(found)
+        lengths.add(bucket)
+    assert lengths == {0, 1, 2}
+    dataset.dataset_configs.drop_remainder = False
+    assert sorted(flat(dataset.train_fn())) == list(range(COUNT))
+
+
+def test_padding(numbers):
+    (batch,) = loaded(numbers, batch_size_val=10).val_fn().as_numpy_iterator()
+    assert batch["row"].tolist() == [[*range(n % 6), *[0] * (5 - n % 6)] for n in range(10)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Cannot batch"):
+        list(loaded(numbers, use_tf_padding=False).val_fn())
+
+    def forgetful(example):
+        x, row = tf.numpy_function(lambda *parts: list(parts), [example["x"], example["row"]], [tf.int64, tf.int64])
+        return {"x": x, "row": row}
+
+    settings = {"pre_batching_callback_val": forgetful, "batch_size_val": 10}
+    with pytest.raises(ValueError, match=r"[Uu]nknown"):
+        loaded(numbers, **settings).val_fn()
+    (known,) = loaded(numbers, use_datum_padding=True, **settings).val_fn().as_numpy_iterator()
+    assert known["row"].tolist() == batch["row"].tolist()
+
+
+def test_images_of_several_sizes_are_padded_or_resized(tmp_path):
+    sizes = [(12, 16), (20, 8), (6, 6)]
+    write(tmp_path, lambda n: {"image": made.encoded(made.pixels(n, *sizes[n % 3]), "PNG")}, {"train": 32})
+    batch = next(iter(datum.load(tmp_path).train_fn(shuffle=False)))
+    assert batch["image"].shape == (32, 20, 16, 3)
+    np.testing.assert_array_equal(batch["image"][1, :20, :8], made.pixels(1, 20, 8))
+    configs = DatasetConfigs()
+    configs.pre_batching_callback = lambda example: {"image": tf.image.resize(example["image"], (9, 9))}
+    assert next(iter(datum.load(tmp_path, configs).train_fn()))["image"].shape == (32, 9, 9, 3)
+
+
+def test_instructions(numbers):
+    dataset = loaded(numbers, batch_size_test=100)
+    assert flat(dataset.test_fn("train[:10%]")) == [0, 1, 2, 3]
+    assert flat(dataset.test_fn("train[-2:]+val[:3]")) == [38, 39, 0, 1, 2]
+    assert flat(dataset.test_fn("test+val")) == [*range(5), *range(10)]
+    with pytest.raises(SchemaError, match="there is no split 'dev'; there are: train, val, test"):
+        dataset.test_fn("dev")
+    with pytest.raises(SchemaError, match="'train\\[5:5\\]' has no examples"):
+        dataset.test_fn("train[5:5]")
+
+
+def test_a_host_reads_its_share(numbers):
+    shares = []
+    for host in range(3):
+        context = tf.distribute.InputContext(3, host)
+        read = TFRReadConfigs(input_context=context)
+        dataset = loaded(numbers, read_config=read, batch_size_val=9).val_fn("train")
+        assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+        assert len(next(iter(dataset))["x"]) == 3  # a ninth of all hosts together
+        shares.append(flat(dataset))
+    assert sorted(x for share in shares for x in share) == list(range(COUNT))
+    assert {len(share) for share in shares} == {13, 14}
+    assert (
+        flat(loaded(numbers, read_config=TFRReadConfigs(input_context=(2, 3)), batch_size_val=9).val_fn("train"))
+        == (shares[2])
+    )
+
+
+def test_under_a_strategy(numbers):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        dataset = loaded(numbers, batch_size_val=8).val_fn("train")
+        shared = strategy.experimental_distribute_dataset(dataset)
+        seen = [x for batch in shared for x in batch["x"].numpy().tolist()]
+    assert seen == list(range(COUNT))
+
+
+WORKER = """
+import json, os, sys
+import tensorflow as tf
+from ais_tar2tf import datum
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+def dataset_of(context):
+    configs = datum.configs.DatasetConfigs(batch_size_train=8)
+    configs.read_config.input_context = context
+    configs.drop_remainder = False
+    return datum.load(sys.argv[1], configs).train_fn("train", shuffle=False)
+
+@tf.function
+def step(batch):
+    return strategy.reduce("SUM", strategy.run(lambda each: tf.reduce_sum(each["x"]), args=(batch,)), axis=None)
+
+seen, total = [], 0
+if sys.argv[2] == "context":
+    shared = strategy.distribute_datasets_from_function(dataset_of)
+else:
+    shared = strategy.experimental_distribute_dataset(dataset_of(None))
+for batch in shared:
+    seen += strategy.experimental_local_results(batch["x"])[0].numpy().tolist()
+    total += int(step(batch))
+print(json.dumps({"seen": seen, "total": total}))
+"""
+
+
+@pytest.mark.timeout(300)  # two processes import TensorFlow, on a busy machine one after the other
+@pytest.mark.parametrize("way", ["context", "dataset"])
+def test_training_in_two_processes(numbers, tmp_path, way):
+    """Each process reads its half, and what they compute together is of all examples."""
+    answers = _run_workers([str(numbers), way], tmp_path)
+    assert sorted(answers[0]["seen"] + answers[1]["seen"]) == list(range(COUNT))
+    assert {len(each["seen"]) for each in answers} == {COUNT // 2}
+    assert [each["total"] for each in answers] == [sum(range(COUNT))] * 2
+
+
+def _run_workers(arguments: list[str], folder: Path) -> list[dict]:
+    addresses = [f"127.0.0.1:{_free_port()}" for _ in range(2)]
+    workers = []
+    for index in range(2):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        environment = {**_environment(), "TF_CONFIG": json.dumps(config)}
+        command = [sys.executable, "-c", WORKER, *arguments]
+        errors = (folder / f"errors-{index}").open("w")
+        with errors:
+            workers.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+            )
+    try:
+        outputs = [worker.communicate(timeout=240)[0] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    for index, worker in enumerate(workers):
+        assert worker.returncode == 0, (folder / f"errors-{index}").read_text()[-2000:]
+    return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    root = str(Path(datum.__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": root, "no_proxy": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+# Old directories, and broken ones.
+
+
+def _old_directory(out: Path) -> None:
+    """Files as Datum itself wrote them: no `field` in the mapping, shapes of sparse features as `<name>_shape`."""
+
+    def example(number: int) -> bytes:
+        def integers(*values: int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+        rows = number % 3
+        features = {
+            "image": tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[made.encoded(made.pixels(number), "JPEG")])
+            ),
+            "label": integers(number),
+            "matrix": tf.train.Feature(float_list=tf.train.FloatList(value=[number] * 6)),
+            "labels": integers(*range(rows)),
+            "boxes": tf.train.Feature(float_list=tf.train.FloatList(value=[number] * (rows * 2))),
+            "boxes_shape": integers(rows, 2),
+            "note": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n%d" % number])),
+        }
+        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+    mapping = {
+        "image": {"type": "string", "shape": [281, 500, 3], "dense": True},
+        "label": {"type": "int", "shape": [], "dense": True},
+        "matrix": {"type": "float", "shape": [2, 3], "dense": True},
+        "labels": {"type": "int", "shape": [2], "dense": False},
+        "boxes": {"type": "float", "shape": [2, 2], "dense": False},
+        "boxes_shape": {"type": "int", "shape": [2], "dense": True},
+        "note": {"type": "string", "shape": [], "dense": True},
+    }
+    (out / "datum_to_type_and_shape_mapping.json").write_text(json.dumps(mapping))
+    with tf.io.TFRecordWriter(str(out / "train-00000-of-00001.tfrecord")) as writer:
+        for number in range(6):
+            writer.write(example(number))
+    (out / "shard_info.json").write_text(json.dumps({"train": {"train-00000-of-00001.tfrecord": 6}}))
+
+
+def test_directories_that_an_earlier_datum_wrote(tmp_path):
+    _old_directory(tmp_path)
+    (batch,) = loaded(tmp_path, batch_size_train=6).train_fn(shuffle=False).as_numpy_iterator()
+    assert batch["image"].shape == (6, 12, 16, 3)
+    assert batch["label"].tolist() == list(range(6))
+    assert batch["matrix"].shape == (6, 2, 3)
+    assert batch["labels"].tolist() == [[0, 0], [0, 0], [0, 1]] * 2
+    assert batch["boxes"].shape == (6, 2, 2)
+    assert batch["boxes"][5].tolist() == [[5, 5], [5, 5]]
+    assert batch["boxes"][4].tolist() == [[4, 4], [0, 0]]
+    assert batch["note"][3] == b"n3"
+
+
+def test_directories_without_their_documents_or_files(tmp_path):
+    with pytest.raises(ExportError, match=r"shard_info\.json: there is no such file"):
+        datum.load(tmp_path)
+    write(tmp_path, lambda n: {"x": n}, {"train": 32})
+    (tmp_path / "shard_info.json").write_text("[]")
+    with pytest.raises(SchemaError, match=r"shard_info\.json: an object is expected"):
+        datum.load(tmp_path)
+    (tmp_path / "shard_info.json").write_text('{"train": {"train-00000-of-00009.tfrecord": 32}}')
+    with pytest.raises(ExportError, match=r"train-00000-of-00009\.tfrecord: .*names this file, and it is not there"):
+        datum.load(tmp_path).train_fn()
+    (tmp_path / "shard_info.json").write_text('{"train": 32}')
+    with pytest.raises(SchemaError, match="split 'train' has no count for each file"):
+        datum.load(tmp_path)
+    (tmp_path / "datum_to_type_and_shape_mapping.json").write_text('{"x": {"type": "complex"}}')
+    (tmp_path / "shard_info.json").write_text("{}")
+    with pytest.raises(SchemaError, match="this does not describe features"):
+        datum.load(tmp_path)
+
+
+# Training.
+
+
+def _trained(dataset, head: list, loss: str) -> float:
+    model = tf.keras.Sequential(head)
+    model.compile("sgd", loss)
+    return model.fit(dataset, epochs=1, verbose=0).history["loss"][0]
+
+
+def test_training_on_each_of_the_four_problems(tmp_path):
+    keras = tf.keras.layers
+    problem = datum.problem
+
+    def dataset(name: str, make, kind: str, to_pair) -> tf.data.Dataset:
+        make(tmp_path / name, train=16)
+        datum.export.export_to_tfrecord(tmp_path / name, tmp_path / f"{name}-out", kind, made.configs(train=16))
+        configs = DatasetConfigs(batch_size_train=8, post_batching_callback_train=to_pair)
+        return datum.load(tmp_path / f"{name}-out", configs).train_fn("train")
+
+    def pixels(batch):
+        return tf.cast(batch["image"], tf.float32) / 255
+
+    classes = dataset("clf", made.classification, problem.IMAGE_CLF, lambda b: (pixels(b), b["label"]))
+    image = keras.Input((12, 16, 3))
+    assert (
+        _trained(classes, [image, keras.Flatten(), keras.Dense(3, "softmax")], "sparse_categorical_crossentropy") > 0
+    )
+    counts = dataset(
+        "det", made.detection, problem.IMAGE_DET, lambda b: (pixels(b), tf.math.count_nonzero(b["labels"], 1))
+    )
+    assert _trained(counts, [image, keras.Flatten(), keras.Dense(1)], "mse") > 0
+    masks = dataset("seg", made.segmentation, problem.IMAGE_SEG, lambda b: (pixels(b), b["label"]))
+    assert _trained(masks, [image, keras.Conv2D(4, 1, activation="softmax")], "sparse_categorical_crossentropy") > 0
+    words = dataset(
+        "text", made.text, problem.TEXT_CLF, lambda b: (tf.strings.to_hash_bucket_fast(b["text"], 50), b["polarity"])
+    )
+    text = [keras.Input((), dtype="int64"), keras.Embedding(50, 4), keras.Dense(1, "sigmoid")]
+    assert _trained(words, text, "binary_crossentropy") > 0
