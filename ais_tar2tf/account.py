@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ais_tar2tf.errors import Tar2TFError
 
@@ -42,24 +42,32 @@ class Account:
         if not callable(on_error) and on_error not in _CHOICES:
             raise ValueError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
         self.stats: Stats = Stats()
-        self._on_error = on_error
+        self.on_error: OnError = on_error
         self._lock = threading.Lock()
 
     def twin(self) -> Account:
         """The same decisions, counted apart."""
-        return Account(self._on_error)
+        return Account(self.on_error)
 
     def add(self, **counts: int) -> None:
         with self._lock:
             for name, count in counts.items():
                 setattr(self.stats, name, getattr(self.stats, name) + count)
 
+    def merge(self, stats: Stats) -> None:
+        """Add what was counted elsewhere, as by another process."""
+        with self._lock:
+            for each in fields(stats):
+                if each.name != "skipped":
+                    setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
+            self.stats.skipped.update(stats.skipped)
+
     def emitted(self, count: int) -> None:
         self.add(records_read=count, records_emitted=count)
 
     def record_error(self, error: Tar2TFError) -> None:
         """Returns when the record is to be skipped; raises the error otherwise."""
-        self._decide(error, skips=self._on_error in ("skip-record", "skip-shard"))
+        self._decide(error, skips=self.on_error in ("skip-record", "skip-shard"))
 
     def take_back(self, error: Tar2TFError) -> None:
         """As `record_error`, for a record that was counted as handed out."""
@@ -68,11 +76,11 @@ class Account:
 
     def shard_error(self, error: Tar2TFError) -> None:
         """Returns when the rest of the shard is to be skipped; raises the error otherwise."""
-        self._decide(error, skips=self._on_error == "skip-shard")
+        self._decide(error, skips=self.on_error == "skip-shard")
 
     def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
-        if callable(self._on_error):
-            self._on_error(error)
+        if callable(self.on_error):
+            self.on_error(error)
         elif not skips:
             raise error
         with self._lock:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ais_tar2tf.account import OnError
-from ais_tar2tf.export import write_tfrecord
-from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair, mapping_error, wants
+from ais_tar2tf.export import Paths
+from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
+from ais_tar2tf.stores import remember
 from ais_tar2tf.stores.ais import AisStore
 
 __all__ = ["AisDataset"]
@@ -49,7 +50,9 @@ class AisDataset:
             connections=connections,
             allow_missing_end=allow_missing_end,
         )
-        self._store = AisStore(bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
+        store = partial(AisStore, bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
+        self._store = store()
+        remember(self._store, store)
         self._shards = Shards(self._store, (), self._read, grouping)
         self._on_error: OnError = on_error
 
@@ -74,53 +77,22 @@ class AisDataset:
     def load_from_tar(
         self,
         template: Template,
-        path: str | os.PathLike[str] | None = None,
+        path: Paths | None = None,
         record_to_example: Callable[[Record], Any] = default_record_to_example,
         record_to_pair: Callable[[Any], Any] = default_record_to_pair,
         output_types: Any = None,
         output_shapes: Any = None,
+        max_shard_size: int | str | None = None,
     ) -> Any:
-        """A tf.data.Dataset of what `record_to_pair` gives; with `path`, a TFRecord file of `record_to_example`.
+        """A tf.data.Dataset of what `record_to_pair` gives; with `path`, TFRecord files of `record_to_example`.
 
-        Without `path` nothing is stored. With it, the file appears when it is complete, and the files written
-        are returned.
+        Without `path` nothing is stored. With it, the files appear when all are complete, and are returned. `path`
+        is a file, a template such as `train-{}.record`, or a function that gives names; no file is larger than
+        `max_shard_size`, but one of a single record.
         """
         source = self.source(template)
         if path:
-            return [_write_file(source, path, record_to_example)]
+            return source.write_files(path, record_to_example, max_shard_size)
         return source.dataset(
             record_to_pair, output_types=output_types, output_shapes=output_shapes, label_is_number=True
         )
-
-
-def _write_file(source: Source, path: str | os.PathLike[str], record_to_example: Callable[[Record], Any]) -> str:
-    selection = wants(record_to_example)
-    chosen = source.select(*selection.wants) if selection is not None else source
-    write_tfrecord(path, _examples(chosen, record_to_example))
-    return os.fspath(path)
-
-
-def _examples(source: Source, record_to_example: Callable[[Record], Any]) -> Iterator[bytes]:
-    records = source.records()
-    for record in records:
-        try:
-            payload = _serialized(record_to_example(record))
-        except Exception as error:  # noqa: BLE001  # whatever a user's function raises
-            source.skip_or_raise(mapping_error(error, record))
-            continue
-        yield payload
-
-
-def _serialized(example: Any) -> bytes:
-    """A tf.train.Example, its bytes, or a dict of values, as bytes."""
-    from ais_tar2tf import features
-
-    if isinstance(example, bytes):
-        return example
-    if isinstance(example, dict):
-        return features.encode(example)
-    if hasattr(example, "SerializeToString"):
-        return example.SerializeToString()
-    raise TypeError(
-        f"record_to_example returned {type(example).__name__}; a tf.train.Example, its bytes or a dict is expected"
-    )

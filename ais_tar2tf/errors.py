@@ -19,6 +19,9 @@
     │   └── StrayMember                             a member that belongs to no record
     ├── MappingError           .shard .key          a mapping raised, or a field did not decode
     ├── SchemaError            (ValueError)         records do not fit what was said or seen of them
+    │   ├── NoFeature          (TypeError)          a value that has no form in a tf.train.Example
+    │   ├── FeatureOverflow    (OverflowError)      a number that an int64 or a float32 cannot hold
+    │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
     ├── ExportError            (OSError)            a record file could not be written or published
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
@@ -34,10 +37,13 @@ __all__ = [
     "DuplicateField",
     "DuplicateKey",
     "ExportError",
+    "FeatureOverflow",
     "LimitExceeded",
+    "MalformedExample",
     "MappingError",
     "MissingDependency",
     "MissingField",
+    "NoFeature",
     "ObjectChanged",
     "RecordError",
     "SchemaError",
@@ -166,6 +172,22 @@ class MappingError(Tar2TFError):
 
 class SchemaError(Tar2TFError, ValueError):
     """Records do not fit what was said, or seen in the first of them."""
+
+
+class NoFeature(SchemaError, TypeError):
+    """A value that has no form in a tf.train.Example; the text names its field."""
+
+
+class FeatureOverflow(SchemaError, OverflowError):
+    """A number that does not fit into an int64, or into a float32; the text names its field."""
+
+
+class MalformedExample(SchemaError):
+    """Bytes that are no serialized tf.train.Example; `offset` is where they stop being one."""
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(f"offset {offset}: {message}")
+        self.offset: int = offset
 
 
 class ExportError(Tar2TFError, OSError):

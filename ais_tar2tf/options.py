@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts"]
+__all__ = ["KIB", "MIB", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Writing"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -118,3 +118,15 @@ class Read(_Checked):
     )
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing(_Checked):
+    """What an export with several workers may hold on disk, beside the files that it writes."""
+
+    segment_bytes: int = (
+        32 * MIB
+    )  # a worker's output before it is handed over; small enough to stay in the page cache
+    waiting_bytes: int = (
+        512 * MIB
+    )  # handed over and waiting for an earlier shard; then only that shard's worker goes on

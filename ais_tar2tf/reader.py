@@ -17,7 +17,7 @@ from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
-from ais_tar2tf.stores import Store
+from ais_tar2tf.stores import Identity, Store
 
 __all__ = ["RecordStream", "Shards"]
 
@@ -100,6 +100,11 @@ class _Lane:
         if self._taken < len(self._batch.records):
             return replace(self._of_batch, offset=self._batch.offsets[self._taken])
         return self._behind
+
+    @property
+    def identity(self) -> Identity:
+        """Of the shard that was opened last."""
+        return self._fetch.identity
 
     def close(self) -> None:
         self._closed = True
@@ -197,6 +202,11 @@ class RecordStream:
             if not self._begin_next_epoch():
                 return chunk
         raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
+
+    @property
+    def identity(self) -> Identity:
+        """Of the shard that the first lane opened last."""
+        return self._lanes[0].identity
 
     def discard(self, count: int) -> None:
         """Go on `count` records later."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.errors import SchemaError, ShardNotFound, Tar2TFError, TemplateError
+from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
@@ -244,6 +246,67 @@ class Source:
             return tfdata.ShardDataset(tfdata.build(request), reshuffled)
 
         return build(request)
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = "tfrecord",  # noqa: A002  # the documented name
+        name: str = "dataset",
+        split: str = "train",
+        splits: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        shard_size: int | str | None = DEFAULT_SIZE,
+        shard_records: int | None = None,
+        align: str = "stream",
+        workers: int | None = None,
+        exists: str = "resume",
+        record_to_example: Callable[[Record], Any] | None = None,
+        idx: bool = False,
+        progress: bool | None = None,
+        writing: Writing | None = None,
+        endpoint: str | None = None,
+        token: str | None = None,
+    ) -> list[str]:
+        """Write every record into record files under `out`, a folder or a URL; gives the files.
+
+        `format`: "tfrecord", "array_record" or "tar". `shard_size` is a bound, `shard_records` another one; given
+        alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
+        the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
+        bytes, unless `record_to_example` makes a tf.train.Example (for a tar: a dict of bytes) of a record.
+        """
+        from ais_tar2tf.export.request import ExportOptions, export_source
+
+        options = ExportOptions(
+            format=format,
+            name=name,
+            split=split,
+            splits=splits,
+            seed=seed,
+            shard_size=shard_size,
+            shard_records=shard_records,
+            align=align,
+            workers=workers,
+            exists=exists,
+            record_to_example=record_to_example,
+            idx=idx,
+            progress=progress,
+            writing=writing,
+            endpoint=endpoint,
+            token=token,
+        )
+        return export_source(self._shards, self._account.on_error, self._account, out, options)
+
+    def write_files(
+        self,
+        path: Paths,
+        record_to_example: Callable[[Record], Any],
+        max_shard_size: int | str | None = None,
+    ) -> list[str]:
+        """TFRecord files under names of one's own, as `AisDataset.load_from_tar(path=…)` writes them."""
+        return write_files(
+            self._shards, self._account.on_error, self._account, path, record_to_example, max_shard_size
+        )
 
     def _with(self, shards: Shards) -> Source:
         other = Source(shards)

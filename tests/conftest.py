@@ -15,6 +15,20 @@ import ais_tar2tf as t2t
 import shards as made
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `full` take minutes: without --full they are left out."""
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
 @pytest.fixture(autouse=True)
 def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AIS_ENDPOINT", "AIS_AUTHN_TOKEN", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, Store
 
-__all__ = ["SCHEMES", "Body", "Identity", "Interrupt", "ObjectInfo", "Store", "open_store", "split_url"]
+__all__ = [
+    "SCHEMES",
+    "Body",
+    "Identity",
+    "Interrupt",
+    "ObjectInfo",
+    "Store",
+    "open_store",
+    "remember",
+    "reopener",
+    "split_url",
+]
 
 
 def _ais(bucket: str, read: Read, endpoint: str | None, token: str | None) -> Store:
@@ -72,4 +85,21 @@ def open_store(
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise StoreError(f"no store for this scheme; there are {known} and plain paths", url=f"{scheme}://{bucket}")
-    return SCHEMES[scheme](bucket, read, endpoint, token)
+    store = SCHEMES[scheme](bucket, read, endpoint, token)
+    if scheme not in _OF_THIS_PROCESS:
+        remember(store, functools.partial(open_store, scheme, bucket, read, endpoint=endpoint, token=token))
+    return store
+
+
+_OF_THIS_PROCESS = frozenset({"memory"})
+_reopeners: weakref.WeakKeyDictionary[Store, Callable[[], Store]] = weakref.WeakKeyDictionary()
+
+
+def remember(store: Store, reopen: Callable[[], Store]) -> None:
+    """How another process opens the same store."""
+    _reopeners[store] = reopen
+
+
+def reopener(store: Store) -> Callable[[], Store] | None:
+    """What opens the same store in another process; None where none can."""
+    return _reopeners.get(store)

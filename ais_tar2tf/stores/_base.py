@@ -120,6 +120,10 @@ class Store(Protocol):
 
     def put(self, name: str, data: bytes) -> None: ...
 
+    def delete(self, name: str) -> None:
+        """The object is gone; it may be gone already."""
+        ...
+
     def create(self) -> None:
         """Make the bucket or folder; it may be there already."""
         ...

@@ -18,6 +18,7 @@ __all__ = ["AisStore", "endpoint_url"]
 
 _MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary may add one
 _THERE_ALREADY = frozenset({409})
+_GONE_ALREADY = frozenset({404})
 
 
 def endpoint_url(given: str | None) -> str:
@@ -106,6 +107,9 @@ class AisStore:
         if answer.is_redirect:
             url = followed(url, answer.headers["Location"], shown)
         self._control.call("PUT", url, shown=shown, data=data)
+
+    def delete(self, name: str) -> None:
+        self._control.call("DELETE", self._object(name), shown=self.url(name), accept=_GONE_ALREADY)
 
     def create(self) -> None:
         self._control.call(

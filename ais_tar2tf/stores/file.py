@@ -88,6 +88,12 @@ class FileStore:
         except OSError as error:
             raise _translated(error, self.url(name)) from error
 
+    def delete(self, name: str) -> None:
+        try:
+            self._path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise _translated(error, self.url(name)) from error
+
     def create(self) -> None:
         try:
             Path(self._folder or ".").mkdir(parents=True, exist_ok=True)

@@ -65,6 +65,9 @@ class HttpStore:
         del data
         raise StoreError("plain HTTP is read only here", url=self.url(name))
 
+    def delete(self, name: str) -> None:
+        raise StoreError("plain HTTP is read only here", url=self.url(name))
+
     def create(self) -> None:
         raise StoreError("plain HTTP has no buckets", url=self._origin)
 

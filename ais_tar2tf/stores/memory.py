@@ -69,6 +69,10 @@ class MemoryStore:
             identity = Identity(version=str(version), checksum=checksum, size=len(data))
             bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
 
+    def delete(self, name: str) -> None:
+        with _lock:
+            _buckets.get(self._bucket, {}).pop(name, None)
+
     def create(self) -> None:
         with _lock:
             _buckets.setdefault(self._bucket, {})

@@ -1,0 +1,76 @@
+"""TFRecord framing, both ways.
+
+length  uint64, little-endian       payload  `length` bytes
+crc     uint32, masked, of length   crc      uint32, masked, of payload
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import google_crc32c
+
+from ais_tar2tf.errors import ArchiveError, TruncatedArchive
+
+__all__ = ["FRAME_BYTES", "HEADER_BYTES", "check_frame", "frame", "frame_offsets", "payload_length"]
+
+HEADER_BYTES = 12
+_TRAILER_BYTES = 4
+FRAME_BYTES = HEADER_BYTES + _TRAILER_BYTES
+
+_MASK_DELTA = 0xA282EAD8
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+_REMEMBERED_LENGTHS = 4096  # headers kept: lengths repeat, and each costs a checksum
+
+
+def _masked(data: bytes) -> bytes:
+    crc: int = google_crc32c.value(data)
+    return _CRC.pack((((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF)
+
+
+@functools.lru_cache(_REMEMBERED_LENGTHS)
+def _header(length: int) -> bytes:
+    packed = _LENGTH.pack(length)
+    return packed + _masked(packed)
+
+
+def frame(payload: bytes) -> bytes:
+    """One record of a TFRecord file."""
+    return b"".join((_header(len(payload)), payload, _masked(payload)))
+
+
+def payload_length(header: bytes, *, file: str, offset: int) -> int:
+    """The length that a header states, once its checksum holds."""
+    if len(header) < HEADER_BYTES:
+        raise TruncatedArchive("the file ends within a record's header", shard=file, offset=offset)
+    if _masked(header[:8]) != header[8:HEADER_BYTES]:
+        raise ArchiveError("the checksum of a record's length is wrong", shard=file, offset=offset)
+    (length,) = _LENGTH.unpack(header[:8])
+    return length
+
+
+def check_frame(data: bytes, *, file: str, offset: int) -> bytes:
+    """The payload of one whole frame, once both checksums hold."""
+    length = payload_length(data[:HEADER_BYTES], file=file, offset=offset)
+    end = HEADER_BYTES + length
+    if len(data) < end + _TRAILER_BYTES:
+        raise TruncatedArchive("the file ends within a record", shard=file, offset=offset)
+    payload = data[HEADER_BYTES:end]
+    if _masked(payload) != data[end : end + _TRAILER_BYTES]:
+        raise ArchiveError("the checksum of a record is wrong", shard=file, offset=offset)
+    return payload
+
+
+def frame_offsets(data: Any, *, file: str) -> Iterator[int]:
+    """Where each record begins in a file's bytes (a buffer that can be sliced), and last where the file ends."""
+    offset, end = 0, len(data)
+    while offset < end:
+        yield offset
+        offset += FRAME_BYTES + payload_length(bytes(data[offset : offset + HEADER_BYTES]), file=file, offset=offset)
+    if offset != end:
+        raise TruncatedArchive("the file ends within a record", shard=file, offset=end)
+    yield end

@@ -1,0 +1,174 @@
+"""Units in, whole files out: one writer for each split, and the thread that brings finished files to disk."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ais_tar2tf.export.boundaries import Boundaries, Bounds
+from ais_tar2tf.export.formats import Part, new_part
+from ais_tar2tf.export.shard_units import Units
+from ais_tar2tf.export.work import FinishedFile, WorkFolder
+
+__all__ = ["SplitWriter", "Syncer"]
+
+_READ = 1 << 20  # bytes of a segment at once
+_WAITING_FILES = 4  # finished and on their way to disk; more, and writing waits for the disk
+
+
+class Syncer:
+    """Syncs finished files while the next ones are written; tells the journal in their order."""
+
+    def __init__(self, work: WorkFolder) -> None:
+        self._work = work
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ais_tar2tf-sync")
+        self._waiting: deque[tuple[FinishedFile, Future[int]]] = deque()
+
+    def add(self, file: FinishedFile) -> None:
+        self._waiting.append((file, self._pool.submit(_sync, self._work.path / file.part)))
+        self._settle(_WAITING_FILES)
+
+    def finish(self) -> None:
+        """All that was added is on disk."""
+        self._settle(0)
+
+    def _settle(self, most: int) -> None:
+        while self._waiting and (len(self._waiting) > most or self._waiting[0][1].done()):
+            file, synced = self._waiting.popleft()
+            synced.result()
+            self._work.file_finished(file)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _sync(path: Path) -> int:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return 0
+
+
+class SplitWriter:
+    """The files of one split, one after another; what is finished goes to the syncer."""
+
+    def __init__(self, split: str, kind: str, bounds: Bounds, work: WorkFolder, syncer: Syncer) -> None:
+        self._split = split
+        self._kind = kind
+        self._work = work
+        self._syncer = syncer
+        self._boundaries = Boundaries(bounds)
+        self._number = sum(file.split == split for file in work.files)
+        self._part: Part | None = None
+        self._file: FinishedFile | None = None
+
+    def add(self, units: Units) -> None:
+        """Records behind those that came before; a segment's file is gone afterwards."""
+        if isinstance(units.data, bytes):
+            self._add(units, _InMemory(units.data))
+            return
+        with _OnDisk(units.data) as segment:
+            self._add(units, segment)
+        units.data.unlink()
+
+    def _add(self, units: Units, source: _InMemory | _OnDisk) -> None:
+        begin = 0
+        while begin < len(units.sizes):
+            count = self._boundaries.fitting(units.sizes, begin)
+            if count == 0:
+                self.close_file()
+                continue
+            sizes = units.sizes[begin : begin + count]
+            part = self._open_part()
+            source.copy(part, sizes)
+            begin += count
+            last = units.numbers[begin - 1]
+            self._file = FinishedFile(
+                split=self._split,
+                number=self._number,
+                records=self._boundaries.records,
+                bytes=0,
+                checksum="",
+                end=(units.at, last + 1),
+                identity=units.identity,
+            )
+
+    def _open_part(self) -> Part:
+        if self._part is None:
+            self._part = new_part(self._kind, self._work.path / f"{self._split}-{self._number:05d}.part")
+        return self._part
+
+    def close_file(self) -> None:
+        """The file that is being filled, if there is one, is whole."""
+        if self._part is None or self._file is None:
+            return
+        checksum = self._part.close()
+        self._part = None
+        size = (self._work.path / self._file.part).stat().st_size
+        file = self._file
+        self._syncer.add(
+            FinishedFile(
+                split=file.split,
+                number=file.number,
+                records=file.records,
+                bytes=size,
+                checksum=checksum,
+                end=file.end,
+                identity=file.identity,
+            )
+        )
+        self._file = None
+        self._number += 1
+        self._boundaries.close()
+
+    def abandon(self) -> None:
+        if self._part is not None:
+            self._part.abandon()
+            self._part = None
+
+
+class _InMemory:
+    def __init__(self, data: bytes) -> None:
+        self._rest = memoryview(data)
+
+    def copy(self, part: Part, sizes: Sequence[int]) -> None:
+        size = sum(sizes)
+        part.append(self._rest[:size], sizes)
+        self._rest = self._rest[size:]
+
+
+class _OnDisk:
+    """A segment's file: its records are copied, not made again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+
+    def __enter__(self) -> _OnDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def copy(self, part: Part, sizes: Sequence[int]) -> None:
+        begin = 0
+        while begin < len(sizes):
+            end, size = begin, 0
+            while end < len(sizes) and (end == begin or size + sizes[end] <= _READ):
+                size += sizes[end]
+                end += 1
+            part.append(memoryview(self._read(size)), sizes[begin:end])
+            begin = end
+
+    def _read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        while len(data) < size:
+            more = self._file.read(size - len(data))
+            if not more:
+                raise OSError("a segment is shorter than its worker said")
+            data += more
+        return data

@@ -1,0 +1,147 @@
+"""Finished files get their final names, the manifest last. Killed anywhere in between, it is done again to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ais_tar2tf.errors import ExportError
+from ais_tar2tf.export.formats import file_name
+from ais_tar2tf.export.framing import FRAME_BYTES, frame_offsets
+from ais_tar2tf.export.manifest import MANIFEST, Manifest, RecordFile, SplitEntry
+from ais_tar2tf.export.metadata import METADATA, metadata
+from ais_tar2tf.export.places import Destination, Folder
+from ais_tar2tf.export.work import FinishedFile, WorkFolder
+
+__all__ = ["Publisher", "index_of", "read_manifest"]
+
+
+def read_manifest(place: Destination) -> Manifest | None:
+    data = place.read(MANIFEST)
+    return None if data is None else Manifest.from_json(data, where=place.url(MANIFEST))
+
+
+def index_of(part: Path) -> bytes:
+    """DALI's index of a TFRecord file: a line `offset size` for each record, its frame included."""
+    if part.stat().st_size < FRAME_BYTES:
+        return b""
+    with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        offsets = list(frame_offsets(data, file=os.fspath(part)))
+    lines = (b"%d %d\n" % (begin, end - begin) for begin, end in zip(offsets, offsets[1:], strict=False))
+    return b"".join(lines)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Of the splits of one export, into one place."""
+
+    place: Destination
+    kind: str
+    name: str
+    splits: Sequence[str]
+    index_files: bool = False
+
+    def strangers(self, known: set[str]) -> list[str]:
+        """Files that have a name which a file of these splits could have, and are none of `known`."""
+        found: list[str] = []
+        for split in self.splits:
+            pattern = re.compile(
+                rf"{re.escape(self.name)}-{re.escape(split)}(\.(tfrecord|array_record))?-\d{{5,}}-of-\d{{5,}}(\.tar)?(\.idx)?"
+            )
+            prefix = f"{self.name}-{split}"
+            found += [each for each in self.place.names(prefix) if pattern.fullmatch(each) and each not in known]
+        return found
+
+    def publish(self, work: WorkFolder, entries: dict[str, SplitEntry]) -> Manifest:
+        """`entries` say everything but the files, which are those of `work`."""
+        names = {split: self._names(work, split) for split in self.splits}
+        with self._alone():
+            kept = self._retire({name for each in names.values() for name in each})
+            for split in self.splits:
+                for file, name in zip(_of_split(work, split), names[split], strict=True):
+                    self._take(work, file, name)
+            self.place.settle()
+            manifest = self._manifest(work, entries, names, kept)
+            for name, data in metadata(manifest).items():
+                self.place.write(name, data)
+            self.place.write(MANIFEST, manifest.to_json())
+            self.place.settle()
+        work.remove()
+        return manifest
+
+    def _names(self, work: WorkFolder, split: str) -> list[str]:
+        total = len(_of_split(work, split))
+        return [file_name(self.name, split, self.kind, number, total) for number in range(total)]
+
+    def _retire(self, coming: set[str]) -> dict[str, SplitEntry]:
+        """What stood here of these splits is in no manifest any more, and gone; gives the splits that stay."""
+        manifest = read_manifest(self.place)
+        old = {} if manifest is None else manifest.splits
+        kept = {split: entry for split, entry in old.items() if split not in self.splits}
+        stale = {file.name for split in old.keys() - kept.keys() for file in old[split].files}
+        if manifest is not None and len(kept) < len(old):
+            self._publish_rest(manifest, kept)
+        stale |= {f"{name}.idx" for name in stale if manifest is not None and manifest.index_files}
+        for name in sorted(stale | set(self.strangers(coming))):
+            if name not in coming:
+                self.place.delete(name)
+        return kept
+
+    def _publish_rest(self, manifest: Manifest, kept: dict[str, SplitEntry]) -> None:
+        if not kept:
+            for name in (MANIFEST, *METADATA):
+                self.place.delete(name)
+            self.place.settle()
+            return
+        rest = Manifest(manifest.format, manifest.name, kept, manifest.index_files)
+        self.place.write(MANIFEST, rest.to_json())
+        for name, data in metadata(rest).items():
+            self.place.write(name, data)
+
+    def _take(self, work: WorkFolder, file: FinishedFile, name: str) -> None:
+        part = work.path / file.part
+        if part.exists():
+            if self.index_files:
+                self.place.write(f"{name}.idx", index_of(part))
+            self.place.take(part, name)
+        elif self.place.size(name) != file.bytes:
+            raise ExportError(f"{self.place.url(name)}: the file vanished before it was published; export it again")
+
+    def _manifest(
+        self,
+        work: WorkFolder,
+        entries: dict[str, SplitEntry],
+        names: dict[str, list[str]],
+        kept: dict[str, SplitEntry],
+    ) -> Manifest:
+        splits = dict(kept)
+        for split, entry in entries.items():
+            files = tuple(
+                RecordFile(name, file.records, file.bytes, file.checksum)
+                for file, name in zip(_of_split(work, split), names[split], strict=True)
+            )
+            splits[split] = SplitEntry(files, entry.observed, entry.plan, entry.sources, entry.skipped, entry.ignored)
+        return Manifest(self.kind, self.name, splits, self.index_files)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Exports of other splits publish into the same manifest: one after the other."""
+        if not isinstance(self.place, Folder):
+            yield
+            return
+        handle = os.open(self.place.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _of_split(work: WorkFolder, split: str) -> list[FinishedFile]:
+    return sorted((file for file in work.files if file.split == split), key=lambda file: file.number)

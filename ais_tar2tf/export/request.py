@@ -1,0 +1,135 @@
+"""From what a user says of an export to what is run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import google_crc32c
+import xxhash
+
+from ais_tar2tf.account import Account, OnError
+from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
+from ais_tar2tf.export.formats import check_format, overhead_of
+from ais_tar2tf.export.run import EXISTS, Target, export_shards
+from ais_tar2tf.export.serializers import Serializer
+from ais_tar2tf.export.shard_units import Job
+from ais_tar2tf.export.splits import described, route_of
+from ais_tar2tf.mapping import wants
+from ais_tar2tf.options import Writing
+from ais_tar2tf.progress import progress_for
+from ais_tar2tf.reader import Shards
+from ais_tar2tf.records import Record
+
+__all__ = ["ExportOptions", "check_names", "export_source", "function_described"]
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_ALIGNMENTS = ("stream", "shard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What `Source.export` takes beside the place; it says what each means."""
+
+    format: str = "tfrecord"
+    name: str = "dataset"
+    split: str = "train"
+    splits: Mapping[str, Any] | None = None
+    seed: int = 0
+    shard_size: int | str | None = DEFAULT_SIZE
+    shard_records: int | None = None
+    align: str = "stream"
+    workers: int | None = None
+    exists: str = "resume"
+    record_to_example: Callable[[Record], Any] | None = None
+    idx: bool = False
+    progress: bool | None = None
+    writing: Writing | None = None
+    endpoint: str | None = None
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        check_format(self.format)
+        check_names(self.name, self.exists)
+        if self.align not in _ALIGNMENTS:
+            raise ValueError(f"align is one of {', '.join(_ALIGNMENTS)}, not {self.align!r}")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers is at least 1, not {self.workers!r}")
+        if self.idx and self.format != "tfrecord":
+            raise ValueError("DALI's index is of TFRecord files")
+
+
+def check_names(name: str, exists: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
+    if exists not in EXISTS:
+        raise ValueError(f"exists is one of {', '.join(EXISTS)}, not {exists!r}")
+
+
+def export_source(
+    shards: Shards, on_error: OnError, account: Account, out: str | os.PathLike[str], options: ExportOptions
+) -> list[str]:
+    """Every record of `shards` into record files under `out`; gives the files."""
+    selection = wants(options.record_to_example)
+    if selection is not None and shards.selection is None:
+        shards = replace(shards, selection=selection)
+    route = route_of(options.split if options.splits is None else options.splits, options.seed)
+    bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
+    target = Target(
+        out=os.fspath(out),
+        kind=options.format,
+        name=options.name,
+        splits=route.names,
+        bounds=bounds,
+        align=options.align,
+        exists=options.exists,
+        index_files=options.idx,
+        endpoint=options.endpoint,
+        token=options.token,
+        plan={
+            "sources": _names_digest(shards),
+            "shards": len(shards.names),
+            "fields": None if shards.selection is None else [repr(want) for want in shards.selection.wants],
+            "grouping": shards.grouping if isinstance(shards.grouping, str) else function_described(shards.grouping),
+            "on_error": on_error if isinstance(on_error, str) else function_described(on_error),
+            "format": options.format,
+            "name": options.name,
+            "splits": described(route),
+            "shard_size": bounds.size,
+            "shard_records": bounds.records,
+            "align": options.align,
+            "idx": options.idx,
+            "record_to_example": function_described(options.record_to_example),
+        },
+    )
+    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, options.record_to_example))
+    progress = progress_for("+".join(route.names), len(shards.names), options.progress)
+    return export_shards(
+        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
+    )
+
+
+def _names_digest(shards: Shards) -> str:
+    digest = xxhash.xxh3_128()
+    for name in shards.names:
+        digest.update(shards.store.url(name).encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()
+
+
+def function_described(function: Callable[..., Any] | None) -> str | None:
+    """Where a function comes from, and a sum over its code: another one of the same name is another plan."""
+    if function is None:
+        return None
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None)
+    text = b"" if code is None else _code(code)
+    return f"{getattr(function, '__module__', '')}.{name} {google_crc32c.value(text):08x}"
+
+
+def _code(code: Any) -> bytes:
+    parts = [code.co_code, repr(code.co_names).encode()]
+    parts += [_code(each) if hasattr(each, "co_code") else repr(each).encode() for each in code.co_consts]
+    return b"\n".join(parts)

@@ -1,0 +1,298 @@
+"""An export from its beginning, or from where it was, to its end: it composes what stands in this room."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import ExportError, ShardNotFound, Tar2TFError
+from ais_tar2tf.export.boundaries import Bounds
+from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry
+from ais_tar2tf.export.observed import Observed
+from ais_tar2tf.export.parts import SplitWriter, Syncer
+from ais_tar2tf.export.places import Destination, Folder, StorePlace
+from ais_tar2tf.export.pool import WorkerPool, portable
+from ais_tar2tf.export.publish import Publisher, read_manifest
+from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
+from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
+from ais_tar2tf.options import Read, Writing
+from ais_tar2tf.progress import Progress
+from ais_tar2tf.stores import Identity, Store, open_store, split_url
+
+__all__ = ["EXISTS", "Target", "cores", "export_events", "export_shards"]
+
+EXISTS = ("resume", "replace", "error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What is written, and where."""
+
+    out: str
+    kind: str
+    name: str
+    splits: Sequence[str]
+    bounds: Bounds
+    align: str = "stream"
+    exists: str = "resume"
+    index_files: bool = False
+    plan: dict[str, Any] = field(default_factory=dict[str, Any])
+    endpoint: str | None = None
+    token: str | None = None
+
+    def place(self) -> Destination:
+        scheme, bucket, name = split_url(self.out)
+        if scheme == "file":
+            return Folder(Path(name))
+        return StorePlace(open_store(scheme, bucket, Read(), endpoint=self.endpoint, token=self.token), name)
+
+    def work_path(self) -> Path:
+        """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""
+        splits = "+".join(self.splits)
+        scheme, _, name = split_url(self.out)
+        if scheme == "file":
+            return Path(name) / f".export-{splits}"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}")
+
+    def publisher(self, place: Destination) -> Publisher:
+        return Publisher(place, self.kind, self.name, self.splits, self.index_files)
+
+
+def cores() -> int:
+    """Of those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def export_shards(
+    target: Target,
+    job: Job,
+    names: Sequence[str],
+    account: Account,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+    writing: Writing | None = None,
+) -> list[str]:
+    """Every record of the shards `names`; gives the files written."""
+    writing = writing or Writing()
+    wanted = min(len(names), cores() if workers is None else workers)
+    moved = portable(job) if wanted > 1 else None
+    if moved is None and wanted > 1 and workers is not None:
+        raise ExportError(
+            "this export can't go to worker processes: the store, or a function, lives in this process only "
+            "(memory://, a lambda, a function of the main script); take workers=1, or a function of a module"
+        )
+
+    def events(work: WorkFolder, done: Sequence[Place]) -> Iterator[Event]:
+        if moved is None:
+            for at in range(min(place[0] for place in done), len(names)):
+                yield from read_shard(job, at, names[at], done)
+            return
+        with WorkerPool(moved, names, done, wanted, work.path, writing) as pool:
+            yield from pool.events()
+
+    return export_events(target, events, account, progress, store=job.shards.store)
+
+
+def export_events(
+    target: Target,
+    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    account: Account,
+    progress: Progress,
+    *,
+    store: Store | None = None,
+) -> list[str]:
+    """What the events bring, as files of `target`; gives their names."""
+    try:
+        place = target.place()
+        finished = _finished(target, place, store)
+        if finished is None:
+            finished = _export(target, place, events, account, progress, store)
+        return [place.url(file.name) for split in target.splits for file in finished.splits[split].files]
+    except OSError as error:
+        if isinstance(error, Tar2TFError):
+            raise
+        raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
+
+
+def _finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
+    """The manifest, if all of this was done before. Raises where something else is there, and is not to be replaced."""
+    if target.exists == "replace":
+        _check_same_place(target, read_manifest(place))
+        return None
+    manifest = read_manifest(place)
+    there = [] if manifest is None else [split for split in target.splits if split in manifest.splits]
+    if target.exists == "error" and (there or target.work_path().exists()):
+        raise ExportError(f"{target.out}: there is an export already; exists='replace' writes it anew")
+    if manifest is None or not there:
+        _check_same_place(target, manifest)
+        _check_strangers(target, place)
+        return None
+    if any(manifest.splits[split].plan != target.plan for split in there) or len(there) < len(target.splits):
+        raise ExportError(
+            f"{target.out}: another export's {', '.join(there)} is there, of other sources or options; "
+            "exists='replace' writes it anew"
+        )
+    for file in (file for split in there for file in manifest.splits[split].files):
+        if place.size(file.name) != file.bytes:
+            raise ExportError(f"{place.url(file.name)}: not as the manifest says; exists='replace' writes it anew")
+    if store is not None:
+        _check_sources(store, manifest.splits[there[0]].sources, target)
+    with contextlib.suppress(OSError):
+        _leftover(target)
+    return manifest
+
+
+def _leftover(target: Target) -> None:
+    """The work folder of an export that was killed just behind its end."""
+    if target.work_path().exists():
+        work = WorkFolder(target.work_path(), target.plan, start_over=True)
+        work.remove()
+        work.close()
+
+
+def _check_same_place(target: Target, manifest: Manifest | None) -> None:
+    """Splits that stay beside the new ones share format and name with them."""
+    if manifest is None or not manifest.splits.keys() - set(target.splits):
+        return
+    ours = (target.kind, target.name, target.index_files)
+    theirs = (manifest.format, manifest.name, manifest.index_files)
+    if ours != theirs:
+        raise ExportError(
+            f"{target.out}: other splits are there, written as (format, name, idx) {theirs}, not {ours}; "
+            "choose another place"
+        )
+
+
+def _check_strangers(target: Target, place: Destination) -> None:
+    strangers = target.publisher(place).strangers(set())
+    if strangers and not target.work_path().exists():
+        raise ExportError(
+            f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
+            "exists='replace' takes it away"
+        )
+
+
+def _check_sources(store: Store, sources: Sequence[SourceObject], target: Target) -> None:
+    """The objects are still those that were read; one that is gone cannot be told from one that was kept."""
+    prefix = store.url("")
+    for source in sources:
+        known = Identity(*source.identity)
+        if known == Identity():
+            continue
+        with contextlib.suppress(ShardNotFound):
+            found = store.head(source.url.removeprefix(prefix) if prefix != "." else source.url).identity
+            _same_source(known, found, source.url, target)
+
+
+def _same_source(known: Identity, found: Identity, url: str, target: Target) -> None:
+    if known.differs_from(found):
+        raise ExportError(
+            f"{url}: changed since it was exported to {target.out}; exists='replace' reads everything again"
+        )
+
+
+def _export(
+    target: Target,
+    place: Destination,
+    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    account: Account,
+    progress: Progress,
+    store: Store | None,
+) -> Manifest:
+    work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace")
+    try:
+        if not work.complete:
+            if store is not None:
+                known = [SourceObject(shard.url, *shard.identity) for shard in work.shards.values()]
+                _check_sources(store, known, target)
+            _write(target, work, events, account, progress)
+        return target.publisher(place).publish(work, _entries(target, work))
+    finally:
+        work.close()
+
+
+def _write(
+    target: Target,
+    work: WorkFolder,
+    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    account: Account,
+    progress: Progress,
+) -> None:
+    done = [work.place_of(split) for split in target.splits]
+    begun = {file.end[0]: file.identity for file in work.files}
+    syncer = Syncer(work)
+    writers = [SplitWriter(split, target.kind, target.bounds, work, syncer) for split in target.splits]
+    coming = events(work, done)
+    try:
+        with progress:
+            for event in coming:
+                if isinstance(event, ShardRead):
+                    _shard_read(event, work, account)
+                    if target.align == "shard":
+                        _close_all(writers)
+                    progress.shard()
+                    continue
+                _check_begun(event.identity, begun.get(event.at), target)
+                writers[event.split].add(event)
+                progress.add(len(event.sizes), sum(event.sizes))
+            _close_all(writers)
+            syncer.finish()
+        work.all_finished()
+    finally:
+        if hasattr(coming, "close"):
+            coming.close()  # type: ignore[attr-defined]  # a generator: its workers end now
+        for writer in writers:
+            writer.abandon()
+        syncer.close()
+
+
+def _close_all(writers: Sequence[SplitWriter]) -> None:
+    for writer in writers:
+        writer.close_file()
+
+
+def _check_begun(found: Identified, known: Identified | None, target: Target) -> None:
+    if known is not None:
+        _same_source(Identity(*known), Identity(*found), "a shard that was read in part", target)
+
+
+def _shard_read(event: ShardRead, work: WorkFolder, account: Account) -> None:
+    account.merge(event.stats)
+    work.shard_finished(
+        SourceShard(
+            at=event.at,
+            url=event.url,
+            identity=event.identity,
+            records=event.stats.records_read,
+            ignored=event.stats.ignored,
+            skipped=dict(event.stats.skipped),
+            observed=[each.to_json() for each in event.observed],
+        )
+    )
+
+
+def _entries(target: Target, work: WorkFolder) -> dict[str, SplitEntry]:
+    """What the manifest says of each split, but for its files."""
+    shards = [work.shards[at] for at in sorted(work.shards)]
+    skipped: Counter[str] = Counter()
+    for shard in shards:
+        skipped.update(shard.skipped)
+    sources = tuple(SourceObject(shard.url, *shard.identity) for shard in shards if shard.url)
+    entries: dict[str, SplitEntry] = {}
+    for at, split in enumerate(target.splits):
+        observed = Observed()
+        for shard in shards:
+            observed.add(Observed.from_json(shard.observed[at]))
+        ignored = sum(shard.ignored for shard in shards)
+        entries[split] = SplitEntry((), observed, target.plan, sources, dict(skipped), ignored)
+    return entries
