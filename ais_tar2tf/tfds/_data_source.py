@@ -1,0 +1,133 @@
+"""Random access to the records of a prepared TFDS data set, in both formats, without TensorFlow.
+
+TFDS has it for ArrayRecord alone, and without negative indices and slices. A TFRecord file has no index: where its
+records begin is found by hopping over the lengths that it states, once for each file.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, SupportsIndex
+
+import numpy as np
+from tensorflow_datasets.core import decode, file_adapters
+from tensorflow_datasets.core.data_sources import base
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.export.framing import HEADER_BYTES, check_frame, payload_length
+from ais_tar2tf.export.framing import FRAME_BYTES as FRAME
+from ais_tar2tf.tfds._plain_features import plain_decoder
+
+__all__ = ["DataSource", "TFRecordFiles"]
+
+
+class DataSource(base.BaseDataSource):
+    """The samples of a split by number: `source[5]`, `source[-1]`, `source[2:8]`, which is such a source again."""
+
+    def __init__(
+        self,
+        dataset_info: Any,
+        split: Any,
+        decoders: Any = None,
+        deserialize_method: Any = decode.DeserializeMethod.DESERIALIZE_AND_DECODE,
+    ) -> None:
+        instructions = base.file_instructions(dataset_info, split)
+        array_record = dataset_info.file_format == file_adapters.FileFormat.ARRAY_RECORD
+        files = _array_record(instructions) if array_record else TFRecordFiles(instructions)
+        super().__init__(dataset_info, split, decoders, deserialize_method)
+        self.data_source: Any = files
+        self._rows = range(len(files))
+        self._plain: Callable[[bytes], dict[str, Any]] | None = None
+        if decoders is None and deserialize_method == decode.DeserializeMethod.DESERIALIZE_AND_DECODE:
+            self._plain = plain_decoder(dataset_info.features)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+        if isinstance(key, slice):
+            part = object.__new__(type(self))
+            part.__dict__.update(self.__dict__, _rows=self._rows[key])
+            return part
+        return self._deserialize(self.data_source[self._rows[key]])
+
+    def __getitems__(self, keys: Iterable[SupportsIndex]) -> list[Any]:
+        rows = [self._rows[key] for key in keys]
+        return [self._deserialize(record) for record in self.data_source.__getitems__(rows)] if rows else []
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+    def _deserialize(self, record: bytes) -> Any:
+        return self._plain(record) if self._plain is not None else super()._deserialize(record)
+
+
+def _array_record(instructions: list[Any]) -> Any:
+    from tensorflow_datasets.core.utils.lazy_imports_utils import array_record_data_source
+
+    return array_record_data_source.ArrayRecordDataSource(instructions) if instructions else ()
+
+
+class TFRecordFiles:
+    """The payloads of TFRecord files by number; files are opened when they are first read."""
+
+    def __init__(self, instructions: Iterable[Any]) -> None:
+        self._parts = [part for part in instructions if part.examples_in_shard]
+        self._ends = list(itertools.accumulate(part.examples_in_shard for part in self._parts))
+        self._files: dict[str, _File] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, key: SupportsIndex) -> bytes:
+        row = range(len(self))[key]
+        number = bisect.bisect_right(self._ends, row)
+        part = self._parts[number]
+        within = row - (self._ends[number - 1] if number else 0)
+        return self._file(os.fspath(part.filename)).read(part.skip + within)
+
+    def __getitems__(self, keys: Iterable[SupportsIndex]) -> list[bytes]:
+        return [self[key] for key in keys]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_parts": self._parts, "_ends": self._ends}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _files={}, _lock=threading.Lock())
+
+    def _file(self, name: str) -> _File:
+        with self._lock:
+            if name not in self._files:
+                self._files[name] = _File(name)
+            return self._files[name]
+
+
+class _File:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._handle = open(name, "rb", buffering=0)  # noqa: SIM115, PTH123  # closed when it is collected
+        self._offsets = np.fromiter(self._hop(), np.int64)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._handle.close()
+
+    def _hop(self) -> Iterator[int]:
+        """Where each record begins, and where the file ends."""
+        end, offset = os.fstat(self._handle.fileno()).st_size, 0
+        while offset < end:
+            yield offset
+            header = os.pread(self._handle.fileno(), HEADER_BYTES, offset)
+            offset += FRAME + payload_length(header, file=self._name, offset=offset)
+        yield offset
+
+    def read(self, number: int) -> bytes:
+        if not 0 <= number < len(self._offsets) - 1:
+            raise SchemaError(f"{self._name} holds {len(self._offsets) - 1:,} records; there is no number {number:,}")
+        begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
+        return check_frame(os.pread(self._handle.fileno(), end - begin, begin), file=self._name, offset=begin)
