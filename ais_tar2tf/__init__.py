@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ais_tar2tf import errors, features, options
     from ais_tar2tf.dataset import AisDataset
+    from ais_tar2tf.load import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
+    from ais_tar2tf.pack import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
+    from ais_tar2tf.writing import write_dataset
 
 __all__ = [
     "AisDataset",
@@ -29,9 +32,12 @@ __all__ = [
     "errors",
     "features",
     "iter_records",
+    "load",
     "open",
     "options",
+    "pack",
     "serve",
+    "write_dataset",
 ]
 
 __version__ = "0.1.0"
@@ -44,9 +50,12 @@ _WHERE = {
     "errors": ("errors", None),
     "features": ("features", None),
     "iter_records": ("source", "iter_records"),
+    "load": ("load", "load"),
     "open": ("source", "open_source"),
     "options": ("options", None),
+    "pack": ("pack", "pack"),
     "serve": ("server", "serve"),
+    "write_dataset": ("writing", "write_dataset"),
 }
 
 

@@ -103,8 +103,8 @@ class _Lane:
 
     @property
     def identity(self) -> Identity:
-        """Of the shard that was opened last."""
-        return self._fetch.identity
+        """Of the shard whose records came last."""
+        return self._of_batch.identity
 
     def close(self) -> None:
         self._closed = True
@@ -205,7 +205,7 @@ class RecordStream:
 
     @property
     def identity(self) -> Identity:
-        """Of the shard that the first lane opened last."""
+        """Of the shard whose records came last, from the first lane."""
         return self._lanes[0].identity
 
     def discard(self, count: int) -> None:

@@ -28,16 +28,17 @@ def metadata(manifest: Manifest) -> dict[str, bytes]:
 
 
 def _features(manifest: Manifest) -> dict[str, Any]:
-    seen = {name: _feature(each) for name, each in manifest.observed.features.items()}
+    seen = {name: _feature(each, manifest.observed.records) for name, each in manifest.observed.features.items()}
     return {"pythonClassName": f"{_CORE}features_dict.FeaturesDict", "featuresDict": {"features": seen}}
 
 
-def _feature(seen: Seen) -> dict[str, Any]:
-    """One value in every record is a scalar, the same number of them a vector, any other number a sequence."""
+def _feature(seen: Seen, records: int) -> dict[str, Any]:
+    """One value in every record is a scalar, the same number of them a vector, any other number, or none, a sequence."""
     dtype = _DTYPES[seen.kind]
-    if seen.least == seen.most == 1:
+    always = seen.records == records
+    if always and seen.least == seen.most == 1:
         return {"pythonClassName": f"{_CORE}scalar.Scalar", "tensor": _tensor(dtype, {})}
-    length = seen.most if seen.least == seen.most else -1
+    length = seen.most if always and seen.least == seen.most else -1
     shape = {"dimensions": [str(length)]}
     return {"pythonClassName": f"{_CORE}tensor_feature.Tensor", "tensor": _tensor(dtype, shape)}
 

@@ -1,9 +1,10 @@
-"""Finished files get their final names, the manifest last. Killed anywhere in between, it is done again to its end."""
+"""Finished files get their final names, the manifest last. Killed anywhere in between, it is gone through again."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import mmap
 import os
 import re
@@ -33,7 +34,7 @@ def index_of(part: Path) -> bytes:
         return b""
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         offsets = list(frame_offsets(data, file=os.fspath(part)))
-    lines = (b"%d %d\n" % (begin, end - begin) for begin, end in zip(offsets, offsets[1:], strict=False))
+    lines = (b"%d %d\n" % (begin, end - begin) for begin, end in itertools.pairwise(offsets))
     return b"".join(lines)
 
 

@@ -43,6 +43,7 @@ class Target:
     bounds: Bounds
     align: str = "stream"
     exists: str = "resume"
+    resumable: bool = True
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     endpoint: str | None = None
@@ -125,13 +126,13 @@ def export_events(
 
 
 def _finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
-    """The manifest, if all of this was done before. Raises where something else is there, and is not to be replaced."""
+    """The manifest, if all of this was done before. Raises where something else is there that is to stay."""
     if target.exists == "replace":
         _check_same_place(target, read_manifest(place))
         return None
     manifest = read_manifest(place)
     there = [] if manifest is None else [split for split in target.splits if split in manifest.splits]
-    if target.exists == "error" and (there or target.work_path().exists()):
+    if target.exists == "error" and (there or (target.resumable and target.work_path().exists())):
         raise ExportError(f"{target.out}: there is an export already; exists='replace' writes it anew")
     if manifest is None or not there:
         _check_same_place(target, manifest)
@@ -209,7 +210,7 @@ def _export(
     progress: Progress,
     store: Store | None,
 ) -> Manifest:
-    work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace")
+    work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace" or not target.resumable)
     try:
         if not work.complete:
             if store is not None:

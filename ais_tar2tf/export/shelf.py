@@ -1,0 +1,177 @@
+"""Records that were written, by number: what is needed to find them is remembered for the files used last."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, overload
+
+from ais_tar2tf import features
+from ais_tar2tf.errors import ExportError
+from ais_tar2tf.export.formats import array_record_module
+from ais_tar2tf.export.framing import check_frame, frame_offsets
+from ais_tar2tf.export.manifest import Manifest, RecordFile
+from ais_tar2tf.export.observed import Observed
+from ais_tar2tf.export.splits import Part
+from ais_tar2tf.export.streams import Files
+from ais_tar2tf.export.verify import frames, local_copy
+from ais_tar2tf.records import Record
+
+__all__ = ["Records", "Shelf"]
+
+_OPEN_FILES = 64  # files whose offsets are remembered: 8 bytes a record
+
+
+class Records(Sequence[Record]):
+    """Records of some parts of some splits, one after another: `len`, an index, slices, iteration. No TensorFlow."""
+
+    def __init__(self, shelf: Shelf, parts: Sequence[Part]) -> None:
+        self._shelf = shelf
+        self.parts: list[Part] = [part for part in parts if part.stop > part.start]
+        self._ends = list(accumulate(part.stop - part.start for part in self.parts))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"record {index} of {len(self):,}")
+        which = bisect_right(self._ends, at)
+        part = self.parts[which]
+        begin = self._ends[which] - (part.stop - part.start)
+        return self._shelf.record(part.split, part.start + at - begin)
+
+    def __iter__(self) -> Iterator[Record]:
+        for payload in self.payloads():
+            yield self._shelf.decoded(payload)
+
+    @property
+    def observed(self) -> Observed:
+        """What stands in the records of these splits."""
+        together = Observed()
+        for split in dict.fromkeys(part.split for part in self.parts):
+            together.add(self._shelf.manifest.splits[split].observed)
+        return together
+
+    def of_part(self, part: Part) -> Records:
+        return Records(self._shelf, [part])
+
+    def payloads(self) -> Iterator[bytes]:
+        """Serialized Examples, streamed file by file."""
+        for file, start, stop in self.spans():
+            yield from self._shelf.payloads(file, start, stop)
+
+    def spans(self) -> Iterator[tuple[RecordFile, int, int]]:
+        """(file, first record, behind the last) for each file that has records of these."""
+        for part in self.parts:
+            begin = 0
+            for file in self._shelf.manifest.splits[part.split].files:
+                start, stop = max(part.start - begin, 0), min(part.stop - begin, file.records)
+                if start < stop:
+                    yield file, start, stop
+                begin += file.records
+
+
+class Shelf:
+    """Single records of files, by number; what is needed to find them is remembered for the files used last."""
+
+    def __init__(self, files: Files, manifest: Manifest) -> None:
+        self.manifest: Manifest = manifest
+        self._files = files
+        self._ends = {
+            name: list(accumulate(file.records for file in entry.files)) for name, entry in manifest.splits.items()
+        }
+        self._single = {name for name, seen in manifest.observed.features.items() if seen.least == seen.most == 1}
+        self._open: OrderedDict[str, Any] = OrderedDict()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def record(self, split: str, number: int) -> Record:
+        ends = self._ends[split]
+        which = bisect_right(ends, number)
+        file = self.manifest.splits[split].files[which]
+        at = number - (ends[which] - file.records)
+        return self.decoded(self._payload(file, at))
+
+    def decoded(self, payload: bytes) -> Record:
+        """A feature that has one value in every record is that value; the key is text."""
+        record: Record = features.decode(payload)
+        for name in self._single & record.keys():
+            record[name] = record[name][0]
+        if isinstance(record.get("__key__"), bytes):
+            record["__key__"] = record["__key__"].decode("utf-8", "surrogateescape")
+        return record
+
+    def _payload(self, file: RecordFile, at: int) -> bytes:
+        if self.manifest.format == "tfrecord":
+            offsets = self._opened(file, self._offsets)
+            begin = offsets[at]
+            data = self._files.read(file.name, begin, offsets[at + 1])
+            return check_frame(data, file=self._files.url(file.name), offset=begin)
+        self._only("array_record")
+        (payload,) = self._opened(file, self._reader).read([at])
+        return payload
+
+    def payloads(self, file: RecordFile, start: int, stop: int) -> Iterator[bytes]:
+        if self.manifest.format == "tfrecord":
+            url = self._files.url(file.name)
+            with self._files.stream(file.name) as stream:
+                for number, (_, payload) in enumerate(frames(stream, url)):
+                    if number >= stop:
+                        return
+                    if number >= start:
+                        yield payload
+            return
+        self._only("array_record")
+        reader = self._opened(file, self._reader)
+        for at in range(start, stop):
+            yield from reader.read([at])
+
+    def _only(self, kind: str) -> None:
+        if self.manifest.format != kind:
+            raise ExportError(
+                f"single records of {self.manifest.format} files can't be read; use .dataset(), or t2t.open(files)"
+            )
+
+    def _opened(self, file: RecordFile, open_file: Callable[[RecordFile], Any]) -> Any:
+        found = self._open.get(file.name)
+        if found is None:
+            found = self._open[file.name] = open_file(file)
+            if len(self._open) > _OPEN_FILES:
+                self._open.popitem(last=False)
+        self._open.move_to_end(file.name)
+        return found
+
+    def _offsets(self, file: RecordFile) -> array[int]:
+        """Where each record begins: from the index that was asked for, else from a walk over the headers."""
+        url = self._files.url(file.name)
+        if self.manifest.index_files:
+            with self._files.stream(f"{file.name}.idx") as lines:
+                return array("Q", [*(int(line.split()[0]) for line in lines), file.bytes])
+        if not self._files.local:
+            with self._files.stream(file.name) as stream:
+                return array("Q", [*(offset for offset, _ in frames(stream, url)), file.bytes])
+        with Path(url).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return array("Q", frame_offsets(data, file=url))
+
+    def _reader(self, file: RecordFile) -> Any:
+        path = self._files.url(file.name)
+        if not self._files.local:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="ais_tar2tf-")
+            with self._files.stream(file.name) as stream:
+                copy = local_copy(stream, Path(self._folder.name))
+                path = str(copy.rename(copy.with_name(file.name)))
+        return array_record_module().ArrayRecordReader(path)

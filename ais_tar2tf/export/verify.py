@@ -1,0 +1,138 @@
+"""Whether files are what their manifest says: every checksum and every count. The first fault is raised."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.archive import ShardArchive
+from ais_tar2tf.errors import ArchiveError, ChecksumMismatch, TruncatedArchive
+from ais_tar2tf.export.formats import array_record_module
+from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, payload_length
+from ais_tar2tf.export.manifest import Manifest, RecordFile
+from ais_tar2tf.export.streams import Files
+from ais_tar2tf.options import Limits
+from ais_tar2tf.records import Grouper
+
+__all__ = ["Verified", "frames", "local_copy", "verify"]
+
+_READ = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, and found right."""
+
+    files: int
+    records: int
+    bytes: int
+
+
+def verify(files: Files, manifest: Manifest) -> Verified:
+    """Read every file of every split; raises a typed error with the file and offset of the first fault."""
+    listed = [file for _, entry in sorted(manifest.splits.items()) for file in entry.files]
+    for file in listed:
+        _verify(files, manifest.format, file)
+    return Verified(len(listed), sum(file.records for file in listed), sum(file.bytes for file in listed))
+
+
+def _verify(files: Files, kind: str, file: RecordFile) -> None:
+    url = files.url(file.name)
+    hashed = _Hashed(files.stream(file.name))
+    with io.BufferedReader(hashed, _READ) as stream:
+        if kind == "tfrecord":
+            records = sum(1 for _ in frames(stream, url))
+        elif kind == "tar":
+            records = _tar_records(stream, url)
+        else:
+            records = _array_records(stream, url)
+        while stream.read(_READ):
+            pass
+    if hashed.size < file.bytes:
+        raise TruncatedArchive(f"the file should have {file.bytes:,} bytes", shard=url, offset=hashed.size)
+    if hashed.size > file.bytes:
+        raise ArchiveError("the file goes on behind its end", shard=url, offset=file.bytes)
+    if records != file.records:
+        raise ArchiveError(f"{records:,} records, not {file.records:,}", shard=url, offset=hashed.size)
+    if hashed.checksum != file.checksum:
+        raise ChecksumMismatch(f"the file's checksum is {hashed.checksum}, not {file.checksum}", url=url)
+
+
+class _Hashed(io.RawIOBase):
+    """A stream that is summed up while it is read."""
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self._stream = stream
+        self._digest = xxhash.xxh3_128()
+        self.size: int = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._stream.readinto(buffer)
+        self._digest.update(memoryview(buffer)[:count])
+        self.size += count
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    @property
+    def checksum(self) -> str:
+        return f"xxh3-128:{self._digest.hexdigest()}"
+
+
+def frames(stream: io.BufferedReader | io.BufferedIOBase, url: str) -> Iterator[tuple[int, bytes]]:
+    """(offset, payload) of each record of a TFRecord file, both checksums proved."""
+    offset = 0
+    while header := stream.read(HEADER_BYTES):
+        length = payload_length(header, file=url, offset=offset)
+        yield offset, check_frame(header + stream.read(length + FRAME_BYTES - HEADER_BYTES), file=url, offset=offset)
+        offset += FRAME_BYTES + length
+
+
+def _tar_records(stream: io.BufferedReader, url: str) -> int:
+    grouper = Grouper(url, Account(), Limits())
+    archive = ShardArchive(url, Limits(), wanted=grouper.wants)
+    records = 0
+    while block := stream.read(_READ):
+        for members in archive.feed(memoryview(block)):
+            records += len(grouper.add(members).records)
+    archive.finish()
+    return records + len(grouper.finish().records)
+
+
+def _array_records(stream: io.BufferedReader, url: str) -> int:
+    """ArrayRecord's own reader proves its checksums; it tells no offset, so the record's number stands for it."""
+    with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
+        path = local_copy(stream, Path(folder))
+        number = -1
+        try:
+            reader = array_record_module().ArrayRecordReader(str(path))
+            for number in range(reader.num_records()):
+                reader.read([number])
+        except (RuntimeError, ValueError, IndexError) as error:
+            text = str(error).splitlines()[0] if str(error) else "unreadable"
+            raise ArchiveError(f"record {max(number, 0):,}: {text}", shard=url, offset=0) from error
+        try:
+            return reader.num_records()
+        finally:
+            reader.close()
+
+
+def local_copy(stream: io.BufferedReader | io.BufferedIOBase, folder: Path) -> Path:
+    """For libraries that open paths only."""
+    path = folder / "file"
+    with path.open("wb") as copy:
+        while block := stream.read(_READ):
+            copy.write(block)
+    return path

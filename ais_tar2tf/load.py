@@ -1,0 +1,135 @@
+"""t2t.load: record files by their manifest — a dataset, single records, splits, and the proof that all is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from ais_tar2tf.errors import ExportError
+from ais_tar2tf.export.manifest import MANIFEST, Manifest
+from ais_tar2tf.export.places import Folder, StorePlace
+from ais_tar2tf.export.publish import read_manifest
+from ais_tar2tf.export.shelf import Records, Shelf
+from ais_tar2tf.export.splits import Part, parts_of
+from ais_tar2tf.export.streams import Files, FolderFiles, StoreFiles
+from ais_tar2tf.export.verify import Verified, verify
+from ais_tar2tf.options import Limits, Retry, Timeouts
+from ais_tar2tf.records import Record
+from ais_tar2tf.source import open_source, read_options
+from ais_tar2tf.stores import open_store, split_url
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = ["Loaded", "load"]
+
+
+def load(
+    out: str | os.PathLike[str],
+    *,
+    endpoint: str | None = None,
+    token: str | None = None,
+    limits: Limits | None = None,
+    retry: Retry | None = None,
+    timeouts: Timeouts | None = None,
+) -> Loaded:
+    """What `export`, or `write_dataset`, wrote to a folder or a URL."""
+    where = os.fspath(out)
+    scheme, bucket, name = split_url(where)
+    read = read_options(limits=limits, retry=retry, timeouts=timeouts)
+    files: Files
+    if scheme == "file":
+        place: Folder | StorePlace = Folder(Path(name))
+        files = FolderFiles(Path(name))
+    else:
+        store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
+        place, files = StorePlace(store, name), StoreFiles(store, name, read)
+    manifest = read_manifest(place)
+    if manifest is None:
+        raise ExportError(f"{place.url(MANIFEST)}: there is no manifest, so no export was finished there")
+    return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
+
+
+class Loaded:
+    """All splits of one place. `loaded[i]`, slices and `len` count through all, in the order of their names."""
+
+    def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
+        self.manifest: Manifest = manifest
+        self._where = where
+        self._files = files
+        self._access = access
+        self._shelf = Shelf(files, manifest)
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name}: {count:,}" for name, count in self.splits.items())
+        return f"<Loaded {self.manifest.format} at {self._where}: {splits or 'no records'}>"
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """The number of records by split."""
+        return {name: entry.records for name, entry in sorted(self.manifest.splits.items())}
+
+    def files(self, split: str) -> list[str]:
+        """The files of a split, in order."""
+        return [self._files.url(file.name) for file in self.manifest.splits[split].files]
+
+    def split(self, expression: str) -> Records:
+        """The records of `"train"`, `"train[:10%]+val"`: a sequence."""
+        return Records(self._shelf, parts_of(expression, self.splits))
+
+    def __len__(self) -> int:
+        return sum(self.splits.values())
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        return self._all()[at]
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def records(self, split: str | None = None) -> Iterator[Record]:
+        """The records in order, streamed."""
+        yield from self._all() if split is None else self.split(split)
+
+    def _all(self) -> Records:
+        return Records(self._shelf, [Part(name, 0, count) for name, count in self.splits.items()])
+
+    def verify(self) -> Verified:
+        """Read every byte; raises a typed error with file and offset at the first fault."""
+        return verify(self._files, self.manifest)
+
+    def dataset(
+        self,
+        split: str = "train",
+        *,
+        shuffle: bool | int | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        interleave: int | None = None,
+    ) -> tf.data.Dataset:
+        """A tf.data.Dataset of known length: dicts with a tensor for each feature, in the order of the files.
+
+        `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does
+        not have is empty, or 0. `shuffle`: True, or a window in records.
+        """
+        from ais_tar2tf.loading import LoadRequest, build_dataset
+
+        request = LoadRequest(
+            manifest=self.manifest,
+            records=self.split(split),
+            url=self._files.url,
+            local=self._files.local,
+            open_tar=lambda names: open_source([self._files.url(name) for name in names], **self._access),
+            window=0 if not shuffle else 2_048 if shuffle is True else shuffle,
+            seed=seed,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            interleave=interleave,
+        )
+        return build_dataset(request)

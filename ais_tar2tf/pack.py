@@ -1,0 +1,159 @@
+"""t2t.pack: a folder, a CSV, or records → tar shards in a store, each proved by reading it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+import xxhash
+
+from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound
+from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, bounds_of
+from ais_tar2tf.export.tarfiles import END, record_members
+from ais_tar2tf.packing import Rows, records_of
+from ais_tar2tf.progress import progress_for
+from ais_tar2tf.reader import Shards
+from ais_tar2tf.records import Record
+from ais_tar2tf.source import Source, read_options
+from ais_tar2tf.stores import Store, open_store, split_url
+
+__all__ = ["pack"]
+
+_PLACE = re.compile(r"\{(:0?\d*d?)?\}")
+
+
+def pack(
+    source: Rows,
+    url: str,
+    *,
+    shard_size: int | str | None = DEFAULT_SIZE,
+    shard_records: int | None = None,
+    create: bool = False,
+    exists: str = "error",
+    progress: bool | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> list[str]:
+    """Write records as tar shards `url`, a template such as `ais://bucket/train-{}.tar`; gives the shards' URLs.
+
+    `source`: a folder, where files of one name are a record, and images alone in a folder for each class are
+    labelled by `cls`; a CSV, where a column `filename` names a file; or dicts with `__key__` and fields. Numbers
+    begin at 0, `{:05d}` pads them. `create=True` makes the bucket; `exists="replace"` replaces the shards that are
+    there, and removes those of a longer run.
+
+    >>> import ais_tar2tf as t2t
+    >>> t2t.pack([{"__key__": "a", "txt": "hello"}], "memory://doc-pack/train-{}.tar", create=True)
+    ['memory://doc-pack/train-0.tar']
+    """
+    if exists not in ("error", "replace"):
+        raise ValueError(f"exists is 'error' or 'replace', not {exists!r}")
+    scheme, bucket, template = split_url(url)
+    bounds = bounds_of(shard_size, shard_records, len(END))
+    store = open_store(scheme, bucket, read_options(), endpoint=endpoint, token=token)
+    try:
+        if create:
+            store.create()
+        names = _Names(template)
+        if exists == "error" and _is_there(store, names.at(0)):
+            raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
+        written: list[str] = []
+        with progress_for("pack", 1, progress) as shown:
+            for number, shard in enumerate(_shards(records_of(source), Boundaries(bounds))):
+                _put(store, names.at(number), shard)
+                written.append(names.at(number))
+                shown.add(shard.records, len(shard.data))
+        _remove_behind(store, names, len(written))
+        return [store.url(name) for name in written]
+    finally:
+        store.close()
+
+
+class _Names:
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self._many = _PLACE.search(template) is not None
+
+    def at(self, number: int) -> str:
+        if not self._many and number:
+            raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
+        return _PLACE.sub(lambda found: found[0].format(number), self._template)
+
+    @property
+    def many(self) -> bool:
+        return self._many
+
+
+class _Shard:
+    """One tar that is being made, and what must come back when it is read."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._digest = xxhash.xxh3_128()
+        self.records: int = 0
+
+    def add(self, record: Record, members: bytes) -> None:
+        self._parts.append(members)
+        _sum_up(self._digest, record)
+        self.records += 1
+
+    @property
+    def data(self) -> bytes:
+        return b"".join((*self._parts, END))
+
+    @property
+    def digest(self) -> bytes:
+        return self._digest.digest()
+
+
+def _sum_up(digest: xxhash.xxh3_128, record: Record) -> None:
+    for name, value in record.items():
+        if name != "__shard__":
+            body: bytes = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+            digest.update(f"{name}\0{len(body)}\0".encode("utf-8", "surrogateescape") + body)
+
+
+def _shards(records: Iterator[Record], boundaries: Boundaries) -> Iterator[_Shard]:
+    shard = _Shard()
+    for record in records:
+        members = record_members(record)
+        if not boundaries.fitting([len(members)]):
+            yield shard
+            shard = _Shard()
+            boundaries.close()
+            boundaries.fitting([len(members)])
+        shard.add(record, members)
+    if shard.records:
+        yield shard
+
+
+def _put(store: Store, name: str, shard: _Shard) -> None:
+    """Write a shard, and read it back."""
+    store.put(name, shard.data)
+    digest, records = xxhash.xxh3_128(), 0
+    for record in Source(Shards(store, [name])).records():
+        _sum_up(digest, record)
+        records += 1
+    if records != shard.records or digest.digest() != shard.digest:
+        raise ChecksumMismatch(
+            f"what was read back is not what was written ({records:,} of {shard.records:,} records)",
+            url=store.url(name),
+        )
+
+
+def _is_there(store: Store, name: str) -> bool:
+    try:
+        store.head(name)
+    except ShardNotFound:
+        return False
+    return True
+
+
+def _remove_behind(store: Store, names: _Names, number: int) -> None:
+    """The shards of a run that was longer, without a gap."""
+    if not names.many:
+        return
+    for at in count(number):
+        if not _is_there(store, names.at(at)):
+            return
+        store.delete(names.at(at))
