@@ -78,6 +78,8 @@ class Limits(_Checked):
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
+    vocabulary: int = 30_000  # different labels of one field that are written down; ImageNet-21k has 21,841
+    label_chars: int = 200  # of one label: what is longer is prose
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, of one stream: 10 Gbit/s at 25 ms of distance
     chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
     chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other

@@ -15,7 +15,7 @@ import google_crc32c
 
 from ais_tar2tf.errors import ArchiveError, TruncatedArchive
 
-__all__ = ["FRAME_BYTES", "HEADER_BYTES", "check_frame", "frame", "frame_offsets", "payload_length"]
+__all__ = ["FRAME_BYTES", "HEADER_BYTES", "check_frame", "check_payload", "frame", "frame_offsets", "payload_length"]
 
 HEADER_BYTES = 12
 _TRAILER_BYTES = 4
@@ -60,9 +60,14 @@ def check_frame(data: bytes, *, file: str, offset: int) -> bytes:
     if len(data) < end + _TRAILER_BYTES:
         raise TruncatedArchive("the file ends within a record", shard=file, offset=offset)
     payload = data[HEADER_BYTES:end]
-    if _masked(payload) != data[end : end + _TRAILER_BYTES]:
-        raise ArchiveError("the checksum of a record is wrong", shard=file, offset=offset)
+    check_payload(payload, data[end : end + _TRAILER_BYTES], file=file, offset=offset)
     return payload
+
+
+def check_payload(payload: bytes, trailer: bytes, *, file: str, offset: int) -> None:
+    """The checksum that follows a payload holds."""
+    if _masked(payload) != trailer:
+        raise ArchiveError("the checksum of a record is wrong", shard=file, offset=offset)
 
 
 def frame_offsets(data: Any, *, file: str) -> Iterator[int]:

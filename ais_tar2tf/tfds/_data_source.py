@@ -18,11 +18,12 @@ from tensorflow_datasets.core import decode, file_adapters
 from tensorflow_datasets.core.data_sources import base
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.export.framing import HEADER_BYTES, check_frame, payload_length
-from ais_tar2tf.export.framing import FRAME_BYTES as FRAME
+from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_payload, payload_length
 from ais_tar2tf.tfds._plain_features import plain_decoder
 
 __all__ = ["DataSource", "TFRecordFiles"]
+
+_TRAILER_BYTES = FRAME_BYTES - HEADER_BYTES
 
 
 class DataSource(base.BaseDataSource):
@@ -123,11 +124,14 @@ class _File:
         while offset < end:
             yield offset
             header = os.pread(self._handle.fileno(), HEADER_BYTES, offset)
-            offset += FRAME + payload_length(header, file=self._name, offset=offset)
+            offset += FRAME_BYTES + payload_length(header, file=self._name, offset=offset)
         yield offset
 
     def read(self, number: int) -> bytes:
         if not 0 <= number < len(self._offsets) - 1:
             raise SchemaError(f"{self._name} holds {len(self._offsets) - 1:,} records; there is no number {number:,}")
         begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
-        return check_frame(os.pread(self._handle.fileno(), end - begin, begin), file=self._name, offset=begin)
+        handle = self._handle.fileno()
+        payload = os.pread(handle, end - begin - FRAME_BYTES, begin + HEADER_BYTES)
+        check_payload(payload, os.pread(handle, _TRAILER_BYTES, end - _TRAILER_BYTES), file=self._name, offset=begin)
+        return payload

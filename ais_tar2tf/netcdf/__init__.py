@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf import _hdf5_chunks
+from ais_tar2tf.netcdf import _chunks
 from ais_tar2tf.errors import MissingDependency, SchemaError
 from ais_tar2tf.options import Limits
 
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
 def _variable(dataset: Any) -> Any:
     if dataset.is_virtual or dataset.external:
         raise SchemaError(f"{dataset.name!r} keeps its data in another file, which is not opened")
-    values = _hdf5_chunks.read(dataset)
+    values = _chunks.read(dataset)
     held = dataset.attrs
     said = {name: _plain(held[name]) for name in _MEANING if name in held}
     return _meant(values, said) if said else values
