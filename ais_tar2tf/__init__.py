@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, options
+    from ais_tar2tf import arrays, errors, features, options, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.load import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AisDataset",
+    "arrays",
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
@@ -37,6 +38,8 @@ __all__ = [
     "options",
     "pack",
     "serve",
+    "tfds",
+    "tornet",
     "write_dataset",
 ]
 
@@ -44,6 +47,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
+    "arrays": ("arrays", None),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
@@ -55,6 +59,8 @@ _WHERE = {
     "options": ("options", None),
     "pack": ("pack", "pack"),
     "serve": ("server", "serve"),
+    "tfds": ("tfds", None),
+    "tornet": ("tornet", None),
     "write_dataset": ("writing", "write_dataset"),
 }
 

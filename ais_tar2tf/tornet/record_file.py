@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ais_tar2tf.errors import ExportError, MissingDependency, Tar2TFError
-from ais_tar2tf.export.framing import frame
+from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.tfds._plain_features import plain_encoder
+from ais_tar2tf.tfds._record_writer import record_writer
 from ais_tar2tf.tornet.layout import FEATURES, VARIABLES
 from ais_tar2tf.tornet.sample import read_sample
 
-__all__ = ["FORMATS", "Task", "features_of", "write"]
-
-FORMATS = ("tfrecord", "array_record")
-
-_GROUPING = "group_size:1"  # of ArrayRecord: one record a chunk, which random access needs
-_BUFFER = 1 << 20  # bytes collected before a write
+__all__ = ["Task", "features_of", "write"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,8 @@ def write(task: Task, written: Callable[[int], None]) -> None:
     encode = plain_encoder(features_of(task.encoding))
     total = 0
     try:
-        with _writer(task, beside) as put:
+        # What is deflated gains nothing from ArrayRecord's own compression, and what is to be read fast loses by it.
+        with record_writer(beside, task.file_format, compressed=False) as put:
             for name in task.files:
                 payload = encode(read_sample(task.root / name))
                 put(payload)
@@ -72,29 +67,3 @@ def write(task: Task, written: Callable[[int], None]) -> None:
         raise ExportError(f"{task.target}: writing failed ({error})") from error
     finally:
         beside.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _writer(task: Task, path: Path) -> Iterator[Callable[[bytes], None]]:
-    if task.file_format == "array_record":
-        with _array_record(task, path) as put:
-            yield put
-        return
-    with path.open("wb", buffering=_BUFFER) as file:
-        yield lambda payload: (file.write(frame(payload)), None)[1]
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _array_record(task: Task, path: Path) -> Iterator[Callable[[bytes], None]]:
-    try:
-        from array_record.python import array_record_module
-    except ImportError as error:
-        raise MissingDependency("array_record", extra="tornet") from error
-    # What is deflated already gains nothing from ArrayRecord's own compression, and what is to be read fast loses.
-    writer = array_record_module.ArrayRecordWriter(os.fspath(path), f"{_GROUPING},uncompressed")
-    try:
-        yield writer.write
-    finally:
-        writer.close()
