@@ -77,8 +77,8 @@ class TFRecordFiles:
     """The payloads of TFRecord files by number; files are opened when they are first read."""
 
     def __init__(self, instructions: Iterable[Any]) -> None:
-        self._parts = [part for part in instructions if part.examples_in_shard]
-        self._ends = list(itertools.accumulate(part.examples_in_shard for part in self._parts))
+        self._parts = [part for part in instructions if _count(part)]
+        self._ends = list(itertools.accumulate(map(_count, self._parts)))
         self._files: dict[str, _File] = {}
         self._lock = threading.Lock()
 
@@ -106,6 +106,11 @@ class TFRecordFiles:
             if name not in self._files:
                 self._files[name] = _File(name)
             return self._files[name]
+
+
+def _count(part: Any) -> int:
+    """The records of a file that belong to a split: a slice of one leaves out some at its ends."""
+    return part.examples_in_shard - part.skip if part.take < 0 else part.take
 
 
 class _File:

@@ -30,9 +30,10 @@ _STEPS = {"DBZ": 0.5, "VEL": 0.5, "KDP": 0.05, "RHOHV": 1 / 300, "ZDR": 1 / 16, 
 _MIDDLE = {"DBZ": 25.0, "VEL": 0.0, "KDP": 0.5, "RHOHV": 0.95, "ZDR": 0.5, "WIDTH": 3.0}
 _SPREAD = {"DBZ": 12.0, "VEL": 10.0, "KDP": 0.6, "RHOHV": 0.04, "ZDR": 1.0, "WIDTH": 1.5}
 _KNOTS = (9, 17)  # of the smooth fields, over azimuth and range
-_TEXTURE = 0.15  # of the spread: gates differ from their neighbours by a step or two; a file then has 0.8 MB, as the real ones
+_TEXTURE = 0.15  # of the spread: gates differ from their neighbours by a step or two; a file then has 0.7 MB, the real ones some 0.8
 _GAP = 0.25  # the smooth field's level under which there is no echo: some 60 % of the gates
 _BETWEEN_FRAMES = timedelta(minutes=5)
+_TEST_EVERY = 4  # rounds
 _TORNADO_SHARE = 0.25  # more than the real data's 7 %, so that a few dozen samples have some
 
 
@@ -57,11 +58,11 @@ class Event:
 
 
 def events(samples: int, years: Sequence[int] = (2013, 2014, 2015), *, seed: int = 0) -> Iterator[Event]:
-    """`samples` events, spread over the years; every fifth of a year is for testing."""
+    """`samples` events, in turn of the `years` as they are listed; every fourth round is for testing."""
     draw = np.random.default_rng(seed)
     for number in range(samples):
         year = years[number % len(years)]
-        kind = "test" if number // len(years) % 5 == 4 else "train"
+        kind = "test" if number // len(years) % _TEST_EVERY == _TEST_EVERY - 1 else "train"
         tornado = draw.random() < _TORNADO_SHARE
         category = "TOR" if tornado else ("WRN" if draw.random() < 0.3 else "NUL")
         ends = datetime(year, 4, 1, tzinfo=UTC) + timedelta(seconds=int(draw.integers(0, 180 * 86_400)))
