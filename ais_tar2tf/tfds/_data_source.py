@@ -46,6 +46,11 @@ class DataSource(base.BaseDataSource):
         if decoders is None and deserialize_method == decode.DeserializeMethod.DESERIALIZE_AND_DECODE:
             self._plain = plain_decoder(dataset_info.features)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes read the data set's own description: the builder, which belongs to this one, stays."""
+        said = (self.split, self.decoders, self.deserialize_method)
+        return _restored, (os.fspath(self.dataset_info.data_dir), said, self._rows)
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -65,6 +70,14 @@ class DataSource(base.BaseDataSource):
 
     def _deserialize(self, record: bytes) -> Any:
         return self._plain(record) if self._plain is not None else super()._deserialize(record)
+
+
+def _restored(data_dir: str, said: tuple[Any, ...], rows: range) -> DataSource:
+    from tensorflow_datasets.core import read_only_builder
+
+    source = DataSource(read_only_builder.builder_from_directory(data_dir).info, *said)
+    source._rows = rows
+    return source
 
 
 def _array_record(instructions: list[Any]) -> Any:

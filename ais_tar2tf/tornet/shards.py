@@ -42,7 +42,9 @@ def pack(
     written: list[str] = []
     for split, files in read_catalog(root, missing=missing).items():
         if shards is None:
-            written += t2t_pack(_records(root, files), f"{url}/{split}-{{:03d}}.tar", shard_size=shard_size, **options)
+            written += t2t_pack(
+                _records(root, files), f"{url}/{split}-{{:03d}}.tar", shard_size=shard_size, **options
+            )
             continue
         for number in range(shards):
             share = files[number * len(files) // shards : (number + 1) * len(files) // shards]
@@ -65,9 +67,7 @@ def sample_of(record: dict[str, Any]) -> dict[str, Any]:
         raise MappingError(str(error), shard=str(shard), key=str(key)) from error
 
 
-def stream(
-    urls: str | Sequence[str], *, features: Sequence[str] | None = None, **options: Any
-) -> ShardDataset:
+def stream(urls: str | Sequence[str], *, features: Sequence[str] | None = None, **options: Any) -> ShardDataset:
     """A tf.data.Dataset of samples right from tar shards: the same elements as TFDS gives of the rebuilt data.
 
     `features`: only these; `options` as `t2t.open` and its `dataset` take them (`shuffle`, `shard`, `batch` …).

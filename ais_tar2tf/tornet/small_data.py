@@ -177,7 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--years", type=int, nargs="+", default=[2013, 2014, 2015])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--shards", metavar="BUCKET", help="put the samples as tar shards there, too: a URL or a folder")
+    parser.add_argument(
+        "--shards", metavar="BUCKET", help="put the samples as tar shards there, too: a URL or a folder"
+    )
     parser.add_argument("--shards-per-split", type=int, default=10)
     given = parser.parse_args(arguments)
     made = make(given.out, given.samples, given.years, seed=given.seed)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import measure
 from tests.benchmarks.data import Data
 from tests.benchmarks.endless import records_in
+from tests.benchmarks.tornet import PEER, TornetData
 from tests.benchmarks.web import Web
 
 __all__ = ["LINES", "Bench", "Result"]
@@ -60,6 +62,10 @@ class Bench:
     rounds: int
     streamed: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @cached_property
+    def tornet(self) -> TornetData:
+        return TornetData(self.home, self.data.folder, quick=self.quick)
+
     def task(self, reader: str, kind: str) -> dict[str, Any]:
         """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
         if reader.startswith("tfrecord"):
@@ -109,6 +115,52 @@ def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = 
     return line
 
 
+def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
+    """Samples a second from files, or from shards where `stored` names none, to xarray's per netCDF file."""
+
+    def line(name: str, bench: Bench) -> Result:
+        data = bench.tornet
+        paths = [str(data.built(*stored))] if stored else [bench.web.url(shard) for shard in data.shards()]
+        few = 2  # samples that warm a reader up
+        tasks = [
+            {"reader": reader, "shards": paths, "records": data.samples, "warm_up": paths, "warm_up_records": few},
+            {
+                "reader": "tornet-xarray",
+                "shards": data.files(),
+                "records": data.samples,
+                "warm_up": data.files()[:few],
+                "warm_up_records": few,
+            },
+        ]
+        return _against(name, bench, tasks, data.samples, PEER, goal)
+
+    return line
+
+
+def _tornet_build(name: str, bench: Bench) -> Result:
+    data = bench.tornet
+    root = [str(data.root())]
+    shared = {"shards": root, "records": data.samples, "warm_up": root, "warm_up_records": 1}
+    tasks = [{"reader": f"tornet-build-{workers}", **shared} for workers in (2, 1)]
+    return _against(name, bench, tasks, data.samples, "one process", 1.7)
+
+
+def _against(
+    name: str, bench: Bench, tasks: list[dict[str, Any]], samples: int, peer_name: str, goal: float | None
+) -> Result:
+    mine, theirs = measure.alternate(tasks, bench.rounds)
+    return Result(
+        name=name,
+        ours=samples / mine.wall,
+        peer=samples / theirs.wall,
+        peer_name=peer_name,
+        unit="samples/s",
+        goal=goal,
+        ours_cpu_s=mine.cpu,
+        peer_cpu_s=theirs.cpu,
+    )
+
+
 def _import(name: str, bench: Bench) -> Result:
     ours, peer = measure.import_seconds(["ais_tar2tf", "webdataset"], 2 * bench.rounds)
     return Result(name=name, ours=ours, peer=peer, peer_name="import webdataset", unit="s", goal=0.15, goal_on="ours")
@@ -142,6 +194,14 @@ LINES: dict[str, Line] = {
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
     "dataset-tfrecord-2KB": _rate("ours-dataset", "tfrecord-single", "local TFRecord", "2KB", 1.5),
     "dataset-tfrecord-100KB": _rate("ours-dataset", "tfrecord-single-parallel", "local TFRecord", "100KB", 1.5),
+    "tornet-zlib": _tornet("tornet-random", 1.5, "array_record", "zlib"),
+    "tornet-zlib-tfrecord": _tornet("tornet-random", 1.5, "tfrecord", "zlib"),
+    "tornet-zlib-tf.data": _tornet("tornet-tensorflow", 1.5, "tfrecord", "zlib"),
+    "tornet-none": _tornet("tornet-random", 5, "array_record", "none"),
+    "tornet-none-tfrecord": _tornet("tornet-random", 5, "tfrecord", "none"),
+    "tornet-none-tf.data": _tornet("tornet-tensorflow", None, "tfrecord", "none"),
+    "tornet-tar": _tornet("tornet-stream", 1.5),
+    "tornet-build": _tornet_build,
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tests.benchmarks import tornet
+
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
 Drain = Callable[[], int]
@@ -175,6 +177,10 @@ READERS: dict[str, Reader] = {
     "tfrecord-single-parallel": tfrecord_single_parallel,
     "curl": _at_once(curl),
     "isal": _at_once(isal_alone),
+    **tornet.READERS,
 }
 
-WITHOUT_TENSORFLOW = frozenset({"ours-records", "webdataset-records", "curl", "isal"})
+WITHOUT_TENSORFLOW = frozenset(
+    {"ours-records", "webdataset-records", "curl", "isal", "tornet-xarray", "tornet-random"}
+    | {"tornet-build-1", "tornet-build-2"}
+)
