@@ -27,16 +27,22 @@ def decode_npy(data: bytes, limit: int = _LIMITS.record_bytes) -> Any:
     array([0, 1, 2])
     """
     try:
-        version = np.lib.format.read_magic(header := io.BytesIO(data))
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(header)
-        if not dtype.hasobject and netcdf.size_of(shape, dtype) > min(limit, len(data)):
-            raise SchemaError(f"a .npy file of {len(data):,} bytes states an array of shape {shape}")
+        _check_size(data, limit)
         return np.load(io.BytesIO(data), allow_pickle=False)
     except SchemaError:
         raise
     except (ValueError, EOFError, OSError, SyntaxError) as error:
         raise SchemaError(f"no .npy file that can be read here: {error}") from error
+
+
+def _check_size(data: bytes, limit: int) -> None:
+    """What an array is said to be fits into its file."""
+    header = io.BytesIO(data)
+    first_version = np.lib.format.read_magic(header) == (1, 0)
+    read: Any = np.lib.format.read_array_header_1_0 if first_version else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(header)
+    if not dtype.hasobject and netcdf.size_of(shape, dtype) > min(limit, len(data)):
+        raise SchemaError(f"a .npy file of {len(data):,} bytes states an array of shape {shape}")
 
 
 def decode_npz(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]:

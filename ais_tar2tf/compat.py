@@ -25,7 +25,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Asked after all others, so that it hides nothing."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  # as importlib calls it
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in ALIASES:
             return importlib.machinery.ModuleSpec(fullname, self)

@@ -3,8 +3,8 @@
     python examples/tornet_training.py                                # makes data, serves them, trains
     python examples/tornet_training.py --train URL --test URL         # on shards that are there
 
-Six variables at two tilts are twelve channels, 120 × 240 gates. Tornadoes are rare, so they weigh more, and the figure
-is the area under the ROC curve rather than the accuracy. Needs the extra `tornet`.
+Six variables at two tilts are twelve channels, 120 × 240 gates. Tornadoes are rare, so they weigh more, and the
+figure is the area under the ROC curve rather than the accuracy. Needs the extra `tornet`.
 """
 
 from __future__ import annotations

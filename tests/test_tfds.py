@@ -135,7 +135,7 @@ def test_grain_on_top(prepared: Any) -> None:
 def test_a_source_survives_pickling(prepared: Any) -> None:
     train = prepared.as_data_source("train")
     train[0]
-    assert _numbers(pickle.loads(pickle.dumps(train[2:6]))) == [2, 3, 4, 5]
+    assert _numbers(pickle.loads(pickle.dumps(train[2:6]))) == [2, 3, 4, 5]  # noqa: S301  # our own
 
 
 def test_a_prepared_data_set_needs_no_server(prepared: Any, bucket: Any) -> None:
@@ -186,7 +186,7 @@ def test_what_is_asked_for_must_make_sense(bucket: Any, tmp_path: Path) -> None:
         _builder(bucket, tmp_path).as_data_source("train")
     t2t.pack([{"__key__": "a", "txt": "b"}], "memory://empty/a.tar", create=True, exists="replace")
     with pytest.raises(SchemaError, match="there are no records"):
-        t2t.tfds.builder("empty", "memory://empty/a.tar", data_dir=tmp_path, map=lambda record: {})
+        t2t.tfds.builder("empty", "memory://empty/a.tar", data_dir=tmp_path, map=lambda _: {})
 
 
 def test_a_damaged_record_file_is_an_error_with_its_place(bucket: Any, tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
 
 TELL = """
 import sys
-print(d['event_id'][0], float(d['DBZ'][~(d['DBZ'] != d['DBZ'])].sum()), d['label'].tolist(), 'tensorflow' in sys.modules)
+echo = float(d['DBZ'][d['DBZ'] == d['DBZ']].sum())
+print(d['event_id'][0], echo, d['label'].tolist(), 'tensorflow' in sys.modules)
 """
 
 
@@ -346,7 +347,7 @@ def _files_of(root: Path, made: Any, names: set[str]) -> dict[str, range]:
 
 def test_a_worker_that_fails_tells_which_file(root: Path, tmp_path: Path) -> None:
     subset = tmp_path / "subset"
-    _link(root, subset, lambda row: True)
+    _link(root, subset, lambda _: True)
     bad = sorted(subset.glob("train/2014/*.nc"))[0]
     bad.unlink()
     bad.write_bytes(b"\x89HDF\r\n\x1a\nnot at all")
@@ -428,7 +429,7 @@ def test_a_listed_file_that_is_absent_is_named_or_skipped(root: Path, tmp_path: 
 def test_no_data_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORNET_ROOT", raising=False)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ShardNotFound, match="there is no catalog.csv: give the folder into which TorNet"):
+    with pytest.raises(ShardNotFound, match=r"there is no catalog\.csv: give the folder into which TorNet"):
         tornet.build(tmp_path / "empty", tmp_path / "out", progress=False)
     with pytest.raises(SchemaError, match="TORNET_ROOT"):
         tornet.build(None, tmp_path / "out")
@@ -528,7 +529,10 @@ def test_small_data_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_missing_package_names_the_extra() -> None:
-    script = "import sys; sys.modules['tensorflow_datasets'] = None\nfrom ais_tar2tf import tornet\ntornet.load('train-2013')"
+    script = (
+        "import sys; sys.modules['tensorflow_datasets'] = None\n"
+        "from ais_tar2tf import tornet\ntornet.load('train-2013')"
+    )
     with pytest.raises(AssertionError, match=r"pip install 'ais_tar2tf\[tornet\]'"):
         run(script, env={})
     assert issubclass(MissingDependency, ImportError)

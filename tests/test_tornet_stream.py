@@ -1,4 +1,4 @@
-"""TorNet as tar shards in a bucket, streamed into training: values against xarray, channels against numpy, the example."""
+"""TorNet as tar shards, streamed into training: values against xarray, channels against numpy, the example."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ import io
 import math
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.netcdf import _chunks
 from ais_tar2tf.errors import MissingDependency, SchemaError
+from ais_tar2tf.netcdf import _chunks
 from ais_tar2tf.options import Limits
 
 __all__ = ["NetCDF", "read", "size_of"]
@@ -56,7 +56,7 @@ def read(
     *,
     limit: int = Limits().record_bytes,
 ) -> NetCDF:
-    """The variables `names` (all by default) and the attributes of a netCDF-4 or HDF5 file, given as bytes or path."""
+    """The variables `names` (all by default) and the attributes of a netCDF-4 or HDF5 file: bytes, or a path."""
     try:
         import h5py
     except ImportError as error:
@@ -65,9 +65,7 @@ def read(
     try:
         with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else os.fspath(source), "r") as file:
             found = dict(_datasets(file)) if names is None else {name: _named(file, name) for name in names}
-            total = sum(size_of(dataset.shape, dataset.dtype) for dataset in found.values())
-            if total > limit:
-                raise SchemaError(f"variables of {total:,} bytes pass the limit of {limit:,}, Limits.record_bytes")
+            _check_size(found, limit)
             variables = {name: _variable(dataset) for name, dataset in found.items()}
             return NetCDF(variables, _attributes(file))
     except SchemaError:
@@ -84,6 +82,12 @@ def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
         raise SchemaError("a classic netCDF-3 file is not read here: write it as netCDF-4 (nccopy -k nc4)")
     if not source.startswith(_MAGIC):
         raise SchemaError(f"no netCDF-4 or HDF5 file: it begins with {source[:8]!r}")
+
+
+def _check_size(datasets: Mapping[str, Any], limit: int) -> None:
+    total = sum(size_of(dataset.shape, dataset.dtype) for dataset in datasets.values())
+    if total > limit:
+        raise SchemaError(f"variables of {total:,} bytes pass the limit of {limit:,}, Limits.record_bytes")
 
 
 def _datasets(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -7,19 +7,26 @@ records begin is found by hopping over the lengths that it states, once for each
 from __future__ import annotations
 
 import bisect
+import importlib
 import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
-from tensorflow_datasets.core import decode, file_adapters
-from tensorflow_datasets.core.data_sources import base
 
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_payload, payload_length
 from ais_tar2tf.tfds._plain_features import plain_decoder
+
+if TYPE_CHECKING:
+    base: Any  # what TFDS says of its types is not what it does
+    decode: Any
+    file_adapters: Any
+else:
+    from tensorflow_datasets.core import decode, file_adapters
+    from tensorflow_datasets.core.data_sources import base
 
 __all__ = ["DataSource", "TFRecordFiles"]
 
@@ -56,10 +63,14 @@ class DataSource(base.BaseDataSource):
 
     def __getitem__(self, key: SupportsIndex | slice) -> Any:
         if isinstance(key, slice):
-            part = object.__new__(type(self))
-            part.__dict__.update(self.__dict__, _rows=self._rows[key])
-            return part
+            return self._of(self._rows[key])
         return self._deserialize(self.data_source[self._rows[key]])
+
+    def _of(self, rows: range) -> DataSource:
+        """These rows of the same files, which stay open."""
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__, _rows=rows)
+        return part
 
     def __getitems__(self, keys: Iterable[SupportsIndex]) -> list[Any]:
         rows = [self._rows[key] for key in keys]
@@ -73,17 +84,14 @@ class DataSource(base.BaseDataSource):
 
 
 def _restored(data_dir: str, said: tuple[Any, ...], rows: range) -> DataSource:
-    from tensorflow_datasets.core import read_only_builder
+    import tensorflow_datasets as tfds
 
-    source = DataSource(read_only_builder.builder_from_directory(data_dir).info, *said)
-    source._rows = rows
-    return source
+    return DataSource(tfds.builder_from_directory(data_dir).info, *said)._of(rows)
 
 
 def _array_record(instructions: list[Any]) -> Any:
-    from tensorflow_datasets.core.utils.lazy_imports_utils import array_record_data_source
-
-    return array_record_data_source.ArrayRecordDataSource(instructions) if instructions else ()
+    module: Any = importlib.import_module("array_record.python.array_record_data_source")
+    return module.ArrayRecordDataSource(instructions) if instructions else ()
 
 
 class TFRecordFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,8 +77,7 @@ def plain_encoder(features: dict[str, tuple[tuple[int, ...], str, str]]) -> Call
 
 
 def _plain_features(features: Any) -> dict[str, _Plain] | None:
-    from tensorflow_datasets.core import features as of_tfds
-
+    of_tfds: Any = importlib.import_module("tensorflow_datasets.core.features")
     if type(features) is not of_tfds.FeaturesDict:
         return None
     plain: dict[str, _Plain] = {}

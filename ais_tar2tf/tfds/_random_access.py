@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import tensorflow_datasets as tfds
-from tensorflow_datasets.core import decode, file_adapters
+from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import ShardNotFound
 from ais_tar2tf.tfds._data_source import DataSource
+
+if TYPE_CHECKING:
+    tfds: Any  # what TFDS says of its types is not what it does
+    decode: Any
+    file_adapters: Any
+else:
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import decode, file_adapters
 
 __all__ = ["OURS", "RandomAccess"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 from ais_tar2tf.errors import MissingDependency
 from ais_tar2tf.export.framing import frame
@@ -19,7 +21,7 @@ _BUFFER = 1 << 20  # bytes collected before a write
 
 
 @contextlib.contextmanager
-def record_writer(path: Path, file_format: str, *, compressed: bool) -> Iterator[Callable[[bytes], None]]:
+def record_writer(path: Path, file_format: str, *, compressed: bool) -> Generator[Callable[[bytes], None]]:
     """A function that adds a payload to the file; on disk when the context ends. TFRecord has no compression."""
     if file_format == "array_record":
         with _array_record(path, compressed) as put:
@@ -36,14 +38,12 @@ def record_writer(path: Path, file_format: str, *, compressed: bool) -> Iterator
 
 
 @contextlib.contextmanager
-def _array_record(path: Path, compressed: bool) -> Iterator[Callable[[bytes], None]]:
+def _array_record(path: Path, compressed: bool) -> Generator[Callable[[bytes], None]]:
     try:
-        from array_record.python import array_record_module
+        module: Any = importlib.import_module("array_record.python.array_record_module")
     except ImportError as error:
         raise MissingDependency("array_record", extra="tfds") from error
-    writer = array_record_module.ArrayRecordWriter(
-        os.fspath(path), _GROUPING if compressed else f"{_GROUPING},uncompressed"
-    )
+    writer = module.ArrayRecordWriter(os.fspath(path), _GROUPING if compressed else f"{_GROUPING},uncompressed")
     try:
         yield writer.write
     finally:

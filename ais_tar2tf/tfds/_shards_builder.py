@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import tensorflow_datasets as tfds
+from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export.boundaries import Boundaries, Bounds
@@ -19,6 +17,11 @@ from ais_tar2tf.schema import Inference, Schema
 from ais_tar2tf.source import Source
 from ais_tar2tf.tfds._random_access import RandomAccess
 from ais_tar2tf.tfds._record_writer import FORMATS, record_writer
+
+if TYPE_CHECKING:
+    tfds: Any  # what TFDS says of its types is not what it does
+else:
+    import tensorflow_datasets as tfds
 
 __all__ = ["ShardsBuilder"]
 
@@ -81,14 +84,14 @@ class ShardsBuilder(RandomAccess, skip_registration=True):
             disable_shuffling=True,  # they come in the order of the shards, and are read in it
         )
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[str, Mapping[str, Any]]]]:
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:  # noqa: ARG002  # there is nothing to download
         return {split: self._generate_examples(source) for split, source in self._sources.items()}
 
     def _generate_examples(self, source: Source) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for record in self._records(source):
             yield record["__key__"], {name: record[name] for name in self.schema.names}
 
-    def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
+    def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:  # noqa: ARG002
         file_format = self.info.file_format.value
         if file_format not in FORMATS:
             raise SchemaError(f"file_format {file_format!r} is none of {', '.join(FORMATS)}")

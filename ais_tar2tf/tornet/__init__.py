@@ -1,4 +1,4 @@
-"""TorNet: radar samples as netCDF files, as TFDS record files read by number, or as tar shards streamed into training.
+"""TorNet: radar samples as netCDF files, as TFDS record files read by number, or as tar shards for training.
 
     from ais_tar2tf import tornet
 

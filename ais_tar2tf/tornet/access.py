@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +16,10 @@ __all__ = ["build", "builder", "data_source", "load"]
 def _tfds() -> Any:
     """tensorflow_datasets, with `tornet` registered."""
     try:
-        import tensorflow_datasets as tfds
+        tfds: Any = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
         raise MissingDependency("tensorflow_datasets", extra="tornet") from error
-    import ais_tar2tf.tornet.tornet_dataset_builder  # noqa: F401  # registers it
-
+    importlib.import_module("ais_tar2tf.tornet.tornet_dataset_builder")  # registers it
     return tfds
 
 

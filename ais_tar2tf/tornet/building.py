@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 from ais_tar2tf.errors import ExportError
@@ -56,7 +56,7 @@ class _Worker:
     """One process, and the pipe to it."""
 
     def __init__(self) -> None:
-        self.pipe: Connection[Any, Any]
+        self.pipe: Any
         self.pipe, theirs = Pipe()
         try:
             command = [sys.executable, "-m", "ais_tar2tf.tornet.worker", str(theirs.fileno())]

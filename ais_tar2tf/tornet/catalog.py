@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -18,7 +19,7 @@ _TOLD = 3  # absent files that an error names
 
 
 def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[str]]:
-    """The files of each split that has any, by the split's name; those that are listed and absent are an error or left out."""
+    """The files of each split that has any; those that are listed and absent are an error, or left out."""
     path = root / "catalog.csv"
     if not path.is_file():
         raise ShardNotFound(
@@ -40,11 +41,11 @@ def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[st
 
 def _by_split(path: Path) -> dict[str, Any]:
     try:
-        import pandas as pd
+        pd: Any = importlib.import_module("pandas")
     except ImportError as error:
         raise MissingDependency("pandas", extra="tornet") from error
-    catalog = pd.read_csv(path, parse_dates=["start_time", "end_time"]) if _has_columns(path) else None
-    assert catalog is not None
+    _check_columns(path)
+    catalog = pd.read_csv(path, parse_dates=["start_time", "end_time"])
     if catalog["end_time"].isna().any() or catalog["filename"].isna().any():
         raise SchemaError(f"{path}: a row has no end_time or no filename")
     twice = catalog["filename"][catalog["filename"].duplicated()]
@@ -56,13 +57,12 @@ def _by_split(path: Path) -> dict[str, Any]:
     return dict(iter(catalog.groupby(catalog.apply(split_of, axis=1)))) if len(catalog) else {}
 
 
-def _has_columns(path: Path) -> bool:
+def _check_columns(path: Path) -> None:
     with path.open(encoding="utf-8") as file:
         there = file.readline().strip().split(",")
     lacking = [name for name in _NEEDED if name not in there]
     if lacking:
         raise SchemaError(f"{path}: column {lacking[0]!r} is missing; there are: {', '.join(there)}")
-    return True
 
 
 def _shuffled(rows: Any) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""One record file of TorNet: its samples read, encoded, and written beside its final name, which it gets when whole."""
+"""One record file of TorNet: samples read, encoded, and written beside its final name, which it gets when whole."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _STEPS = {"DBZ": 0.5, "VEL": 0.5, "KDP": 0.05, "RHOHV": 1 / 300, "ZDR": 1 / 16, 
 _MIDDLE = {"DBZ": 25.0, "VEL": 0.0, "KDP": 0.5, "RHOHV": 0.95, "ZDR": 0.5, "WIDTH": 3.0}
 _SPREAD = {"DBZ": 12.0, "VEL": 10.0, "KDP": 0.6, "RHOHV": 0.04, "ZDR": 1.0, "WIDTH": 1.5}
 _KNOTS = (9, 17)  # of the smooth fields, over azimuth and range
-_TEXTURE = 0.15  # of the spread: gates differ from their neighbours by a step or two; a file then has 0.7 MB, the real ones some 0.8
+_TEXTURE = 0.15  # of the spread: neighbours differ by a step or two; a file has 0.7 MB, the real ones some 0.8
 _GAP = 0.25  # the smooth field's level under which there is no echo: some 60 % of the gates
 _BETWEEN_FRAMES = timedelta(minutes=5)
 _TEST_EVERY = 4  # rounds
@@ -81,7 +81,7 @@ def make(root: str | Path, samples: int, years: Sequence[int] = (2013, 2014, 201
 def write_catalog(root: Path, made: Sequence[Event]) -> None:
     """`catalog.csv` of these events."""
     with (root / "catalog.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.DictWriter(file, _COLUMNS)
+        rows: Any = csv.DictWriter(file, _COLUMNS)
         rows.writeheader()
         for event in made:
             times = {"start_time": f"{event.starts:%Y-%m-%d %H:%M:%S}", "end_time": f"{event.ends:%Y-%m-%d %H:%M:%S}"}

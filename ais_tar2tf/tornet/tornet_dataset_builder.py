@@ -8,11 +8,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow_datasets as tfds
-from tensorflow_datasets.core import hashing
 
 from ais_tar2tf.errors import SchemaError, ShardNotFound
 from ais_tar2tf.progress import progress_for
@@ -22,6 +20,13 @@ from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, build, shares
 from ais_tar2tf.tornet.catalog import Missing, read_catalog
 from ais_tar2tf.tornet.record_file import Task, features_of
 from ais_tar2tf.tornet.sample import read_sample
+
+if TYPE_CHECKING:
+    tfds: Any  # what TFDS says of its types is not what it does
+    hashing: Any
+else:
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import hashing
 
 __all__ = ["Builder"]
 
@@ -92,7 +97,7 @@ class Builder(RandomAccess):
         self._encoding = stored
         return features
 
-    def download_and_prepare(self, **kwargs: Any) -> None:  # noqa: D102  # as TFDS says
+    def download_and_prepare(self, **kwargs: Any) -> None:  # as TFDS says
         super().download_and_prepare(**kwargs)
         shutil.rmtree(self._work, ignore_errors=True)
 

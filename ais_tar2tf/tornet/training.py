@@ -1,4 +1,4 @@
-"""What a model is trained on: a sample's variables scaled, stacked as channels, with its label. As TensorFlow graphs."""
+"""What a model is trained on: a sample's variables, scaled and stacked as channels, with its label."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ class TornetData:
         from ais_tar2tf import tornet
 
         folder = self._home / f"{file_format}-{encoding}"
-        tornet.build(self.root(), folder, file_format=file_format, encoding=encoding, progress=False)
+        with redirect_stdout(None):  # TFDS tells what it does
+            tornet.build(self.root(), folder, file_format=file_format, encoding=encoding, progress=False)
         return folder
 
     def _pack(self) -> list[str]:
@@ -105,7 +108,7 @@ def _building(workers: int) -> Reader:
         from ais_tar2tf import tornet
 
         def drain() -> int:
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
                 made = tornet.build(
                     roots[0], folder, file_format="tfrecord", workers=workers, progress=False, num_shards=_FILES
                 )
