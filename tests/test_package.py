@@ -20,9 +20,9 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "account", "templates", "globs", "archive", "stores", "checksum", "records", "fetch", "plan",
-    "features", "headers", "schema", "netcdf", "arrays", "reader", "mapping", "tracing", "chunks", "tfdata", "parsing",
-    "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server",
+    "errors", "options", "allocation", "account", "templates", "globs", "archive", "stores", "checksum", "records",
+    "fetch", "plan", "features", "headers", "schema", "netcdf", "arrays", "reader", "mapping", "tracing", "chunks",
+    "tfdata", "parsing", "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server",
     "tfds", "tornet", "compat",
 ]  # fmt: skip
 PURE = [

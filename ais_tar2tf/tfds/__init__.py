@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ def builder(
         made.as_dataset("train")
     """
     try:
-        import tensorflow_datasets  # noqa: F401  # only whether it is there
+        tfds: Any = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
         raise MissingDependency("tensorflow_datasets", extra="tfds") from error
     from ais_tar2tf.export.boundaries import bounds_of
@@ -53,7 +54,7 @@ def builder(
     from ais_tar2tf.tfds._shards_builder import ShardsBuilder
 
     named = _named(urls, splits)
-    members = {"name": name, "VERSION": _version(version), "__module__": ShardsBuilder.__module__}
+    members = {"name": name, "VERSION": tfds.core.Version(version), "__module__": ShardsBuilder.__module__}
     of_this_name: Any = type(name, (ShardsBuilder,), members, skip_registration=True)
     return of_this_name(
         sources={split: open_source(template, fields=fields, **options) for split, template in named.items()},
@@ -88,9 +89,3 @@ def _from(base: str | None, template: str) -> str:
     if base is None or "://" in template or template.startswith("/"):
         return template
     return f"{base.rstrip('/')}/{template}"
-
-
-def _version(version: str) -> Any:
-    import tensorflow_datasets as tfds
-
-    return tfds.core.Version(version)
