@@ -22,8 +22,8 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "options", "allocation", "account", "templates", "globs", "archive", "stores", "checksum", "records",
     "fetch", "plan", "features", "headers", "schema", "netcdf", "arrays", "reader", "mapping", "tracing", "chunks",
-    "tfdata", "parsing", "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset", "server",
-    "tfds", "tornet", "compat",
+    "tfdata", "parsing", "progress", "export", "source", "loading", "load", "writing", "packing", "pack", "dataset",
+    "server", "tfds", "tornet", "compat",
 ]  # fmt: skip
 PURE = [
     "errors",
