@@ -19,8 +19,7 @@ from ais_tar2tf import tornet
 from ais_tar2tf.errors import ExportError, MissingDependency, SchemaError, ShardNotFound
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.tornet import building, record_file
-from ais_tar2tf.tornet.building import shares
-from ais_tar2tf.tornet.catalog import read_catalog
+from ais_tar2tf.tornet.catalog import read_catalog, shares
 from ais_tar2tf.tornet.small_data import make
 from tornet_data import assert_same, by_event, expected, run
 

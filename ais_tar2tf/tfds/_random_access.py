@@ -18,7 +18,11 @@ __all__ = ["OURS", "RandomAccess"]
 OURS = (file_adapters.FileFormat.ARRAY_RECORD, file_adapters.FileFormat.TFRECORD)
 
 
-class RandomAccess(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+# TFDS's own keyword: builders that users do not name are not registered.
+class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
+    tfds.core.GeneratorBasedBuilder,
+    skip_registration=True,  # pyright: ignore[reportCallIssue]
+):
     """A builder whose data can be read by number and as a tf.data.Dataset, whatever its format is."""
 
     def as_data_source(

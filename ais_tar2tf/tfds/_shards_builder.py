@@ -25,7 +25,10 @@ tfds: Any = importlib.import_module("tensorflow_datasets")
 __all__ = ["ShardsBuilder"]
 
 
-class ShardsBuilder(RandomAccess, skip_registration=True):
+class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
+    RandomAccess,
+    skip_registration=True,  # pyright: ignore[reportCallIssue]  # TFDS's own keyword
+):
     """A data set whose splits are sources. Features are inferred from the first records unless a schema is given."""
 
     VERSION = tfds.core.Version("1.0.0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Pipe, wait
 from typing import Any
 
@@ -16,22 +16,12 @@ from ais_tar2tf.errors import ExportError
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.tornet.record_file import Task, write
 
-__all__ = ["SAMPLES_PER_FILE", "build", "shares"]
+__all__ = ["SAMPLES_PER_FILE", "build"]
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
 """Files of some 100 and 200 MB: small enough for every core to have one, large enough to be read at full speed."""
 
 _ENDING = 10  # seconds that a worker has to end after it was told to
-
-
-def shares(files: Sequence[str], number: int) -> Iterator[tuple[str, ...]]:
-    """`files` in `number` runs whose lengths differ by one at most.
-
-    >>> list(shares("abcde", 2))
-    [('a', 'b'), ('c', 'd', 'e')]
-    """
-    for at in range(number):
-        yield tuple(files[at * len(files) // number : (at + 1) * len(files) // number])
 
 
 def build(tasks: Iterable[Task], workers: int, progress: Progress) -> None:

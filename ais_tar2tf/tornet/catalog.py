@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from ais_tar2tf.errors import MissingDependency, SchemaError, ShardNotFound
 from ais_tar2tf.tornet.layout import split_of
 
-__all__ = ["Missing", "read_catalog"]
+__all__ = ["Missing", "read_catalog", "shares"]
 
 Missing = Literal["error", "skip"]
 _NEEDED = ("type", "start_time", "end_time", "filename")
@@ -67,3 +67,13 @@ def _check_columns(path: Path) -> None:
 
 def _shuffled(rows: Any) -> Sequence[str]:
     return list(rows.sample(frac=1, random_state=_SEED)["filename"])
+
+
+def shares(files: Sequence[str], number: int) -> Iterator[tuple[str, ...]]:
+    """`files` in `number` runs whose lengths differ by one at most.
+
+    >>> list(shares("abcde", 2))
+    [('a', 'b'), ('c', 'd', 'e')]
+    """
+    for at in range(number):
+        yield tuple(files[at * len(files) // number : (at + 1) * len(files) // number])

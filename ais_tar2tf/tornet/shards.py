@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import MappingError, SchemaError
+from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
 from ais_tar2tf.tornet.layout import FEATURES
 from ais_tar2tf.tornet.sample import read_sample
 
 if TYPE_CHECKING:
     from ais_tar2tf.tfdata import ShardDataset
-    from ais_tar2tf.tornet.catalog import Missing
 
 __all__ = ["pack", "sample_of", "stream"]
 
@@ -32,11 +32,11 @@ def pack(
 ) -> list[str]:
     """Put the samples below `root` into tar shards below `url`, one series for each split; gives the shards' URLs.
 
-    `shards=10` makes `train-2015-00.tar` to `train-2015-09.tar` of each split; otherwise each has `shard_size`.
+    `shards=10` makes `train-2015-00.tar` to `train-2015-09.tar` of each split (fewer where there are fewer samples);
+    otherwise each has `shard_size`.
     Samples are in a fixed random order, so that a shard is a fair draw. `options` as `t2t.pack` takes them.
     """
-    from ais_tar2tf import pack as t2t_pack
-    from ais_tar2tf.tornet.catalog import read_catalog
+    from ais_tar2tf.pack import pack as t2t_pack
 
     root, url = Path(root), url.rstrip("/")
     written: list[str] = []
@@ -46,10 +46,9 @@ def pack(
                 _records(root, files), f"{url}/{split}-{{:03d}}.tar", shard_size=shard_size, **options
             )
             continue
-        for number in range(shards):
-            share = files[number * len(files) // shards : (number + 1) * len(files) // shards]
+        for number, share in enumerate(shares(files, min(shards, len(files)))):
             target = f"{url}/{split}-{number:0{len(str(shards - 1))}d}.tar"
-            written += t2t_pack(_records(root, share), target, shard_size=None, **options) if share else []
+            written += t2t_pack(_records(root, share), target, shard_size=None, **options)
     return written
 
 

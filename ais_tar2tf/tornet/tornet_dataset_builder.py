@@ -17,8 +17,8 @@ from ais_tar2tf.errors import SchemaError, ShardNotFound
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.tfds._random_access import RandomAccess
 from ais_tar2tf.tfds._record_writer import FORMATS
-from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, build, shares
-from ais_tar2tf.tornet.catalog import Missing, read_catalog
+from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, build
+from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
 from ais_tar2tf.tornet.record_file import Task, features_of
 from ais_tar2tf.tornet.sample import read_sample
 
