@@ -34,7 +34,6 @@ def bucket(tmp_path, monkeypatch, tornet_root):
         (folder / "little" / f"{name}.tar").write_bytes(made.labelled(name, 3))
     (tmp_path / "tornet").symlink_to(tornet_root)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "default"))
     with t2t.serve(folder) as server:
         monkeypatch.setenv("AIS_ENDPOINT", server.url)
         yield server

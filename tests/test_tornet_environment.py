@@ -12,8 +12,8 @@ from ais_tar2tf import tornet
 from tornet_data import ROOT, by_event, expected
 
 RUN_TIME = [
-    "tensorflow-datasets>=4.9.9", "array-record>=0.8.1", "importlib_resources", "braceexpand", "google-crc32c", "isal",
-    "msgpack", "numpy", "requests", "xxhash",
+    "tensorflow-datasets>=4.9.9", "array-record>=0.8.1", "importlib_resources", "braceexpand", "google-crc32c",
+    "isal", "msgpack", "numpy", "requests", "xxhash",
 ]  # fmt: skip
 
 SCRIPT = """
