@@ -49,7 +49,7 @@ def test_npy_round_trip(array: Any) -> None:
     assert read.dtype == array.dtype
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), ARRAYS, min_size=1), st.booleans())
 def test_npz_round_trip(named: dict[str, Any], compressed: bool) -> None:
     file = io.BytesIO()
@@ -159,7 +159,7 @@ def test_netcdf_as_xarray_reads_it(tmp_path: Path, radar: dict[str, Any]) -> Non
     ),
     st.data(),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)  # files are written
 def test_chunks_as_hdf5_reads_them(array: Any, data: Any) -> None:
     chunks = tuple(data.draw(st.integers(1, size)) for size in array.shape)
     options: dict[str, Any] = {"compression": data.draw(st.sampled_from(["gzip", None, "lzf"]))}

@@ -442,7 +442,9 @@ def test_tornet_root_is_asked_when_no_folder_is_given(
     subset = tmp_path / "subset"
     rows = _link(root, subset, lambda row: row["end_time"].startswith("2014"))
     monkeypatch.setenv("TORNET_ROOT", str(subset))
-    (dataset,) = tornet.load(splits=["test-2014"], data_dir=tmp_path / "out", builder_kwargs={"progress": False, "workers": 1})
+    (dataset,) = tornet.load(
+        splits=["test-2014"], data_dir=tmp_path / "out", builder_kwargs={"progress": False, "workers": 1}
+    )
     wanted = {int(row["event_id"]) for row in rows if row["type"] == "test"}
     assert {int(e["event_id"][0]) for e in dataset.as_numpy_iterator()} == wanted
 
