@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import errors, features, ops, options, parsing, schema
+    from ais_tar2tf import arrays, errors, features, ops, options, parsing, schema, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.loaded import load
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AisDataset",
     "Resume",
+    "arrays",
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
@@ -46,6 +47,8 @@ __all__ = [
     "parsing",
     "schema",
     "serve",
+    "tfds",
+    "tornet",
     "write_dataset",
 ]
 
@@ -54,6 +57,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
     "Resume": ("training", "Resume"),
+    "arrays": ("arrays", None),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
@@ -70,6 +74,8 @@ _WHERE = {
     "parsing": ("parsing", None),
     "schema": ("schema", None),
     "serve": ("server", "serve"),
+    "tfds": ("tfds", None),
+    "tornet": ("tornet", None),
     "write_dataset": ("writing", "write_dataset"),
 }
 

@@ -62,3 +62,13 @@ def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[t2t.serve]:
 
 def _labelled(number: int) -> dict[str, bytes]:
     return {"jpg": made.image(number), "cls": b"%d" % (number % 10)}
+
+
+@pytest.fixture(scope="session")
+def tornet_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 samples like TorNet's: train-2015 has six, test-2015 two, of 2013 and 2014 there are three and one."""
+    from ais_tar2tf.tornet.small_data import make
+
+    root = tmp_path_factory.mktemp("tornet")
+    make(root, 16, (2013, 2014, 2015, 2015))
+    return root

@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
-def bucket(tmp_path, monkeypatch):
+def bucket(tmp_path, monkeypatch, tornet_root):
     """A folder with the bucket `imagenet` (a few of the many shards have records) and one named `bucket`."""
     folder = tmp_path / "folder"
     for name, shards in (("imagenet", 147), ("bucket", 1)):
@@ -28,8 +28,14 @@ def bucket(tmp_path, monkeypatch):
             (folder / name / f"train-{number:03d}.tar").write_bytes(shard)
             (folder / name / f"train-{number}.tar").write_bytes(shard)
             (folder / name / f"test-{number:02d}.tar.gz").write_bytes(made.gzipped(shard))
+    (folder / "tornet").mkdir()
+    (folder / "little").mkdir()
+    for name in ("train-0", "train-1", "train-2", "train-3", "test-0"):
+        (folder / "little" / f"{name}.tar").write_bytes(made.labelled(name, 3))
+    (tmp_path / "tornet").symlink_to(tornet_root)
     monkeypatch.chdir(tmp_path)
     with t2t.serve(folder) as server:
+        monkeypatch.setenv("AIS_ENDPOINT", server.url)
         yield server
 
 
@@ -40,9 +46,10 @@ def test_its_python_runs(bucket, capsys):
     for block in BLOCKS:
         code = block.replace("http://localhost:51080", bucket.url)
         code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
+        code = code.replace("shards=10", "shards=4").replace("train-2015-{00..09}", "train-2015-{0..3}")
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
     assert len(list(names["train"])) > 0
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 13
     assert len(names["src"]) == 6
     printed = capsys.readouterr().out
     assert "n0/000000" in printed

@@ -20,6 +20,7 @@ __all__ = [
     "HEADER_BYTES",
     "MASK_DELTA",
     "check_frame",
+    "check_payload",
     "frame",
     "frame_offsets",
     "masked_header",
@@ -70,9 +71,14 @@ def check_frame(data: bytes, *, file: str, offset: int) -> bytes:
     if len(data) < end + _TRAILER_BYTES:
         raise TruncatedArchive("the file ends within a record", shard=file, offset=offset)
     payload = data[HEADER_BYTES:end]
-    if _masked(payload) != data[end : end + _TRAILER_BYTES]:
-        raise ArchiveError("the checksum of a record is wrong", shard=file, offset=offset)
+    check_payload(payload, data[end : end + _TRAILER_BYTES], file=file, offset=offset)
     return payload
+
+
+def check_payload(payload: bytes, trailer: bytes, *, file: str, offset: int) -> None:
+    """The checksum that follows a payload holds."""
+    if _masked(payload) != trailer:
+        raise ArchiveError("the checksum of a record is wrong", shard=file, offset=offset)
 
 
 def frame_offsets(data: Any, *, file: str) -> Iterator[int]:

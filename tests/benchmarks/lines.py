@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.benchmarks import measure
 from tests.benchmarks.data import Data
 from tests.benchmarks.endless import records_in
 from tests.benchmarks.layers import make_folder
+from tests.benchmarks.tornet import PEER, TornetData
 from tests.benchmarks.web import Web
 from tests.benchmarks.writers import WRITERS
 
@@ -66,6 +68,10 @@ class Bench:
     rounds: int
     streamed: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def tornet(self) -> TornetData:
+        return TornetData(self.home, self.data.folder, quick=self.quick)
 
     def task(self, reader: str, kind: str) -> dict[str, Any]:
         """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
@@ -163,6 +169,28 @@ def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> L
     return line
 
 
+def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
+    """Samples a second from files, or from shards where `stored` names none, to xarray's per netCDF file."""
+
+    def line(name: str, bench: Bench) -> Result:
+        data = bench.tornet
+        paths = [str(data.built(*stored))] if stored else [bench.web.url(shard) for shard in data.shards()]
+        few = 2  # samples that warm a reader up
+        tasks = [
+            {"reader": reader, "shards": paths, "records": data.samples, "warm_up": paths, "warm_up_records": few},
+            {
+                "reader": "tornet-xarray",
+                "shards": data.files(),
+                "records": data.samples,
+                "warm_up": data.files()[:few],
+                "warm_up_records": few,
+            },
+        ]
+        return _against(name, bench, tasks, data.samples, PEER, goal)
+
+    return line
+
+
 def _layer(ours: str, peer: str, goal: float) -> Line:
     """A layer's job, to the same job as TensorFlow's guides write it by hand."""
 
@@ -181,6 +209,30 @@ def _layer(ours: str, peer: str, goal: float) -> Line:
         )
 
     return line
+
+
+def _tornet_build(name: str, bench: Bench) -> Result:
+    data = bench.tornet
+    root = [str(data.root())]
+    shared = {"shards": root, "records": data.samples, "warm_up": root, "warm_up_records": 1}
+    tasks = [{"reader": f"tornet-build-{workers}", **shared} for workers in (2, 1)]
+    return _against(name, bench, tasks, data.samples, "one process", 1.7)
+
+
+def _against(
+    name: str, bench: Bench, tasks: list[dict[str, Any]], samples: int, peer_name: str, goal: float | None
+) -> Result:
+    mine, theirs = measure.alternate(tasks, bench.rounds)
+    return Result(
+        name=name,
+        ours=samples / mine.wall,
+        peer=samples / theirs.wall,
+        peer_name=peer_name,
+        unit="samples/s",
+        goal=goal,
+        ours_cpu_s=mine.cpu,
+        peer_cpu_s=theirs.cpu,
+    )
 
 
 def _import(name: str, bench: Bench) -> Result:
@@ -257,6 +309,14 @@ LINES: dict[str, Line] = {
     "datum-load": _layer("datum-loaded", "guide-loaded", 1.5),
     "tfrecorder-export": _layer("tfrecorder-export", "guide-arrays", 3),
     "tfrecorder-load": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
+    "tornet-zlib": _tornet("tornet-random", 1.5, "array_record", "zlib"),
+    "tornet-zlib-tfrecord": _tornet("tornet-random", 1.5, "tfrecord", "zlib"),
+    "tornet-zlib-tf.data": _tornet("tornet-tensorflow", 1.5, "tfrecord", "zlib"),
+    "tornet-none": _tornet("tornet-random", 5, "array_record", "none"),
+    "tornet-none-tfrecord": _tornet("tornet-random", 5, "tfrecord", "none"),
+    "tornet-none-tf.data": _tornet("tornet-tensorflow", None, "tfrecord", "none"),
+    "tornet-tar": _tornet("tornet-stream", 1.5),
+    "tornet-build": _tornet_build,
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tests.benchmarks import tornet
 from tests.benchmarks.codec import CODECS
 
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
@@ -232,6 +233,7 @@ READERS: dict[str, Reader] = {
     "lz4": _at_once(lz4_alone),
     "our-decoder": _at_once(our_decoder),
     **CODECS,
+    **tornet.READERS,
 }
 
 WITHOUT_TENSORFLOW = frozenset(
@@ -245,5 +247,9 @@ WITHOUT_TENSORFLOW = frozenset(
         "our-decoder",
         "ours-export",
         "ours-export-2",
+        "tornet-xarray",
+        "tornet-random",
+        "tornet-build-1",
+        "tornet-build-2",
     }
 )

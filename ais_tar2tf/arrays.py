@@ -1,0 +1,97 @@
+"""Arrays out of members' bytes: `.npy`, `.npz`, and through `netcdf` netCDF-4 and HDF5. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf import netcdf
+from ais_tar2tf.errors import MappingError, SchemaError
+from ais_tar2tf.options import Limits
+
+__all__ = ["DECODERS", "decode_array", "decode_hdf5", "decode_npy", "decode_npz", "decode_record"]
+
+_LIMITS = Limits()
+
+
+def decode_npy(data: bytes, limit: int = _LIMITS.record_bytes) -> Any:
+    """The array of a `.npy` file; one of Python objects is refused, since only unpickling would read it.
+
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.arange(3))
+    >>> decode_npy(file.getvalue())
+    array([0, 1, 2])
+    """
+    try:
+        _check_size(data, limit)
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except SchemaError:
+        raise
+    except (ValueError, EOFError, OSError, SyntaxError) as error:
+        raise SchemaError(f"no .npy file that can be read here: {error}") from error
+
+
+def _check_size(data: bytes, limit: int) -> None:
+    """What an array is said to be fits into its file."""
+    header = io.BytesIO(data)
+    first_version = np.lib.format.read_magic(header) == (1, 0)
+    read: Any = np.lib.format.read_array_header_1_0 if first_version else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(header)
+    if not dtype.hasobject and netcdf.size_of(shape, dtype) > min(limit, len(data)):
+        raise SchemaError(f"a .npy file of {len(data):,} bytes states an array of shape {shape}")
+
+
+def decode_npz(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]:
+    """The arrays of a `.npz` file by name; `limit` bounds what they decompress to, in bytes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            total = sum(info.file_size for info in archive.infolist())
+            if total > limit:
+                raise SchemaError(f"a .npz file of {total:,} bytes, when decompressed, passes Limits.record_bytes")
+            names = [info.filename for info in archive.infolist()]
+            return {name.removesuffix(".npy"): decode_npy(archive.read(name), limit) for name in names}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"no .npz file that can be read here: {error}") from error
+
+
+def decode_hdf5(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]:
+    """The variables of a netCDF-4 or HDF5 file by name, gaps as NaN, packed values unpacked, times as datetime64."""
+    return netcdf.read(data, limit=limit).variables
+
+
+DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "npy": decode_npy,
+    "npz": decode_npz,
+    "nc": decode_hdf5,
+    "nc4": decode_hdf5,
+    "h5": decode_hdf5,
+    "hdf5": decode_hdf5,
+}
+"""By a field's extension, in lower case."""
+
+
+def decode_array(field: str, data: bytes) -> Any:
+    """What a field's bytes hold, by its extension: `seg.npy` is a `.npy` file."""
+    extension = field.rpartition(".")[2].lower()
+    if extension not in DECODERS:
+        raise SchemaError(f"{field!r} is no file of arrays; read here are: {', '.join(DECODERS)}")
+    return DECODERS[extension](data)
+
+
+def decode_record(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose fields of arrays are decoded; the others, and its names, stay as they are."""
+    decoded: dict[str, Any] = {}
+    for name, value in record.items():
+        known = isinstance(value, bytes) and name.rpartition(".")[2].lower() in DECODERS
+        try:
+            decoded[name] = decode_array(name, value) if known else value
+        except SchemaError as error:
+            shard, key = record.get("__shard__", ""), record.get("__key__", "")
+            raise MappingError(f"field {name!r}: {error}", shard=shard, key=key) from error
+    return decoded

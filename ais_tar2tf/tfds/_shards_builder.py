@@ -1,0 +1,155 @@
+"""Tar shards as a TFDS data set: features from the schema, records in the order of the shards, bounded memory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.export.boundaries import Boundaries, Bounds
+from ais_tar2tf.parsing import tfds_features
+from ais_tar2tf.progress import Progress, progress_for
+from ais_tar2tf.records import Record
+from ais_tar2tf.schema import Inference, Schema
+from ais_tar2tf.source import Source
+from ais_tar2tf.tfds._random_access import RandomAccess
+from ais_tar2tf.tfds._record_writer import FORMATS, record_writer
+
+# As modules of any kind: what TFDS says of its types is not what it does.
+tfds: Any = importlib.import_module("tensorflow_datasets")
+
+__all__ = ["ShardsBuilder"]
+
+
+class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
+    RandomAccess,
+    skip_registration=True,  # pyright: ignore[reportCallIssue]  # TFDS's own keyword
+):
+    """A data set whose splits are sources. Features are inferred from the first records unless a schema is given."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def __init__(
+        self,
+        *,
+        sources: Mapping[str, Source],
+        schema: Schema | None,
+        sample: int | None,
+        prepare: Callable[[Record], Mapping[str, Any]] | None,
+        bounds: Bounds,
+        supervised_keys: tuple[str, str] | None,
+        progress: bool | None,
+        **kwargs: Any,
+    ) -> None:
+        self._sources = sources
+        self._schema = schema
+        self._sample = sample
+        self._prepare = prepare
+        self._bounds = bounds
+        self._supervised_keys = supervised_keys
+        self._progress = progress
+        super().__init__(**kwargs)
+
+    @property
+    def schema(self) -> Schema:
+        """What the records are."""
+        if self._schema is None:
+            inference = Inference()
+            for source in self._sources.values():
+                for record in islice(self._records(source), self._sample):
+                    inference.add(record)
+            if not len(inference.schema):
+                raise SchemaError(f"{self.name}: there are no records, so their fields are not known")
+            self._schema = inference.schema
+        return self._schema
+
+    def _records(self, source: Source) -> Iterator[Mapping[str, Any]]:
+        for record in source.records():
+            yield record if self._prepare is None else self._prepare(record)
+
+    def _info(self) -> Any:
+        prepared = Path(self._data_dir) / "features.json"
+        features: Any = (
+            tfds.features.FeatureConnector.from_config(str(prepared.parent))
+            if prepared.exists()
+            else tfds_features(self.schema)
+        )
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=f"Records of {', '.join(repr(source) for source in self._sources.values())}.",
+            features=features,
+            supervised_keys=self._supervised_keys,
+            disable_shuffling=True,  # they come in the order of the shards, and are read in it
+        )
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:  # noqa: ARG002  # there is nothing to download
+        return {split: self._generate_examples(source) for split, source in self._sources.items()}
+
+    def _generate_examples(self, source: Source) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for record in self._records(source):
+            yield record["__key__"], {name: record[name] for name in self.schema.names}
+
+    def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:  # noqa: ARG002
+        file_format = self.info.file_format.value
+        if file_format not in FORMATS:
+            raise SchemaError(f"file_format {file_format!r} is none of {', '.join(FORMATS)}")
+        shards = sum(len(list(source.shards)) for source in self._sources.values())
+        with progress_for(self.name, shards, self._progress) as progress:
+            most = download_config.max_examples_per_split
+            return [self._write(split, source, most, progress) for split, source in self._sources.items()]
+
+    def _write(self, split: str, source: Source, most: int | None, progress: Progress) -> Any:
+        """One split's files, which get their names when their number is known."""
+        folder = Path(self._data_dir)
+        parts = _Parts(folder, split, self.info.file_format.value, self._bounds)
+        with parts:
+            for record in islice(self._records(source), most):
+                payload = self.schema.encode(record)
+                parts.add(payload)
+                progress.add(1, len(payload))
+        template = self._get_filename_template(split)
+        for part, path in zip(parts.paths, template.sharded_filepaths(len(parts.paths)), strict=True):
+            part.replace(folder / path.name)
+        return tfds.core.SplitInfo(
+            name=split, shard_lengths=parts.lengths, num_bytes=parts.bytes, filename_template=template
+        )
+
+
+class _Parts:
+    """The files of a split while they are written."""
+
+    def __init__(self, folder: Path, split: str, file_format: str, bounds: Bounds) -> None:
+        self._folder = folder
+        self._split = split
+        self._format = file_format
+        self._boundaries = Boundaries(bounds)
+        self._open = ExitStack()
+        self._put: Callable[[bytes], None] | None = None
+        self.paths: list[Path] = []
+        self.lengths: list[int] = []
+        self.bytes: int = 0
+
+    def __enter__(self) -> _Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, payload: bytes) -> None:
+        if self._put is None or not self._boundaries.fitting([len(payload)]):
+            self._put = self._next()
+            self._boundaries.fitting([len(payload)])
+        self._put(payload)
+        self.lengths[-1] += 1
+        self.bytes += len(payload)
+
+    def _next(self) -> Callable[[bytes], None]:
+        self._open.close()
+        self._boundaries.close()
+        self.paths.append(self._folder / f".{self._split}.{len(self.paths)}")
+        self.lengths.append(0)
+        return self._open.enter_context(record_writer(self.paths[-1], self._format, compressed=True))

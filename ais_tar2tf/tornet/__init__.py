@@ -1,0 +1,53 @@
+"""TorNet: radar samples as netCDF files, as TFDS record files read by number, or as tar shards for training.
+
+    from ais_tar2tf import tornet
+
+    tornet.build("tornet/", "tfds/", file_format="array_record")  # once; several processes, restartable
+    sample = tornet.data_source("train-2015", data_dir="tfds/")[5]  # a dict of numpy arrays, without TensorFlow
+    dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # without any rebuild
+
+Extra `tornet`. `ais_tar2tf.tornet.tornet_dataset_builder` registers `tornet` with TFDS.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ais_tar2tf.tornet.access import build, builder, data_source, load
+    from ais_tar2tf.tornet.sample import read_sample
+    from ais_tar2tf.tornet.shards import pack, stream
+    from ais_tar2tf.tornet.tornet_dataset_builder import Builder
+    from ais_tar2tf.tornet.training import pair, weighted
+
+__all__ = [
+    "Builder",
+    "build",
+    "builder",
+    "data_source",
+    "load",
+    "pack",
+    "pair",
+    "read_sample",
+    "stream",
+    "weighted",
+]
+
+_WHERE = {
+    "Builder": "tornet_dataset_builder",
+    **dict.fromkeys(("build", "builder", "data_source", "load"), "access"),
+    "read_sample": "sample",
+    **dict.fromkeys(("pack", "stream"), "shards"),
+    **dict.fromkeys(("pair", "weighted"), "training"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

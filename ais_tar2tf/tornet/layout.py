@@ -1,0 +1,50 @@
+"""What a TorNet sample is: names, shapes, types, categories. No I/O, no dependencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "CATEGORIES",
+    "FEATURES",
+    "FRAMES",
+    "RADAR",
+    "RADAR_SHAPE",
+    "VARIABLES",
+    "YEARS",
+    "split_of",
+]
+
+CATEGORIES = {"TOR": 0, "NUL": 1, "WRN": 2}
+"""A tornado, a random cell, a warning that came to nothing."""
+
+FRAMES = 4
+RADAR_SHAPE = (FRAMES, 120, 240, 2)  # time, azimuth, range, sweep
+RADAR = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")
+VARIABLES = (*RADAR, "range_folded_mask")
+YEARS = range(2013, 2023)
+
+FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
+    **dict.fromkeys(VARIABLES, (RADAR_SHAPE, "float32")),
+    "label": ((FRAMES,), "uint8"),
+    "time": ((FRAMES,), "int64"),
+    "category": ((1,), "int64"),
+    "event_id": ((1,), "int64"),
+    "ef_number": ((1,), "int64"),
+    "tornado_start_time": ((1,), "int64"),
+    "tornado_end_time": ((1,), "int64"),
+    "az_lower": ((1,), "float32"),
+    "az_upper": ((1,), "float32"),
+    "rng_lower": ((1,), "float32"),
+    "rng_upper": ((1,), "float32"),
+}
+"""Shape and type of each feature; times are seconds since 1970, 0 where there was no tornado."""
+
+
+def split_of(row: Any) -> str:
+    """The split of a row of the catalog: its type, and the year in which it ends.
+
+    >>> split_of({"type": "train", "end_time": "2015-05-06 23:59:30"})
+    'train-2015'
+    """
+    return f"{row['type']}-{str(row['end_time'])[:4]}"

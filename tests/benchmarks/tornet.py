@@ -1,0 +1,130 @@
+"""TorNet: samples from record files and tar shards against xarray per netCDF file, and building in two processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PEER", "READERS", "TornetData"]
+
+_SAMPLES, _QUICK_SAMPLES = 64, 16
+_FILES = 8  # record files, or shards: as many as a build can have workers
+_SPLIT = "train-2013"
+_ENGINE = "netcdf4" if importlib.util.find_spec("netCDF4") else "h5netcdf"  # the faster one, where it is there
+PEER = f"xarray ({_ENGINE}) per file"
+
+Reader = Callable[[list[str], int], Callable[[], int]]
+
+
+class TornetData:
+    """netCDF files, and what they are rebuilt into, made when a line first asks for it."""
+
+    def __init__(self, home: Path, served: Path, *, quick: bool) -> None:
+        self.samples = _QUICK_SAMPLES if quick else _SAMPLES
+        self._home = home / "tornet"
+        self._served = served
+        self.root = cache(self._make)
+        self.built = cache(self._build)
+        self.shards = cache(self._pack)
+
+    def _make(self) -> Path:
+        from ais_tar2tf.tornet.small_data import events, write_catalog, write_netcdf
+
+        root = self._home / "root"
+        made = [event for event in events(self.samples * 2, (2013,)) if event.kind == "train"][: self.samples]
+        for event in made:
+            write_netcdf(root / event.filename, event)
+        write_catalog(root, made)
+        return root
+
+    def _build(self, file_format: str, encoding: str) -> Path:
+        from ais_tar2tf import tornet
+
+        folder = self._home / f"{file_format}-{encoding}"
+        with redirect_stdout(None):  # TFDS tells what it does
+            tornet.build(self.root(), folder, file_format=file_format, encoding=encoding, progress=False)
+        return folder
+
+    def _pack(self) -> list[str]:
+        from ais_tar2tf import tornet
+
+        written = tornet.pack(self.root(), str(self._served / "tornet"), shards=_FILES, progress=False)
+        return [f"tornet/{Path(name).name}" for name in written]
+
+    def files(self) -> list[str]:
+        return sorted(str(path) for path in self.root().rglob("*.nc"))
+
+
+def _xarray(files: list[str], records: int) -> Callable[[], int]:
+    """All that is in a sample, as a loader reads it: each file opened, its variables as arrays."""
+    import xarray as xr
+
+    def drain() -> int:
+        count = 0
+        for path in files:
+            with xr.open_dataset(path, engine=_ENGINE) as file:
+                sample = {name: variable.values for name, variable in file.variables.items()}
+                count += sample["DBZ"].size > 0 and "category" in file.attrs
+        return count
+
+    return drain
+
+
+def _random_access(folders: list[str], records: int) -> Callable[[], int]:
+    from ais_tar2tf import tornet
+
+    source = tornet.data_source(_SPLIT, data_dir=folders[0])
+
+    def drain() -> int:
+        return sum(source[number]["DBZ"].size > 0 for number in range(records))
+
+    return drain
+
+
+def _in_tensorflow(folders: list[str], records: int) -> Callable[[], int]:
+    import tensorflow_datasets as tfds
+
+    from ais_tar2tf import tornet
+
+    dataset = tornet.load(_SPLIT, data_dir=folders[0], read_config=tfds.ReadConfig(try_autocache=False))
+    return lambda: sum(1 for _ in dataset.take(records))
+
+
+def _streamed(urls: list[str], records: int) -> Callable[[], int]:
+    from ais_tar2tf import tornet
+
+    dataset = tornet.stream(urls)
+    return lambda: sum(1 for _ in dataset.take(records))
+
+
+def _building(workers: int) -> Reader:
+    def reader(roots: list[str], records: int) -> Callable[[], int]:
+        from ais_tar2tf import tornet
+
+        def drain() -> int:
+            with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+                made = tornet.build(
+                    roots[0], folder, file_format="tfrecord", workers=workers, progress=False, num_shards=_FILES
+                )
+                examples: Any = made.info.splits.total_num_examples
+                return min(examples, records)
+
+        return drain
+
+    return reader
+
+
+READERS: dict[str, Reader] = {
+    "tornet-xarray": _xarray,
+    "tornet-random": _random_access,
+    "tornet-tensorflow": _in_tensorflow,
+    "tornet-stream": _streamed,
+    "tornet-build-1": _building(1),
+    "tornet-build-2": _building(2),
+}

@@ -1,0 +1,51 @@
+"""TorNet's run-time blocks in an environment into which TensorFlow was never installed (--full: it installs one)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ais_tar2tf import tornet
+from tornet_data import ROOT, by_event, expected
+
+RUN_TIME = [
+    "tensorflow-datasets>=4.9.9", "array-record>=0.8.1", "importlib_resources", "braceexpand", "google-crc32c",
+    "isal", "msgpack", "numpy", "requests", "xxhash",
+]  # fmt: skip
+
+SCRIPT = """
+import importlib.util
+import ais_tar2tf.compat
+import tensorflow_datasets as tfds
+import tornet.data.tfds.tornet.tornet_dataset_builder # registers 'tornet'
+
+ds = tfds.data_source('tornet')
+d = ds['train-2015'][5] # grab a sample
+print(importlib.util.find_spec('tensorflow'), d['event_id'][0], float(d['DBZ'][d['DBZ'] == d['DBZ']].sum()))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_random_access_where_tensorflow_is_not_installed(tornet_root: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "-q", *RUN_TIME], check=True, timeout=600)
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", str(ROOT)], check=True, timeout=300)
+    tornet.build(tornet_root, tmp_path / "data", file_format="array_record", progress=False)
+    done = subprocess.run(
+        [python, "-c", SCRIPT],
+        env={"TFDS_DATA_DIR": str(tmp_path / "data"), "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,  # the package is the installed one
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    spec, event, echo = done.stdout.split()
+    wanted = expected(by_event(tornet_root)[int(event)])["DBZ"]
+    assert (spec, float(echo)) == ("None", float(wanted[wanted == wanted].sum()))
