@@ -418,7 +418,7 @@ print(json.dumps({"seen": seen, "total": total}))
 
 
 @pytest.mark.timeout(300)  # two processes import TensorFlow, on a busy machine one after the other
-@pytest.mark.parametrize("way", ["context", "dataset"])
+@pytest.mark.parametrize("way", ["context", pytest.param("dataset", marks=pytest.mark.full)])
 def test_training_in_two_processes(numbers, tmp_path, way):
     """Each process reads its half, and what they compute together is of all examples."""
     answers = _run_workers([str(numbers), way], tmp_path)

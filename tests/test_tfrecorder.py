@@ -222,7 +222,7 @@ def _shaped(dtype):
     return arrays.arrays(dtype, arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     values=st.fixed_dictionaries(
         {
@@ -488,7 +488,21 @@ def test_bad_rows_are_named(tmp_path):
 LONG = """
 import resource, sys
 from ais_tar2tf.tfrecorder import factory
-from test_tfrecorder import Number
+from ais_tar2tf.tfrecorder.helpers.decorator import tfrecordable
+from ais_tar2tf.tfrecorder.helpers.marshaller import Example
+
+class Number(Example):
+    def __init__(self, value):
+        self.value = value
+    @tfrecordable(dtype=Example.Field.TYPE_INT64)
+    def x(self):
+        return self.value
+    @staticmethod
+    def from_csv_row(row, **_):
+        return Number(int(row[0]))
+    def to_csv_row(self):
+        return [self.value]
+
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 factory.generate_and_save_train_eval_test_tfrecords_files(sys.argv[1], Number, sys.argv[2], 0.9)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

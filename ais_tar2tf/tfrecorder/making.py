@@ -61,7 +61,8 @@ def _made(making: Making, row: Row) -> Made:
         made.payloads.append(chunk.serialize())
         if making.log_rows:
             made.csv_rows.append(chunk.to_csv_row())
-        chunk.release()
+        if chunk is not example:
+            chunk.release()
     example.release()
     return made
 

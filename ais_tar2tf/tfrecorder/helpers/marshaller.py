@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.tfrecorder.helpers.decorator import TfRecordable
@@ -54,9 +54,8 @@ class Example:
 
     def release(self) -> None:
         """Let go of what takes memory, called when this example is written: arrays that have a setter become None."""
-        for name, kind in self.tfrecordable_fields().items():
-            if kind.is_array and getattr(type(self), name).fset is not None:
-                setattr(self, name, None)
+        for name in _layout(type(self)).released:
+            setattr(self, name, None)
 
     def to_csv_row(self) -> list[Any]:
         """What `examples.csv` says of this example."""
@@ -69,11 +68,21 @@ class Example:
 
     def serialize(self) -> bytes:
         """A serialized tf.train.Example of the fields as they are now."""
-        types, schema = _layout(type(self))
-        return schema.encode(stored(types, {name: getattr(self, name) for name in types}))
+        layout = _layout(type(self))
+        values = {name: getattr(self, name) for name in layout.types}
+        return layout.schema.encode(stored(layout.types, values))
+
+
+class _Layout(NamedTuple):
+    """What is worked out once for a class: its fields, how they are stored, and which of them `release` clears."""
+
+    types: dict[str, FieldType]
+    schema: Schema
+    released: list[str]
 
 
 @functools.lru_cache(_REMEMBERED)
-def _layout(cls: type[Example]) -> tuple[dict[str, FieldType], Schema]:
+def _layout(cls: type[Example]) -> _Layout:
     types = cls.tfrecordable_fields()
-    return types, schema_of(types)
+    arrays = [name for name, kind in types.items() if kind.is_array]
+    return _Layout(types, schema_of(types), [name for name in arrays if getattr(cls, name).fset is not None])
