@@ -213,10 +213,11 @@ def _layer(ours: str, peer: str, goal: float) -> Line:
 
 def _tornet_build(name: str, bench: Bench) -> Result:
     data = bench.tornet
-    root = [str(data.root())]
-    shared = {"shards": root, "records": data.samples, "warm_up": root, "warm_up_records": 1}
+    root, many = [str(data.root())], [str(data.many())]
+    samples = len(list(data.many().rglob("*.nc")))
+    shared = {"shards": many, "records": samples, "warm_up": root, "warm_up_records": 1}
     tasks = [{"reader": f"tornet-build-{workers}", **shared} for workers in (2, 1)]
-    return _against(name, bench, tasks, data.samples, "one process", 1.7)
+    return _against(name, bench, tasks, samples, "one process", 1.7)
 
 
 def _against(
