@@ -344,7 +344,7 @@ class Source:
                 label_is_number=label_is_number,
             )
             names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
-            source = source._narrowed(names, optional)
+        source = source._narrowed(names, optional)
         plan, shards = self._planned(Plan(len(self._shards.names), how, host, of_hosts, even), source._shards)
         request = Request(
             shards=shards,

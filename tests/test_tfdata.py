@@ -51,6 +51,17 @@ def in_order(bucket) -> list[str]:
 # Elements.
 
 
+def test_a_record_without_a_field_that_the_first_ones_have(memory):
+    """The first records say which fields there are; one that lacks any is told, or skipped, as everywhere."""
+    fields = [{"jpg": b"j", "cls": b"1"}] * 100 + [{"jpg": b"j"}] + [{"jpg": b"j", "cls": b"1", "more": b"m"}] * 9
+    memory.put("a.tar", made.tar((f"{number:03d}", each) for number, each in enumerate(fields)))
+    with pytest.raises(tf.errors.OpError, match=r"a\.tar, record '100': field 'cls' is missing .*select 'cls\?'"):
+        keys(t2t.open(memory.url("a.tar"), limits=Limits(chunk_records=64)).dataset())
+    source = t2t.open(memory.url("a.tar"), limits=Limits(chunk_records=64), on_error="skip-record")
+    assert len(keys(source.dataset())) == 109
+    assert source.stats.skipped == {"MissingField": 1}
+
+
 def test_without_a_mapping_elements_are_the_records(bucket):
     elements = list(t2t.open(bucket).dataset().as_numpy_iterator())
     records = [
