@@ -8,7 +8,6 @@ byte after the last one that came, bound to the same object, so no byte is lost 
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import random
 import threading
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ais_tar2tf.account import Account
+from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
@@ -113,7 +113,7 @@ class Fetch:
         self._lent: memoryview | None = None
         self._current: _Shard | None = None
         self._delivered = 0  # offset in the current shard
-        _keep_freed_memory()
+        keep_freed(BATCHES)
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
 
@@ -521,17 +521,6 @@ def _unexpected(error: Exception, url: str) -> StoreError:
     failure = StoreError(f"fetching failed unexpectedly ({type(error).__name__}: {error})", url=url)
     failure.__cause__ = error
     return failure
-
-
-@functools.cache
-def _keep_freed_memory() -> None:
-    """Let malloc keep up to 16 MiB that were freed, instead of giving them back and faulting them in again.
-
-    Records come and go in batches of a few MB. By default glibc returns such batches to the system at once, and a
-    record of 100 KB then costs 100 µs of page faults instead of 4 µs of copying. It learns from what is freed: after
-    one block of 8 MiB (never touched, so it costs nothing) it keeps twice as much. Elsewhere this does nothing.
-    """
-    bytearray(8 * MIB - 4 * KIB)
 
 
 _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from ais_tar2tf.archive._members import Archive, Bytes, Members, Wanted
 from ais_tar2tf.archive._shard import ShardArchive
 from ais_tar2tf.archive._tar import TarReader
-from ais_tar2tf.archive._tfrecord import FRAME_BYTES
+from ais_tar2tf.archive._tfrecord import FRAME_BYTES, MASK_DELTA, masked_crc
 from ais_tar2tf.archive._zip_directory import Directory, DirectoryFinder
 
 __all__ = [
     "FRAME_BYTES",
+    "MASK_DELTA",
     "Archive",
     "Bytes",
     "Directory",
@@ -18,4 +19,5 @@ __all__ = [
     "ShardArchive",
     "TarReader",
     "Wanted",
+    "masked_crc",
 ]

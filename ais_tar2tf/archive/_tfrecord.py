@@ -19,23 +19,24 @@ from ais_tar2tf.archive._members import Bytes, Members
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
 from ais_tar2tf.options import Limits
 
-__all__ = ["FRAME_BYTES", "HEAD_BYTES", "TFRecordReader", "is_tfrecord", "record_name"]
+__all__ = ["FRAME_BYTES", "HEAD_BYTES", "MASK_DELTA", "TFRecordReader", "is_tfrecord", "masked_crc", "record_name"]
 
 HEAD_BYTES = 12
 _TAIL_BYTES = 4
 FRAME_BYTES = HEAD_BYTES + _TAIL_BYTES  # of a record, beside its payload
 _HEAD = struct.Struct("<QI")
-_MASK_DELTA = 0xA282EAD8
+MASK_DELTA = 0xA282EAD8
 
 
-def _masked(data: bytes | npt.NDArray[np.uint8]) -> int:
+def masked_crc(data: bytes | npt.NDArray[np.uint8]) -> int:
+    """As TFRecord files have it, so that a checksum of what holds checksums is not trivial."""
     crc: int = google_crc32c.value(data)  # type: ignore[arg-type]  # whatever has a buffer
-    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def is_tfrecord(head: bytes) -> bool:
     """Whether the first bytes are a length and its checksum."""
-    return _HEAD.unpack_from(head)[1] == _masked(head[:8])
+    return _HEAD.unpack_from(head)[1] == masked_crc(head[:8])
 
 
 def record_name(number: int) -> str:
@@ -120,12 +121,12 @@ class TFRecordReader:
         return Members(names, offsets, starts, sizes, view), position
 
     def _check(self, payload: npt.NDArray[np.uint8], said: bytes) -> None:
-        if int.from_bytes(said, "little") != _masked(payload):
+        if int.from_bytes(said, "little") != masked_crc(payload):
             raise self._damaged("data", self._at)
 
     def _payload_bytes(self, head: bytes, offset: int) -> int:
         size, said = _HEAD.unpack(head)
-        if said != _masked(head[:8]):
+        if said != masked_crc(head[:8]):
             raise self._damaged("length", offset)
         if size > self._most:
             raise LimitExceeded(

@@ -11,14 +11,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import google_crc32c
-
+from ais_tar2tf.archive import masked_crc
 from ais_tar2tf.errors import ArchiveError, TruncatedArchive
 
 __all__ = [
     "FRAME_BYTES",
     "HEADER_BYTES",
-    "MASK_DELTA",
     "check_frame",
     "check_payload",
     "frame",
@@ -31,15 +29,13 @@ HEADER_BYTES = 12
 _TRAILER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + _TRAILER_BYTES
 
-MASK_DELTA = 0xA282EAD8
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _REMEMBERED_LENGTHS = 4096  # headers kept: lengths repeat, and each costs a checksum
 
 
 def _masked(data: bytes) -> bytes:
-    crc: int = google_crc32c.value(data)
-    return _CRC.pack((((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF)
+    return _CRC.pack(masked_crc(data))
 
 
 @functools.lru_cache(_REMEMBERED_LENGTHS)

@@ -14,7 +14,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from ais_tar2tf.export.framing import FRAME_BYTES, MASK_DELTA, masked_header
+from ais_tar2tf.archive import MASK_DELTA
+from ais_tar2tf.export.framing import FRAME_BYTES, masked_header
 from ais_tar2tf.records import Record
 
 __all__ = ["Row", "example_rows", "framed_rows"]

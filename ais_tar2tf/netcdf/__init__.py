@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.allocation import keep_large_blocks
+from ais_tar2tf.allocation import LARGE_FIELDS, keep_freed
 from ais_tar2tf.errors import MissingDependency, SchemaError
 from ais_tar2tf.netcdf import _chunks
 from ais_tar2tf.options import Limits
@@ -62,7 +62,7 @@ def read(
         import h5py
     except ImportError as error:
         raise MissingDependency("h5py", extra="tornet") from error
-    keep_large_blocks()
+    keep_freed(LARGE_FIELDS)
     _check_magic(source)
     try:
         with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else os.fspath(source), "r") as file:

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ais_tar2tf.allocation import keep_large_blocks
+from ais_tar2tf.allocation import LARGE_FIELDS, keep_freed
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_payload, payload_length
 from ais_tar2tf.tfds._plain_features import plain_decoder
@@ -41,7 +41,7 @@ class DataSource(base.BaseDataSource):
         decoders: Any = None,
         deserialize_method: Any = decode.DeserializeMethod.DESERIALIZE_AND_DECODE,
     ) -> None:
-        keep_large_blocks()
+        keep_freed(LARGE_FIELDS)
         instructions = base.file_instructions(dataset_info, split)
         array_record = dataset_info.file_format == file_adapters.FileFormat.ARRAY_RECORD
         files = _array_record(instructions) if array_record else TFRecordFiles(instructions)
