@@ -21,7 +21,7 @@ _BUCKET = "bench"
 _NGINX_ELSEWHERE = "/usr/sbin:/usr/local/sbin"  # where packages put it, and what a user's PATH often lacks
 
 _NGINX = """
-daemon off; {user} worker_processes 1; pid {work}/pid; error_log stderr warn;
+daemon off; {user} worker_processes 1; pid {work}/pid; error_log stderr crit;
 events {{ worker_connections 256; }}
 http {{
   access_log off; sendfile on; tcp_nopush on; default_type application/octet-stream;
