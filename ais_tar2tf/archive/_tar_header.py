@@ -120,9 +120,19 @@ def _prefix(raw: bytes) -> bytes:
         # Old GNU has access and change time here. Some writers put a prefix in its place all the same;
         # then it is no number.
         prefix = _c_string(raw[345:500])
-        looks_like_times = not raw[345:369].strip(b"01234567 \0") or bool(raw[345] & 0x80)
-        return b"" if looks_like_times or not prefix.isascii() else prefix
+        has_times = _is_time(raw[345:357]) and _is_time(raw[357:369])
+        return b"" if has_times or not prefix.isascii() else prefix
     return b""
+
+
+def _is_time(field: bytes) -> bool:
+    """Whether an optional field holds a number, or is not used."""
+    try:
+        if field[0]:
+            parse_number(field, "time", "", 0)
+    except ArchiveError:
+        return False
+    return True
 
 
 def parse_header(raw: bytes, shard: str, offset: int) -> Header:
