@@ -125,22 +125,35 @@ class Bench:
 Line = Callable[[str, Bench], Result]
 
 
+def _against(
+    name: str,
+    bench: Bench,
+    tasks: list[dict[str, Any]],
+    count: int,
+    peer_name: str,
+    goal: float | None,
+    unit: str = "records/s",
+) -> Result:
+    """How many of `count` things a second our task does, to the peer's."""
+    mine, theirs = measure.alternate(tasks, bench.rounds)
+    return Result(
+        name=name,
+        ours=count / mine.wall,
+        peer=count / theirs.wall,
+        peer_name=peer_name,
+        unit=unit,
+        goal=goal,
+        ours_cpu_s=mine.cpu,
+        peer_cpu_s=theirs.cpu,
+    )
+
+
 def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = None) -> Line:
     """Records a second, ours to the peer's."""
 
     def line(name: str, bench: Bench) -> Result:
-        mine, theirs = measure.alternate([bench.task(ours, kind), bench.task(peer, kind)], bench.rounds)
-        records = bench.data.sets[kind].records
-        return Result(
-            name=name,
-            ours=records / mine.wall,
-            peer=records / theirs.wall,
-            peer_name=peer_name,
-            unit="records/s",
-            goal=goal,
-            ours_cpu_s=mine.cpu,
-            peer_cpu_s=theirs.cpu,
-        )
+        tasks = [bench.task(ours, kind), bench.task(peer, kind)]
+        return _against(name, bench, tasks, bench.data.sets[kind].records, peer_name, goal)
 
     return line
 
@@ -154,17 +167,7 @@ def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> L
             {"reader": reader, "shards": [], "records": count, "warm_up": [], "warm_up_records": 100}
             for reader in (ours, peer)
         ]
-        mine, theirs = measure.alternate(tasks, bench.rounds)
-        return Result(
-            name=name,
-            ours=count / mine.wall,
-            peer=count / theirs.wall,
-            peer_name=peer_name,
-            unit="examples/s",
-            goal=goal,
-            ours_cpu_s=mine.cpu,
-            peer_cpu_s=theirs.cpu,
-        )
+        return _against(name, bench, tasks, count, peer_name, goal, "examples/s")
 
     return line
 
@@ -186,7 +189,7 @@ def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
                 "warm_up_records": few,
             },
         ]
-        return _against(name, bench, tasks, data.samples, PEER, goal)
+        return _against(name, bench, tasks, data.samples, PEER, goal, "samples/s")
 
     return line
 
@@ -195,18 +198,8 @@ def _layer(ours: str, peer: str, goal: float) -> Line:
     """A layer's job, to the same job as TensorFlow's guides write it by hand."""
 
     def line(name: str, bench: Bench) -> Result:
-        mine, theirs = measure.alternate([bench.layer_task(ours), bench.layer_task(peer)], bench.rounds)
-        records = bench.layer_task(ours)["records"]
-        return Result(
-            name=name,
-            ours=records / mine.wall,
-            peer=records / theirs.wall,
-            peer_name="tf.train.Example by hand",
-            unit="records/s",
-            goal=goal,
-            ours_cpu_s=mine.cpu,
-            peer_cpu_s=theirs.cpu,
-        )
+        tasks = [bench.layer_task(ours), bench.layer_task(peer)]
+        return _against(name, bench, tasks, tasks[0]["records"], "tf.train.Example by hand", goal)
 
     return line
 
@@ -217,23 +210,7 @@ def _tornet_build(name: str, bench: Bench) -> Result:
     samples = len(list(data.many().rglob("*.nc")))
     shared = {"shards": many, "records": samples, "warm_up": root, "warm_up_records": 1}
     tasks = [{"reader": f"tornet-build-{workers}", **shared} for workers in (2, 1)]
-    return _against(name, bench, tasks, samples, "one process", 1.7)
-
-
-def _against(
-    name: str, bench: Bench, tasks: list[dict[str, Any]], samples: int, peer_name: str, goal: float | None
-) -> Result:
-    mine, theirs = measure.alternate(tasks, bench.rounds)
-    return Result(
-        name=name,
-        ours=samples / mine.wall,
-        peer=samples / theirs.wall,
-        peer_name=peer_name,
-        unit="samples/s",
-        goal=goal,
-        ours_cpu_s=mine.cpu,
-        peer_cpu_s=theirs.cpu,
-    )
+    return _against(name, bench, tasks, samples, "one process", 1.7, "samples/s")
 
 
 def _import(name: str, bench: Bench) -> Result:
