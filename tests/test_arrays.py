@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -227,3 +229,35 @@ def test_records_are_decoded_by_their_extensions() -> None:
         decode_record({**record, "npy": b"no"})
     with pytest.raises(SchemaError, match=r"'txt' is no file of arrays; read here are: npy"):
         decode_array("txt", b"")
+
+
+_THREADS = """
+import io, sys, threading
+import h5py, numpy as np
+from ais_tar2tf import netcdf
+
+sys.setswitchinterval(1e-5)  # threads meet inside HDF5 within a second, if they can
+wanted = np.arange(160_000, dtype="f4").reshape(400, 400)
+file = io.BytesIO()
+with h5py.File(file, "w") as opened:
+    opened.create_dataset("x", data=wanted, chunks=(50, 50), compression="gzip", shuffle=True)
+data, wrong = file.getvalue(), []
+
+def read():
+    for _ in range(60):
+        try:
+            assert (netcdf.read(data).variables["x"] == wanted).all()
+        except Exception as error:
+            wrong.append(repr(error))
+
+threads = [threading.Thread(target=read) for _ in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit("\\n".join(wrong[:3]) or 0)
+"""
+
+
+def test_threads_may_read_at_once() -> None:
+    """In a process of its own: where they may not, it ends in a segmentation fault as well as in errors."""
+    done = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-1000:])

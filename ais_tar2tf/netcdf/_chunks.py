@@ -2,6 +2,9 @@
 
 A chunk as it lies in the file went through the dataset's filters in their order: here shuffle, then deflate. Shuffle
 lays out the first bytes of all elements, then all second bytes, and so on.
+
+HDF5 is one thread's at a time, and h5py's lock sees to it. But `read_direct_chunk` before h5py 3.15, and TensorFlow
+2.21 asks for such a one, doesn't take that lock: two threads in it end in an error or a crash. So it's taken here.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ _READ_HERE = ([_DEFLATE], [_SHUFFLE, _DEFLATE])
 
 def read(dataset: Any) -> Any:
     """All values of an h5py dataset."""
+    from h5py._objects import phil as lock  # the lock has no public name
+
     filters = _filters(dataset)
     if dataset.chunks is None or filters not in _READ_HERE or dataset.dtype.hasobject or not dataset.size:
         return np.asarray(dataset[()])
@@ -26,8 +31,9 @@ def read(dataset: Any) -> Any:
         return np.asarray(dataset[()])  # some chunks were never written: HDF5 knows what stands for them
     whole = np.empty(dataset.shape, dataset.dtype)
     for number in range(dataset.id.get_num_chunks()):
-        info = dataset.id.get_chunk_info(number)
-        mask, stored = dataset.id.read_direct_chunk(info.chunk_offset)
+        with lock:
+            info = dataset.id.get_chunk_info(number)
+            mask, stored = dataset.id.read_direct_chunk(info.chunk_offset)
         if mask:  # a filter was left out for this chunk
             return np.asarray(dataset[()])
         _place(whole, info.chunk_offset, _chunk(stored, dataset, shuffled=len(filters) == 2))
