@@ -1,4 +1,4 @@
-"""One job in a process of its own: `_run time|memory|resume|tfrecords`; the task comes as JSON, and so does the answer."""
+"""One job in a process of its own: `_run time|memory|resume|tfrecords`; the task is JSON, and so is the answer."""
 
 from __future__ import annotations
 
