@@ -9,6 +9,7 @@ import base64
 import http.client
 import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -130,7 +131,7 @@ class HttpPool:
                 if not kept:
                     return None
                 one = kept.pop()
-            if time.monotonic() - one.since < _IDLE_POOLED:
+            if time.monotonic() - one.since < _IDLE_POOLED and _is_quiet(one.connection.sock):
                 return one.connection
             one.connection.close()
 
@@ -175,6 +176,13 @@ class HttpPool:
             interrupt.forget(sock)
             raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
         return Answer(self, route.origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+
+
+def _is_quiet(sock: socket.socket) -> bool:
+    """Nothing has come since the last answer: what follows that would be taken for the next one."""
+    news = select.poll()
+    news.register(sock, select.POLLIN)
+    return not news.poll(0)
 
 
 def _close_kept(kept: dict[tuple[str, str], list[_Kept]]) -> None:

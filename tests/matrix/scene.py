@@ -69,6 +69,7 @@ class Setup:
     may_be_exact: bool = False
     damaged: bool = False  # bytes that nobody could prove yet were handed out: the error comes behind them
     everything: bool = False  # it is the server that fails, not one shard
+    counted: bool = True  # the server sees as many requests as the account tells
     token_renewed: bool = False
     idle: float = 10.0
     attempts: int = 5
