@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
 import re
 import select
 import socket
@@ -23,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, identity_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
@@ -84,8 +84,8 @@ class HttpPool:
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
         self._closed = False
-        self._process = os.getpid()
         self._context: ssl.SSLContext | None = None
+        at_fork(self)
 
     def get(self, url: str, headers: Mapping[str, str], *, shown: str, interrupt: Interrupt | None = None) -> Answer:
         """One GET, not redirected. A kept connection that turns out to be dead is replaced once."""
@@ -112,6 +112,11 @@ class HttpPool:
             self._closed = True
             _close_kept(self._kept)
 
+    def forked(self) -> None:
+        """The parent goes on with these sockets, and answers to both would mix."""
+        self._lock = threading.Lock()
+        _close_kept(self._kept)
+
     def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
         with self._lock:
             count = sum(map(len, self._kept.values()))
@@ -123,10 +128,6 @@ class HttpPool:
     def _take(self, origin: tuple[str, str]) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
-                if self._process != os.getpid():
-                    # Forked: the parent goes on with these sockets, and answers to both would mix.
-                    self._process = os.getpid()
-                    _close_kept(self._kept)
                 kept = self._kept.get(origin)
                 if not kept:
                     return None
