@@ -545,4 +545,3 @@ _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
 def _close_all() -> None:
     for fetch in list(_open_fetches):
         fetch.close()
-

@@ -1,4 +1,4 @@
-"""What a forked child must not take over: locks that a thread of its parent may hold, and streams that it goes on with."""
+"""What a forked child must not take over: locks that its parent's threads may hold, and its parent's streams."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class ShardDataset(Dataset):
 
     def __iter__(self) -> Any:
         if os.getpid() != self._process:
-            raise StoreError("TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url)
+            raise StoreError(
+                "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url
+            )
         return super().__iter__()
 
     def __reduce__(self) -> tuple[Any, ...]:

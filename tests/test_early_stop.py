@@ -261,7 +261,7 @@ def test_a_dataset_is_refused_in_another_process(server: FaultServer) -> None:
 
 def test_a_source_is_pickled_with_all_that_it_was_told(server: FaultServer) -> None:
     with opened(server, on_error="skip-shard", grouping="last-dot", connections=3) as source:
-        moved = pickle.loads(pickle.dumps(source.select("cls")))
+        moved = pickle.loads(pickle.dumps(source.select("cls")))  # noqa: S301  # our own
         assert moved._shards.read == source._shards.read
         assert (moved._shards.grouping, moved._account.on_error) == ("last-dot", "skip-shard")
         assert list(moved.shards) == list(source.shards)
@@ -279,7 +279,7 @@ def test_what_lives_in_this_process_does_not_go_to_another() -> None:
 
 def test_a_pickled_source_of_the_documents_client(server: FaultServer) -> None:
     with t2t.AisDataset("bucket", server.url, token="a-token") as client:
-        moved = pickle.loads(pickle.dumps(client.source("s-{0..2}.tar")))
+        moved = pickle.loads(pickle.dumps(client.source("s-{0..2}.tar")))  # noqa: S301  # our own
         assert [record["__key__"] for record in moved.records()] == KEYS
         moved.close()
     assert os.getpid() == multiprocessing.current_process().pid

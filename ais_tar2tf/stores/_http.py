@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Timeouts, Tls
-from ais_tar2tf.stores._answers import error_for, identity_of
+from ais_tar2tf.stores._answers import error_for, identity_of, is_link_local
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._tls import context_of
 
@@ -87,8 +87,19 @@ class HttpPool:
         self._context: ssl.SSLContext | None = None
         at_fork(self)
 
-    def get(self, url: str, headers: Mapping[str, str], *, shown: str, interrupt: Interrupt | None = None) -> Answer:
-        """One GET, not redirected. A kept connection that turns out to be dead is replaced once."""
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        shown: str,
+        led_by: str | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Answer:
+        """One GET, not redirected. A kept connection that turns out to be dead is replaced once.
+
+        `led_by`: the URL whose redirect led here.
+        """
         route = _route(url, headers)
         interrupt = interrupt or Interrupt()
         connection = self._take(route.origin)
@@ -102,6 +113,7 @@ class HttpPool:
                     raise
         connection = self._connect(route, shown)
         try:
+            _check_reach(connection.sock, led_by, shown)
             return self._ask(connection, route, shown, interrupt)
         except BaseException:
             connection.close()
@@ -177,6 +189,14 @@ class HttpPool:
             interrupt.forget(sock)
             raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
         return Answer(self, route.origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+
+
+def _check_reach(sock: socket.socket, led_by: str | None, shown: str) -> None:
+    """A redirect to a name must not end where one to an address would not be followed."""
+    if led_by is None or not is_link_local(str(sock.getpeername()[0])):
+        return
+    if not is_link_local(urlsplit(led_by).hostname or ""):
+        raise StoreError("a redirect to a link-local address is not followed", url=shown)
 
 
 def _is_quiet(sock: socket.socket) -> bool:

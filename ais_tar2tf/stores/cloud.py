@@ -70,15 +70,15 @@ class CloudStore:
             return EmptyBody(info, start)
 
     def _open(self, address: str, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
-        shown, wanted = self.url(name), range_header(start, stop)
+        shown, wanted, led_by = self.url(name), range_header(start, stop), None
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(address, wanted, shown=shown, interrupt=interrupt)
+            answer = self._pool.get(address, wanted, shown=shown, led_by=led_by, interrupt=interrupt)
             location = answer.redirect
             if location is None:
                 body = body_of(answer, name, start, stop)
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
-            address = followed(address, location, shown)
+            address, led_by = followed(address, location, shown), address
         raise StoreError("the redirects do not end", url=shown)
 
     def _stream(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:

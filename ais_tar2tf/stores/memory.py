@@ -13,6 +13,7 @@ from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
 __all__ = ["MemoryStore"]
 
+
 class _Buckets(dict[str, dict[str, tuple[bytes, ObjectInfo]]]):
     """All there are in this process, under one lock."""
 

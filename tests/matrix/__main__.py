@@ -80,8 +80,8 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
 def _heading(runs: int, seeds: int, seconds: float) -> str:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return (
-        f"{runs:,} runs on {today}: {len(FAULTS)} faults × seeds 1 to {seeds} × {len(WAYS)} ways, in {seconds:.0f} s, "
-        f"Python {platform.python_version()}. All held."
+        f"{runs:,} runs on {today}: {len(FAULTS)} faults × seeds 1 to {seeds} × {len(WAYS)} ways, "
+        f"in {seconds:.0f} s, Python {platform.python_version()}. All held."
     )
 
 
