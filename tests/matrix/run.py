@@ -13,7 +13,6 @@ import ais_tar2tf as t2t
 from ais_tar2tf.account import Stats
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.options import Limits, Retry, Timeouts
-
 from tests.leftovers import our_threads
 from tests.matrix.catalogue import FAULTS
 from tests.matrix.scene import CANARY, SHARDS, Scene, Setup, Told, credentials, gzipped, records, shard
