@@ -1,4 +1,4 @@
-"""Archives that are cut or damaged, through every way to a store and over lines that break, with a checksum and without.
+"""Archives that are cut or damaged, through every way to a store, over lines that break, with or without checksums.
 
 What comes is what the same bytes give without a network between (which is held against Go and tarfile elsewhere);
 where the store states another checksum, damage is always an error.

@@ -141,7 +141,7 @@ class Bench:
         subprocess.run(self._command(), check=True, cwd=ROOT, timeout=60)
 
     def _traced(self, how: list[str]) -> subprocess.CompletedProcess[str]:
-        command = [str(_strace()), "-f", "--seccomp-bpf", "-qq", *how, *self._command()]
+        command = [str(_strace()), "-f", "-qq", *how, *self._command()]
         return subprocess.run(command, check=False, cwd=ROOT, timeout=120, capture_output=True, text=True)
 
     def _command(self) -> list[str]:

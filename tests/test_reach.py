@@ -118,7 +118,7 @@ def test_redirects_that_are_refused_reach_nobody(
     server: FaultServer, other: FaultServer, way: str, shape: str
 ) -> None:
     lead(server, other, way, shape)
-    with opened(server, way) as source, pytest.raises(StoreError, match="redirect to .* not followed") as caught:
+    with opened(server, way) as source, pytest.raises(StoreError, match=r"redirect to .* not followed") as caught:
         list(source.records())
     assert type(caught.value) is StoreError  # which is not tried again
     assert len(server.requests) == 1
