@@ -14,12 +14,12 @@ from ais_tar2tf.fetch import Fetch
 from tests.matrix import __main__ as command
 from tests.matrix.catalogue import FAULTS
 from tests.matrix.run import run
-from tests.matrix.scene import WAYS
+from tests.matrix.scene import PUBLIC, WAYS
 
 _SEEDS = (1, 2)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, PUBLIC])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_exact_bytes_or_one_typed_error(fault: str, way: str) -> None:
     for seed in _SEEDS:
@@ -35,8 +35,8 @@ def test_the_whole_matrix(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_tells_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--only", "tar cut", "--only", "reset in the body", "--way", "http", "--seed", "3"]) == 0
     said = capsys.readouterr().out
-    assert "| tar cut |  | 1 TruncatedArchive |  |" in said
-    assert "| reset in the body |  | 1 exact |  |" in said
+    assert "| tar cut |  | 1 TruncatedArchive |  |  |" in said
+    assert "| reset in the body |  | 1 exact |  |  |" in said
     assert "2 runs held" in said
 
 

@@ -33,14 +33,17 @@ def memory(what):
 warm, url, limits = sys.argv[1:]
 for _ in t2t.iter_records(warm):
     pass
+source = t2t.open(url, limits=Limits(**json.loads(limits)))
 open("/proc/self/clear_refs", "w").write("5")  # the peak begins again
 before, records, total, error = memory("VmRSS"), 0, 0, ""
 try:
-    for record in t2t.iter_records(url, limits=Limits(**json.loads(limits))):
+    for record in source.records():
         records += 1
         total += sum(len(value) for value in record.values() if isinstance(value, bytes))
 except t2t.errors.Tar2TFError as raised:
     error = type(raised).__name__
+stats = source.stats
+assert stats.records_read == stats.records_emitted + stats.skipped.total() == records, stats
 print(json.dumps([records, total, error, memory("VmHWM") - before]))
 """
 

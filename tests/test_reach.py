@@ -121,6 +121,7 @@ def test_redirects_that_are_refused_reach_nobody(
     with opened(server, way) as source, pytest.raises(StoreError, match=r"redirect to .* not followed") as caught:
         list(source.records())
     assert type(caught.value) is StoreError  # which is not tried again
+    assert (source.stats.records_read, source.stats.records_emitted, source.stats.retries) == (0, 0, 0)
     assert len(server.requests) == 1
     assert other.requests == []
     for secret in (CANARY, "s3cret", "X-Amz-Signature"):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from tests.matrix.catalogue import FAULTS
 from tests.matrix.run import EXACT, Outcome, run
-from tests.matrix.scene import WAYS
+from tests.matrix.scene import PUBLIC, WAYS
 
 _FULL_SEEDS, _SMALL_SEEDS = 20, 2
+_ALL_WAYS = (*WAYS, PUBLIC)
 _README = Path(__file__).resolve().parents[1] / "README.md"
 _BEGIN, _END = "<!-- the matrix -->", "<!-- end of the matrix -->"
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began, rows, failed = time.monotonic(), Rows(), list[str]()
     for fault in options.only or FAULTS:
         rows[fault] = defaultdict(list)
-        for way in options.way or WAYS:
+        for way in options.way or _ALL_WAYS:
             for seed in options.seed or range(1, 1 + (options.seeds or _SMALL_SEEDS)):
                 try:
                     rows[fault][way].append(run(fault, way, seed))
@@ -50,18 +51,18 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="so many seeds of each, from 1 on")
     parser.add_argument("--seed", type=int, action="append", help="just this one")
     parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="just this one")
-    parser.add_argument("--way", action="append", choices=WAYS, help="just this one")
+    parser.add_argument("--way", action="append", choices=_ALL_WAYS, help="just this one")
     parser.add_argument("--write", action="store_true", help="the table into tests/README.md")
     return parser.parse_args(arguments)
 
 
 def table(rows: Rows) -> Iterable[str]:
     """Markdown: a line for each fault."""
-    yield f"| fault | {' | '.join(WAYS)} | retries | resumes | skipped and went on |"
-    yield f"|---|{'---|' * len(WAYS)}---|---|---|"
+    yield f"| fault | {' | '.join(_ALL_WAYS)} | retries | resumes | skipped and went on |"
+    yield f"|---|{'---|' * len(_ALL_WAYS)}---|---|---|"
     for fault, by_way in rows.items():
         every = [each for outcomes in by_way.values() for each in outcomes]
-        cells = [_cell(by_way[way]) for way in WAYS]
+        cells = [_cell(by_way[way]) for way in _ALL_WAYS]
         retries, resumes = sum(each.retries for each in every), sum(each.resumes for each in every)
         skipped = sum(each.skipped for each in every)
         yield f"| {fault} | {' | '.join(cells)} | {retries:,} | {resumes:,} | {skipped or ''} |"
@@ -80,7 +81,7 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
 def _heading(runs: int, seeds: int, seconds: float) -> str:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return (
-        f"{runs:,} runs on {today}: {len(FAULTS)} faults × seeds 1 to {seeds} × {len(WAYS)} ways, "
+        f"{runs:,} runs on {today}: {len(FAULTS)} faults × seeds 1 to {seeds} × {len(_ALL_WAYS)} ways, "
         f"in {seconds:.0f} s, Python {platform.python_version()}. All held."
     )
 

@@ -15,7 +15,7 @@ from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from tests.leftovers import our_threads
 from tests.matrix.catalogue import FAULTS
-from tests.matrix.scene import CANARY, SHARDS, Scene, Setup, Told, credentials, gzipped, records, shard
+from tests.matrix.scene import CANARY, PUBLIC, SHARDS, Scene, Setup, Told, credentials, gzipped, records, shard
 
 __all__ = ["Outcome", "run"]
 
@@ -37,7 +37,7 @@ class Outcome:
 def run(fault: str, way: str, seed: int) -> Outcome:
     """Raises AssertionError where it ends in anything but the exact bytes or one typed error, or does not add up."""
     try:
-        with credentials(), contextlib.ExitStack() as stack:
+        with credentials(public=way == PUBLIC), contextlib.ExitStack() as stack:
             scene = Scene(way, seed, fault, stack)
             return _run(scene, FAULTS[fault](scene))
     except Exception as error:

@@ -21,6 +21,7 @@ from tests.faults import Fault, FaultServer, Thing, ais, tagged
 from tests.servers import certificates
 
 WAYS = ("ais", "http", "s3")
+PUBLIC = "s3 public"  # a bucket that asks for no signature
 SHARDS = 3
 CANARY = "canary-0f3a9c-token"
 _KEY = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_REGION": "us-east-1"}
@@ -119,7 +120,7 @@ class Scene:
         return f"v1/objects/{self.name(number)}?provider=ais" if self.way == "ais" else self.name(number)
 
     def template(self) -> str:
-        base = {"ais": "ais://bucket", "s3": "s3://bucket", "http": f"{self.server.url}/bucket"}[self.way]
+        base = f"{self.server.url}/bucket" if self.way == "http" else f"{self.way.split()[0]}://bucket"
         return f"{base}/train-{{0..{SHARDS - 1}}}.tar{'.gz' if self.zipped else ''}"
 
     def elsewhere(self, tls: ssl.SSLContext | None = None) -> FaultServer:
@@ -147,13 +148,13 @@ class Scene:
 
 
 @contextlib.contextmanager
-def credentials() -> Iterator[None]:
-    """A key for S3 in the environment, and nothing else that would lead elsewhere."""
+def credentials(*, public: bool = False) -> Iterator[None]:
+    """A key for S3 in the environment, or that none is needed; and nothing else that would lead elsewhere."""
     kept = dict(os.environ)
     for name in kept:
         if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy"):
             del os.environ[name]
-    os.environ.update(_KEY, AIS_AUTHN_TOKEN_FILE=os.devnull)
+    os.environ.update({"AWS_SKIP_SIGNATURE": "true"} if public else _KEY, AIS_AUTHN_TOKEN_FILE=os.devnull)
     try:
         yield
     finally:
