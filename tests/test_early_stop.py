@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,6 +216,19 @@ def test_a_forked_child_cannot_go_on_with_its_parents_reading(connections: int) 
                 assert time.monotonic() - began < PATIENCE  # it does not hang; how fast a fork is, is the machine's
                 assert [record["__key__"] for record in coming] == KEYS[1:]
                 assert not source.stats.skipped
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+def test_a_forked_child_goes_on_with_files(tmp_path: Path) -> None:
+    """Which need no threads; both read all of the rest."""
+    for shard in range(SHARDS):
+        (tmp_path / f"s-{shard}.tar").write_bytes(made.labelled(f"s{shard}", RECORDS))
+    with t2t.open(f"{tmp_path}/s-{{0..{SHARDS - 1}}}.tar") as source:
+        coming = source.records()
+        assert next(coming)["__key__"] == KEYS[0]
+        assert _said_by(multiprocessing.get_context("fork"), children.go_on, coming) == KEYS[1:]
+        assert [record["__key__"] for record in coming] == KEYS[1:]
 
 
 @_ignored
