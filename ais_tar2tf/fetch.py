@@ -240,7 +240,7 @@ class Fetch:
                 continue
             if part.blocks:
                 block = part.blocks.popleft()
-                self._consumed += 0 if shard.window else block[1]
+                self._consumed += 0 if shard is not None and shard.window else block[1]
                 self._lock.notify_all()
                 return block
             if part.error is not None:

@@ -54,6 +54,7 @@ class FileFetch:
 
     def read(self) -> memoryview:
         """The next bytes of this shard, valid until the next call; empty at its end, once that is proved."""
+        count = 0
         for tried in range(1, self._read.retry.attempts + 1):
             try:
                 with self._lock:
