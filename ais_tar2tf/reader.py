@@ -192,7 +192,7 @@ class _Lane:
         try:
             self._read_on(shard)
         except (StoreError, ArchiveError) as error:
-            if self._closed:
+            if self._closed or self._fetch.closed:
                 raise  # nothing is wrong with the shard
             self._leave(shard)
             self._account.shard_error(error)

@@ -30,7 +30,7 @@ from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
-from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, moved, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
 if TYPE_CHECKING:
@@ -196,6 +196,13 @@ class Source:
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(told)}</td></tr>" for name, told in rows.items())
         return f"<table><caption>Source</caption>{cells}</table>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same shards, and counts for itself: streams and connections stay here."""
+        shards, place = self._shards, self._index_at
+        how = (shards.names, shards.read, shards.grouping, shards.selection, self._account.on_error)
+        index = (moved(place.store), place.name, place.named) if isinstance(place, Place) else place
+        return _elsewhere, (moved(shards.store), *how, index)
 
     def __enter__(self) -> Source:
         return self
@@ -548,6 +555,19 @@ class Source:
             raise SchemaError(f"{self!r} has no records, so its fields are not known; say select(…)")
         names = dict.fromkeys(name for record in sample for name in record if name not in NAMES)
         return (*names, *NAMES), frozenset()
+
+
+def _elsewhere(
+    reopen: Callable[[], Store],
+    names: Sequence[str],
+    read: Read,
+    grouping: Grouping,
+    selection: Selection | None,
+    on_error: OnError,
+    index: tuple[Callable[[], Store], str, bool] | bool,
+) -> Source:
+    place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
+    return Source(Shards(reopen(), names, read, grouping, selection), on_error=on_error, index=place)
 
 
 def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> Shuffle | None:

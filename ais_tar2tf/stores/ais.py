@@ -86,16 +86,16 @@ class AisStore:
         shown = self.url(name)
         wanted = range_header(start, stop)
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        url, headers = self._object(name), {**wanted, **authorization}
+        url, led_by, headers = self._object(name), None, {**wanted, **authorization}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
+            answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
             location = answer.redirect
             if location is None:
                 body = body_of(answer, name, start, stop, self._token.secrets())
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
             # The query is the grant: it is replayed as it came, and the token stays here.
-            url, headers = followed(url, location, shown), wanted
+            url, led_by, headers = followed(url, location, shown), url, wanted
         raise StoreError("the redirects do not end", url=shown)
 
     def head(self, name: str) -> ObjectInfo:
