@@ -58,7 +58,7 @@ def pack(
         if exists == "error" and _is_there(store, names.at(0)):
             raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
         written: list[str] = []
-        with progress_for("pack", 1, progress) as shown:
+        with progress_for("pack", wanted=progress) as shown:
             for number, shard in enumerate(_shards(records_of(source), Boundaries(bounds))):
                 _put(store, names.at(number), shard)
                 written.append(names.at(number))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.surveying import Reading
 
-__all__ = ["Most", "inspect"]
-
-Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1)]
+__all__ = ["inspect"]
 
 
 @verb
@@ -28,9 +26,14 @@ def inspect(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Read everything, and tell the schema, counts, sizes and bad records. It ends with 6 when some are bad.
+    """Tell the schema, counts, sizes and bad records.
 
-    Examples: inspect 'ais://imagenet/train-{000..146}.tar' · inspect data/ --records 1000
+    Everything is read, without stopping at what is bad. It ends with 6 when something is.
+
+    \b
+    Examples:
+      ais-tar2tf inspect 'ais://imagenet/train-{000..146}.tar'
+      ais-tar2tf inspect data/ --records 1000
     """
     from ais_tar2tf.cli.surveying import read_all
 
