@@ -152,7 +152,7 @@ def _show(console: Console, rates: Rates, sample: Sample, verdict: Verdict) -> N
     console.data(f"a record takes {quantity(sample.record_bytes)} of a shard")
     console.data(f"bottleneck: {console.styled(verdict.bottleneck, 'bold')}")
     for advice in verdict.advice:
-        console.advice(advice)
+        console.point(advice)
     console.data(f"suggested:  {verdict.code}")
 
 

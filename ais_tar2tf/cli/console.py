@@ -97,9 +97,9 @@ class Console:
             return text
         return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
 
-    def advice(self, text: str) -> None:
-        """One line of what was asked for that is a sentence."""
-        self.data(f"{' ' * (_HANGING - 2)}→ {folded(text)}")
+    def point(self, text: str, mark: str = "→") -> None:
+        """One of several sentences of what was asked for."""
+        self.data(f"  {mark} {folded(text, 4)}")
 
     # Narration.
 
@@ -131,7 +131,7 @@ class Console:
     def error(self, text: str, remedy: str | None = None) -> None:
         _say(f"{self.styled('error:', 'red', 'bold', stream=sys.stderr)} {folded(text, stream=sys.stderr)}")
         if remedy:
-            _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {folded(remedy, stream=sys.stderr)}")
+            _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")  # whole, to be copied
 
     def progress(self, what: str, total: int = 0, *, counted: str = "records", size: int = 0) -> Progress:
         """A bar with rate and time left, from the second second on, where somebody looks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ from ais_tar2tf.cli.verbs import (
     fail,
     verb,
 )
+from ais_tar2tf.errors import AccessDenied
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -79,6 +81,7 @@ def convert(
     size = shard_size or (None if shard_records else DEFAULT_SIZE)
     templates = [as_template(url) for url in urls]
     with open_source(templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
+        _make_bucket(out, endpoint)
         try:
             files = source.export(
                 out,
@@ -103,6 +106,17 @@ def convert(
     if not stats.shards:
         console.note("all of it was there already, and nothing was read")
     _end(console, loaded, split, out)
+
+
+def _make_bucket(out: str, endpoint: str | None) -> None:
+    """As `put` and `pack` do. Who may not make one may still write into one that is there."""
+    from ais_tar2tf.cli.places import as_listed, store_of
+
+    if not out.startswith("ais://"):
+        return
+    store, _ = store_of(as_listed(out), endpoint)
+    with contextlib.closing(store), contextlib.suppress(AccessDenied):
+        store.create()
 
 
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:

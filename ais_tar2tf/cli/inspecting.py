@@ -11,9 +11,12 @@ from ais_tar2tf.cli.console import Console, quantity
 from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 
 if TYPE_CHECKING:
+    from ais_tar2tf.card import Survey
     from ais_tar2tf.cli.surveying import Reading
 
 __all__ = ["inspect"]
+
+_SHOWN = 3  # bad records of a kind: the fourth one seldom tells more
 
 
 @verb
@@ -80,10 +83,18 @@ def _show(console: Console, reading: Reading) -> None:
     if stats.ignored:
         console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
     console.data(f"bad      {survey.faulty:,}")
-    for bad in survey.bad[:20]:
-        console.data(f"  {bad.kind}: {bad.text}")
-    if survey.faulty > min(20, len(survey.bad)):
-        console.data("  … --json names more")
+    _show_bad(console, survey)
+
+
+def _show_bad(console: Console, survey: Survey) -> None:
+    """How many of each kind, and the first ones."""
+    for kind, count in survey.faults.items():
+        console.data(f"{count:>7,} × {kind}")
+        of_kind = [bad for bad in survey.bad if bad.kind == kind][:_SHOWN]
+        for bad in of_kind:
+            console.point(bad.text, "·")
+    if survey.faulty > _SHOWN:
+        console.data("  --json names more of them")
 
 
 def _presence(reading: Reading, name: str) -> str:

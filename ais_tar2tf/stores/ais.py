@@ -46,7 +46,9 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
     control = ControlPlane(url, Token(token, shown), read.timeouts, read.retry, tls=ais_tls(read.tls))
     try:
         answer = control.call("GET", f"{url}/v1/buckets", shown=shown, json={"action": "list"})
-        return sorted(f"{bucket['provider']}://{bucket['name']}" for bucket in answer.json())
+        return sorted(
+            f"{bucket['provider']}://{bucket['name']}" for bucket in answer.json() or ()
+        )  # null when there are none
     except (ValueError, LookupError, TypeError) as error:
         raise StoreError("the answer names no buckets; is the endpoint an AIStore proxy?", url=shown) from error
     finally:
