@@ -196,7 +196,7 @@ class Source:
             "skipped": ", ".join(f"{count:,} × {kind}" for kind, count in stats.skipped.items()) or "none",
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(told)}</td></tr>" for name, told in rows.items())
-        return f"<table><caption>Source</caption>{cells}</table>"
+        return f"<table style='text-align:left'><caption>Source</caption>{cells}</table>"
 
     def __enter__(self) -> Source:
         return self

@@ -104,7 +104,7 @@ def convert(
     loaded = load(out, endpoint=endpoint)
     console.document(_document(loaded, files, stats), lambda: _show(console, loaded, files))
     if not stats.shards:
-        console.note("all of it was there already, and nothing was read")
+        console.note("all records were written before, so nothing was read")
     _end(console, loaded, split, out)
 
 

@@ -115,7 +115,8 @@ class Schema:
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows()
         )
-        return f"<table><caption>{_count(self)}, {self.origin}</caption><tr>{head}</tr>{body}</table>"
+        caption = f"<caption style='white-space:nowrap'>{_count(self)}, {self.origin}</caption>"
+        return f"<table style='text-align:left'>{caption}<tr>{head}</tr>{body}</table>"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
