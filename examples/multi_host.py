@@ -27,7 +27,9 @@ def share(url: str, host: int, hosts: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--host", type=int, help="from 0; left out, the environment tells")
-    parser.add_argument("--hosts", type=int, default=3, help="with --host, or with shards that are made (%(default)s)")
+    parser.add_argument(
+        "--hosts", type=int, default=3, help="with --host, or with shards that are made (%(default)s)"
+    )
     parser.add_argument("--url", help="shards; without it some are made")
     options = parser.parse_args()
     if options.url:

@@ -66,7 +66,9 @@ def test_the_manifest_counts_its_hosts_everywhere_alike():
     assert '--shard "$JOB_COMPLETION_INDEX/8"' in container(found["convert"])["args"][0]
     told = {each["name"]: each.get("value") for each in container(found["train"])["env"]}
     assert told == {"RANK": None, "WORLD_SIZE": "8"}
-    assert all(job["template"]["spec"]["restartPolicy"] == "Never" for job in found.values())  # as podFailurePolicy asks
+    assert all(
+        job["template"]["spec"]["restartPolicy"] == "Never" for job in found.values()
+    )  # as podFailurePolicy asks
 
 
 def test_what_the_manifest_runs_converts_publishes_and_reads(server, programs):
