@@ -268,7 +268,7 @@ def test_ls_lists_buckets(server, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with t2t.serve(tmp_path / "empty") as empty:
         done = run("ls", "ais://", "--endpoint", empty.url)
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no buckets yet\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "there are no buckets yet\n")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_what_the_manifest_runs_converts_publishes_and_reads(server, programs):
     written = t2t.load("ais://imagenet-records", endpoint=server.url)
     assert len(written) == SHARDS * RECORDS
     trained = run("train", RANK="1", WORLD_SIZE="8")
-    assert re.match(rf"host 1 of 8: \d+ records", trained.stdout), trained.stderr
+    assert re.match(r"host 1 of 8: \d+ records", trained.stdout), trained.stderr
 
 
 def test_the_job_array_converts_and_publishes(server, programs, tmp_path):
