@@ -26,6 +26,7 @@ import shards as made
 from ais_tar2tf import errors
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.app import app
+from ais_tar2tf.cli.console import Console, folded
 from ais_tar2tf.cli.judging import Rates, judge
 from ais_tar2tf.cli.stages import Measured
 from ais_tar2tf.stores._control import ControlPlane
@@ -166,6 +167,23 @@ def test_data_is_on_stdout_and_narration_on_stderr(folder):
     assert "2 objects" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert process("ls", folder, "-q").stderr == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_told_is_folded_between_words_in_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    told = "ais://b/a-very-long-name-that-no-line-can-hold-at-all.tar: the archive ends within a member"
+    lines = folded(told, stream=Terminal()).splitlines()
+    assert [line.strip() for line in lines] == [told[:58], "the archive ends within a member"]
+    assert lines[1].startswith(" " * 7)
+    assert folded(told, stream=io.StringIO()) == told  # a pipe gets it as it is
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    Console().error("no", remedy := "ais-tar2tf doctor ais://bucket/with/a/long/name/ --endpoint http://host:51080")
+    assert remedy in sys.stderr.getvalue()  # whole, to be copied
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 from pathlib import Path
@@ -232,6 +233,18 @@ class _Bar:
 
     def close(self):
         pass
+
+
+def test_index_and_verify_tell_how_far_they_are(tmp_path, capsys):
+    url = f"{tmp_path}/train-{{}}.tar"
+    t2t.pack([{"__key__": f"{n}", "txt": "x"} for n in range(6)], url, shard_size=None, shard_records=2)
+    t2t.index(f"{tmp_path}/train-{{0..2}}.tar", progress=True)
+    assert re.search(r"3/3 shards, index: 6 records, ", capsys.readouterr().err)
+    t2t.open(f"{tmp_path}/train-{{0..2}}.tar").export(tmp_path / "out", shard_records=3, workers=1, progress=False)
+    t2t.load(tmp_path / "out").verify(progress=True)
+    assert re.search(r"2/2 files, verify: 0 MB/s", capsys.readouterr().err)
+    t2t.load(tmp_path / "out").verify()
+    assert capsys.readouterr().err == ""
 
 
 def test_progress_without_extras(monkeypatch, capsys):
