@@ -155,7 +155,7 @@ main() {
         ensure ""
         export TF_CPP_MIN_LOG_LEVEL=2 # TensorFlow's remarks on the CPU are not what a demo is to show
         "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
-        say "go on: source $(activation), then ais-tar2tf demo, or ais-tar2tf --help"
+        say "go on: source $(activation), then ais-tar2tf demo"
         ;;
     test)
         ensure test
