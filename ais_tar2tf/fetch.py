@@ -8,6 +8,7 @@ byte after the last one that came, bound to the same object, so no byte is lost 
 from __future__ import annotations
 
 import atexit
+import logging
 import random
 import threading
 import time
@@ -28,6 +29,7 @@ from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 
 __all__ = ["Fetch", "Span"]
 
+_LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little, small enough for the cache
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
@@ -458,6 +460,7 @@ class Fetch:
                 tried = 1 if part.received > before else tried + 1
                 if tried >= self._read.retry.attempts:
                     raise self._exhausted(error, tried) from error
+                _LOG.info("%s. Trying again, at most %d times.", error, self._read.retry.attempts)
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
                 self._wait(self._read.retry.delay(tried, self._draw, asked=error.retry_after))
             else:

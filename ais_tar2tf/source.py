@@ -148,6 +148,7 @@ def index_shards(
     *,
     endpoint: str | None = None,
     token: TokenSource | None = None,
+    progress: bool | None = None,
     **options: Any,
 ) -> Index:
     """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
@@ -157,7 +158,7 @@ def index_shards(
     """
     source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
     with source:
-        return source.write_index(out, endpoint=endpoint, token=token)
+        return source.write_index(out, endpoint=endpoint, token=token, progress=progress)
 
 
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
@@ -195,7 +196,7 @@ class Source:
             "skipped": ", ".join(f"{count:,} × {kind}" for kind, count in stats.skipped.items()) or "none",
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(told)}</td></tr>" for name, told in rows.items())
-        return f"<table><caption>Source</caption>{cells}</table>"
+        return f"<table style='text-align:left'><caption>Source</caption>{cells}</table>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the same shards, and counts for itself: streams and connections stay here."""
@@ -385,11 +386,12 @@ class Source:
         *,
         endpoint: str | None = None,
         token: TokenSource | None = None,
+        progress: bool | None = None,
     ) -> Index:
         """What `t2t.index` does."""
         shards = replace(self._shards, selection=None)
         place = beside(shards) if out is None else place_at(out, shards, endpoint=endpoint, token=token)
-        return write(shards, place, self._account)
+        return write(shards, place, self._account, progress)
 
     def _find_index(self) -> Found:
         """The index, looked for once."""

@@ -22,9 +22,9 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "options", "allocation", "forking", "account", "templates", "globs", "archive", "stores", "checksum",
     "keys", "records", "fetch", "fetch_files", "shard_index", "environment", "plan", "features", "headers", "schema",
-    "netcdf", "arrays", "examples",
+    "netcdf", "arrays", "examples", "progress",
     "reader", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
-    "training", "parsing", "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer",
+    "training", "parsing", "export", "source", "loading", "loaded", "writing", "packing", "packer",
     "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, OnErrors, Quiet, Stopped, Verbose, fail, verb
+from ais_tar2tf.cli.console import Console, counted, quantity
+from ais_tar2tf.cli.verbs import (
+    Align,
+    DryRun,
+    Endpoint,
+    Exists,
+    Fields,
+    Format,
+    Json,
+    OnErrors,
+    Out,
+    Quiet,
+    ShardRecords,
+    ShardSize,
+    Stopped,
+    Urls,
+    Verbose,
+    fail,
+    verb,
+)
+from ais_tar2tf.errors import AccessDenied
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -20,18 +40,18 @@ __all__ = ["convert"]
 
 @verb
 def convert(
-    urls: Annotated[list[str], typer.Argument(help="shards, quoted", metavar="URL…")],
-    out: Annotated[str, typer.Argument(help="a folder or a URL for the record files", metavar="OUT")],
-    kind: Annotated[str, typer.Option("--format", help="tfrecord, array_record or tar")] = "tfrecord",
-    name: Annotated[str, typer.Option(help="the first part of the files' names")] = "dataset",
-    split: Annotated[str, typer.Option(help="the split's name")] = "train",
-    shard_size: Annotated[str | None, typer.Option(help="no file is larger, as 100MB")] = None,
-    shard_records: Annotated[int | None, typer.Option(help="no file has more records", min=1)] = None,
-    align: Annotated[
-        str, typer.Option(help="stream: files go across shards; shard: each begins a new one")
-    ] = "stream",
-    workers: Annotated[int | None, typer.Option(help="processes; all cores when left out", min=1)] = None,
-    exists: Annotated[str, typer.Option(help="what to do with what is there: resume, replace or error")] = "resume",
+    urls: Urls,
+    out: Out,
+    kind: Format = "tfrecord",
+    name: Annotated[str, typer.Option(help="the first part of the files' names", metavar="NAME")] = "dataset",
+    split: Annotated[str, typer.Option(help="the split's name", metavar="NAME")] = "train",
+    shard_size: ShardSize = None,
+    shard_records: ShardRecords = None,
+    align: Align = "stream",
+    workers: Annotated[
+        int | None, typer.Option(help="processes; all cores when left out", min=1, metavar="N")
+    ] = None,
+    exists: Exists = "resume",
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
     on_error: OnErrors = "raise",
     fields: Fields = None,
@@ -41,11 +61,13 @@ def convert(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write every record into record files that TensorFlow, TFDS and others read.
+    """Write record files that TensorFlow, TFDS and others read.
 
     Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped.
 
-    Example: convert 'ais://imagenet/train-{000..146}.tar' out/ --shard-size 100MB
+    \b
+    Example:
+      ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if dry_run:
@@ -59,6 +81,7 @@ def convert(
     size = shard_size or (None if shard_records else DEFAULT_SIZE)
     templates = [as_template(url) for url in urls]
     with open_source(templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
+        _make_bucket(out, endpoint)
         try:
             files = source.export(
                 out,
@@ -71,16 +94,29 @@ def convert(
                 workers=workers,
                 exists=exists,
                 idx=idx,
-                progress=False if quiet or as_json else None,
+                progress=console.bars,
                 endpoint=endpoint,
             )
         except KeyboardInterrupt:
-            done = f"{source.stats.records_emitted:,} records are in {out} and will be used"
+            done = f"{counted(source.stats.records_emitted, 'record')} of {out} are written and will be used"
             raise Stopped(done, "the same command goes on from there", in_part=True) from None
         stats = source.stats
     loaded = load(out, endpoint=endpoint)
     console.document(_document(loaded, files, stats), lambda: _show(console, loaded, files))
+    if not stats.shards:
+        console.note("all records were written before, so nothing was read")
     _end(console, loaded, split, out)
+
+
+def _make_bucket(out: str, endpoint: str | None) -> None:
+    """As `put` and `pack` do. Who may not make one may still write into one that is there."""
+    from ais_tar2tf.cli.places import as_listed, store_of
+
+    if not out.startswith("ais://"):
+        return
+    store, _ = store_of(as_listed(out), endpoint)
+    with contextlib.closing(store), contextlib.suppress(AccessDenied):
+        store.create()
 
 
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:
@@ -99,7 +135,7 @@ def _rehearse(console: Console, urls: Sequence[str], out: str, endpoint: str | N
         shards += 1
         size += info.size or 0
     document = {"dry_run": True, "shards": shards, "bytes": size, "out": out}
-    text = f"would read {shards:,} shards ({quantity(size)}) and write record files to {out}"
+    text = f"would read {counted(shards, 'shard')} ({quantity(size)}) and write record files to {out}"
     console.document(document, lambda: console.data(text))
 
 
