@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ais_tar2tf import arrays, errors, features, ops, options, parsing, schema, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
+    from ais_tar2tf.export.finishing import finish
     from ais_tar2tf.loaded import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.packer import pack
@@ -36,6 +37,7 @@ __all__ = [
     "default_record_to_pair",
     "errors",
     "features",
+    "finish",
     "hosts",
     "index",
     "iter_records",
@@ -63,6 +65,7 @@ _WHERE = {
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
     "errors": ("errors", None),
     "features": ("features", None),
+    "finish": ("export.finishing", "finish"),
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),

@@ -48,6 +48,7 @@ class ExportOptions:
     record_to_example: Callable[[Record], Any] | None = None
     schema: Schema | None = None
     idx: bool = False
+    shard: tuple[int, int] | None = None
     progress: bool | None = None
     writing: Writing | None = None
     endpoint: str | None = None
@@ -62,8 +63,19 @@ class ExportOptions:
             raise ValueError(f"workers is at least 1, not {self.workers!r}")
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
             raise ValueError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
+        self._check_share()
         if self.idx and self.format != "tfrecord":
             raise ValueError("DALI's index is of TFRecord files")
+
+
+    def _check_share(self) -> None:
+        if self.shard is None:
+            return
+        host, of = self.shard
+        if not 0 <= host < of:
+            raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
+        if self.align != "shard":
+            raise ValueError("a job array needs align='shard': no file may hold records of two hosts' shards")
 
 
 def with_key(schema: Schema) -> Schema:
@@ -98,6 +110,7 @@ def export_source(
         exists=options.exists,
         index_files=options.idx,
         schema=schema,
+        share=options.shard,
         endpoint=options.endpoint,
         token=options.token,
         plan={

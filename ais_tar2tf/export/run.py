@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, Folder, StorePlace
 from ais_tar2tf.export.pool import WorkerPool, portable
-from ais_tar2tf.export.publish import Publisher, read_manifest
+from ais_tar2tf.export.portions import PREFIX, Portion, Staging, host_label, plan_key
+from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
@@ -28,9 +29,12 @@ from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, Store, open_store, split_url
 
-__all__ = ["EXISTS", "Target", "cores", "export_events", "export_shards"]
+__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "portion_of"]
 
 EXISTS = ("resume", "replace", "error")
+
+_Events = Callable[[WorkFolder, Sequence[Place]], Iterator[Event]]
+"""From the work folder, and where each split goes on, to what is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,7 @@ class Target:
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     endpoint: str | None = None
     token: str | None = None
+    share: tuple[int, int] | None = None  # of a job array: this host's shards, of all hosts'
 
     def place(self) -> Destination:
         scheme, bucket, name = split_url(self.out)
@@ -59,12 +64,13 @@ class Target:
 
     def work_path(self) -> Path:
         """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""
-        splits = "+".join(self.splits)
+        splits, host = "+".join(self.splits), "" if self.share is None else host_label(*self.share)
         scheme, _, name = split_url(self.out)
         if scheme == "file":
-            return Path(name) / f".export-{splits}"
+            return Path(name, f"{PREFIX}{splits}", f".work-{host}") if host else Path(name, f".export-{splits}")
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}".encode())
+        key = f"{self.out} {splits} {host}" if host else f"{self.out} {splits}"
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(key.encode())
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
@@ -85,8 +91,11 @@ def export_shards(
     workers: int | None = None,
     writing: Writing | None = None,
 ) -> list[str]:
-    """Every record of the shards `names`; gives the files written."""
+    """Every record of the shards `names`, or of this host's share of them; gives the files written."""
     writing = writing or Writing()
+    if target.share is not None:
+        host, of = target.share
+        names = [names[at] for at in range(host, len(names), of)]
     wanted = min(len(names), cores() if workers is None else workers)
     moved = portable(job) if wanted > 1 else None
     if moved is None and wanted > 1 and workers is not None:
@@ -108,7 +117,7 @@ def export_shards(
 
 def export_events(
     target: Target,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
     *,
@@ -118,6 +127,8 @@ def export_events(
     try:
         place = target.place()
         finished = _finished(target, place, store)
+        if finished is None and target.share is not None:
+            return _export_portion(target, place, events, account, progress, store)
         if finished is None:
             finished = _export(target, place, events, account, progress, store)
         return [place.url(file.name) for split in target.splits for file in finished.splits[split].files]
@@ -178,7 +189,7 @@ def _check_same_place(target: Target, manifest: Manifest | None) -> None:
 
 def _check_strangers(target: Target, place: Destination) -> None:
     strangers = target.publisher(place).strangers(set())
-    if strangers and not target.work_path().exists():
+    if strangers and target.share is None and not target.work_path().exists():
         raise ExportError(
             f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
             "exists='replace' takes it away"
@@ -207,11 +218,21 @@ def _same_source(known: Identity, found: Identity, url: str, target: Target) -> 
 def _export(
     target: Target,
     place: Destination,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
     store: Store | None,
 ) -> Manifest:
+    with _filled(target, events, account, progress, store) as work:
+        output = WorkOutput(work)
+        return target.publisher(place).publish(output, entries_of(target, output))
+
+
+@contextlib.contextmanager
+def _filled(
+    target: Target, events: _Events, account: Account, progress: Progress, store: Store | None
+) -> Generator[WorkFolder]:
+    """The work folder with every file finished."""
     work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace" or not target.resumable)
     try:
         if not work.complete:
@@ -219,15 +240,48 @@ def _export(
                 known = [SourceObject(shard.url, *shard.identity) for shard in work.shards.values()]
                 _check_sources(store, known, target)
             _write(target, work, events, account, progress)
-        return target.publisher(place).publish(work, _entries(target, work))
+        yield work
     finally:
         work.close()
+
+
+def _export_portion(
+    target: Target,
+    place: Destination,
+    events: _Events,
+    account: Account,
+    progress: Progress,
+    store: Store | None,
+) -> list[str]:
+    """This host's share, left beside the others' until `finish`; one that is there and whole is kept."""
+    assert target.share is not None
+    host, of = target.share
+    staging, key = Staging.of(place, target.splits), plan_key(target.plan)
+    staging.make_room(host_label(host, of), of, key, replace=target.exists == "replace")
+    there = staging.find_whole(f"{host_label(host, of)}.{key}")
+    if there is None:
+        with _filled(target, events, account, progress, store) as work:
+            portion = portion_of(target, host_label(host, of), work).moved(lambda at: host + of * at)
+            there = staging.add(work, portion, index=target.index_files)
+            work.remove()
+    elif target.exists == "error":
+        raise ExportError(f"{staging.url()}: this host's part is there already; exists='replace' writes it anew")
+    elif store is not None:
+        _check_sources(store, [SourceObject(shard.url, *shard.identity) for shard in there.shards], target)
+    return staging.urls(there)
+
+
+def portion_of(target: Target, label: str, work: WorkFolder) -> Portion:
+    """What a work folder holds, with its shards' numbers as they are there."""
+    schema = None if target.schema is None else target.schema.to_json()
+    shards = tuple(work.shards[at] for at in sorted(work.shards))
+    return Portion(label, tuple(target.splits), target.plan, schema, tuple(work.files), shards)
 
 
 def _write(
     target: Target,
     work: WorkFolder,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
 ) -> None:
@@ -284,9 +338,9 @@ def _shard_read(event: ShardRead, work: WorkFolder, account: Account) -> None:
     )
 
 
-def _entries(target: Target, work: WorkFolder) -> dict[str, SplitEntry]:
+def entries_of(target: Target, output: Output) -> dict[str, SplitEntry]:
     """What the manifest says of each split, but for its files."""
-    shards = [work.shards[at] for at in sorted(work.shards)]
+    shards = [output.shards[at] for at in sorted(output.shards)]
     skipped: Counter[str] = Counter()
     for shard in shards:
         skipped.update(shard.skipped)
