@@ -213,6 +213,16 @@ class Source:
         return map(self._shards.store.url, self._shards.names)
 
     @property
+    def as_shards(self) -> Shards:
+        """What is read, and how."""
+        return self._shards
+
+    @property
+    def on_error(self) -> OnError:
+        """What an error costs."""
+        return self._account.on_error
+
+    @property
     def stats(self) -> Stats:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats

@@ -24,7 +24,8 @@ LAYERS = [
     "fetch", "shard_index", "environment", "plan", "features", "headers", "schema", "netcdf", "arrays", "examples",
     "reader", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
     "training", "parsing", "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer",
-    "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
+    "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cluster", "cli",
+    "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",

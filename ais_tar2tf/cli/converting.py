@@ -14,8 +14,9 @@ from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, OnErrors, Quiet
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
     from ais_tar2tf.loaded import Loaded
+    from ais_tar2tf.source import Source
 
-__all__ = ["convert"]
+__all__ = ["convert", "tell_finished"]
 
 
 @verb
@@ -28,8 +29,17 @@ def convert(
     shard_size: Annotated[str | None, typer.Option(help="no file is larger, as 100MB")] = None,
     shard_records: Annotated[int | None, typer.Option(help="no file has more records", min=1)] = None,
     align: Annotated[
-        str, typer.Option(help="stream: files go across shards; shard: each begins a new one")
-    ] = "stream",
+        str | None, typer.Option(help="stream (the default): files go across shards; shard: each begins a new one")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n, from 0: this host's part of a job array, for `finish`", metavar="I/N")
+    ] = None,
+    runner: Annotated[
+        str | None, typer.Option(help="of Apache Beam, as DirectRunner or DataflowRunner: a work item for each shard")
+    ] = None,
+    runner_option: Annotated[
+        list[str] | None, typer.Option(help="for the runner, as direct_num_workers=2; may be repeated")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="processes; all cores when left out", min=1)] = None,
     exists: Annotated[str, typer.Option(help="what to do with what is there: resume, replace or error")] = "resume",
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
@@ -43,7 +53,8 @@ def convert(
 ) -> None:
     """Write every record into record files that TensorFlow, TFDS and others read.
 
-    Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped.
+    Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped. On many hosts:
+    each runs it with --shard I/N, and when all are done, one runs `finish OUT`.
 
     Example: convert 'ais://imagenet/train-{000..146}.tar' out/ --shard-size 100MB
     """
@@ -53,34 +64,83 @@ def convert(
         return
     from ais_tar2tf.cli.places import as_template, chosen_fields
     from ais_tar2tf.export import DEFAULT_SIZE
-    from ais_tar2tf.loaded import load
     from ais_tar2tf.source import open_source
 
-    size = shard_size or (None if shard_records else DEFAULT_SIZE)
-    templates = [as_template(url) for url in urls]
-    with open_source(templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
+    share = None if shard is None else _share(shard)
+    export: dict[str, Any] = {
+        "format": kind,
+        "name": name,
+        "split": split,
+        "shard_size": shard_size or (None if shard_records else DEFAULT_SIZE),
+        "shard_records": shard_records,
+        "align": align or ("stream" if share is None and runner is None else "shard"),
+        "exists": exists,
+        "idx": idx,
+        "endpoint": endpoint,
+    }
+    reading: dict[str, Any] = {"endpoint": endpoint, "fields": chosen_fields(fields), "on_error": on_error}
+    with open_source([as_template(url) for url in urls], **reading) as source:
         try:
-            files = source.export(
-                out,
-                format=kind,
-                name=name,
-                split=split,
-                shard_size=size,
-                shard_records=shard_records,
-                align=align,
-                workers=workers,
-                exists=exists,
-                idx=idx,
-                progress=False if quiet or as_json else None,
-                endpoint=endpoint,
-            )
+            if runner is not None:
+                _run_beam(source, out, runner, runner_option or [], reading, workers, share, export)
+                files = None
+            else:
+                shown = False if quiet or as_json else None
+                files = source.export(out, **export, shard=share, workers=workers, progress=shown)
         except KeyboardInterrupt:
             done = f"{source.stats.records_emitted:,} records are in {out} and will be used"
             raise Stopped(done, "the same command goes on from there", in_part=True) from None
         stats = source.stats
+    if share is not None and files is not None:
+        _show_part(console, out, share, files, stats)
+    else:
+        tell_finished(console, out, endpoint, files, stats, split)
+
+
+def _share(text: str) -> tuple[int, int]:
+    host, separator, of = text.partition("/")
+    if not (separator and host.isdecimal() and of.isdecimal()):
+        raise ValueError(f"--shard is I/N, as 3/16, not {text!r}")
+    return int(host), int(of)
+
+
+def _run_beam(
+    source: Source,
+    out: str,
+    runner: str,
+    options: Sequence[str],
+    reading: dict[str, Any],
+    workers: int | None,
+    share: tuple[int, int] | None,
+    export: dict[str, Any],
+) -> None:
+    if workers is not None or share is not None:
+        raise ValueError("--workers and --shard are not for --runner: a runner decides who does what")
+    from ais_tar2tf.cluster.beam import run_pipeline
+
+    options = [each if each.startswith("--") else f"--{each}" for each in options]
+    run_pipeline(list(source.shards), out, runner=runner, options=options, source=reading, **export)
+
+
+def _show_part(console: Console, out: str, share: tuple[int, int], files: Sequence[str], stats: Stats) -> None:
+    host, of = share
+    document = {"host": host, "hosts": of, "files": list(files), "read": _read(stats)}
+    console.document(document, lambda: console.data(f"part {host} of {of}: {stats.records_emitted:,} records"))
+    console.note(f"when all {of} are done: ais-tar2tf finish {out}")
+
+
+def tell_finished(
+    console: Console, out: str, endpoint: str | None, files: Sequence[str] | None, stats: Stats, split: str | None
+) -> None:
+    """What stands in `out` now, as a table or a document; ends with 7 when records were skipped."""
+    from ais_tar2tf.loaded import load
+
     loaded = load(out, endpoint=endpoint)
-    console.document(_document(loaded, files, stats), lambda: _show(console, loaded, files))
-    _end(console, loaded, split, out)
+    chosen = [split] if split else sorted(loaded.splits)
+    shown = [file for each in chosen for file in loaded.files(each)] if files is None else files
+    console.document(_document(loaded, shown, stats), lambda: _show(console, loaded, shown))
+    for each in chosen:
+        _end(console, loaded, each, out)
 
 
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:
@@ -108,8 +168,11 @@ def _document(loaded: Loaded, files: Sequence[str], stats: Stats) -> dict[str, A
         name: {"records": entry.records, "bytes": entry.bytes, "files": len(entry.files), "skipped": entry.skipped}
         for name, entry in loaded.manifest.splits.items()
     }
-    read = {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
-    return {"format": loaded.manifest.format, "files": list(files), "splits": splits, "read": read}
+    return {"format": loaded.manifest.format, "files": list(files), "splits": splits, "read": _read(stats)}
+
+
+def _read(stats: Stats) -> dict[str, int]:
+    return {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
 
 
 def _show(console: Console, loaded: Loaded, files: Sequence[str]) -> None:

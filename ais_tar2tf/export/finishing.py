@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.export.boundaries import Bounds
@@ -17,7 +17,7 @@ from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
 from ais_tar2tf.schema import Schema
 
-__all__ = ["finish", "publish_portions", "target_at"]
+__all__ = ["finish", "publish_portions"]
 
 
 def finish(
@@ -43,47 +43,22 @@ def finish(
     """
     where = os.fspath(out)
     try:
-        return _finish(where, split, target_at(where, endpoint, token).place(), endpoint, token)
+        return _finish(where, split, endpoint, token)
     except OSError as error:
         if isinstance(error, Tar2TFError):
             raise
         raise ExportError(f"{where}: publishing failed ({error.strerror or error})") from error
 
 
-def target_at(
-    out: str,
-    endpoint: str | None = None,
-    token: str | None = None,
-    splits: Sequence[str] = (),
-    plan: dict[str, Any] | None = None,
-    schema: dict[str, Any] | None = None,
-) -> Target:
-    """The target that a plan is of."""
-    plan = plan or {}
-    return Target(
-        out=out,
-        kind=plan.get("format", ""),
-        name=plan.get("name", ""),
-        splits=tuple(splits),
-        bounds=Bounds(),
-        align="shard",
-        schema=None if schema is None else Schema.from_json(schema),
-        index_files=bool(plan.get("idx")),
-        plan=plan,
-        endpoint=endpoint,
-        token=token,
-    )
-
-
-def _finish(out: str, split: str | None, place: Destination, endpoint: str | None, token: str | None) -> list[str]:
-    waiting = [folder for folder in place.folders(PREFIX) if split in (None, folder.removeprefix(PREFIX))]
+def _finish(out: str, split: str | None, endpoint: str | None, token: str | None) -> list[str]:
+    anywhere = Target(out=out, kind="", name="", splits=(), bounds=Bounds(), endpoint=endpoint, token=token)
+    place = anywhere.place()
+    waiting = [each for each in place.folders(PREFIX) if split in (None, *each.removeprefix(PREFIX).split("+"))]
     for folder in waiting:
         staging = Staging(place, folder)
         if not staging.sweep():
             portions = staging.hosts()
-            first = portions[0]
-            target = target_at(out, endpoint, token, first.splits, first.plan, first.schema)
-            publish_portions(target, place, staging, portions)
+            publish_portions(_target_of(portions[0], anywhere), place, staging, portions)
     manifest = read_manifest(place)
     if manifest is None or (split is not None and not waiting and split not in manifest.splits):
         raise ExportError(
@@ -92,6 +67,20 @@ def _finish(out: str, split: str | None, place: Destination, endpoint: str | Non
         )
     published = [name for name in sorted(manifest.splits) if split in (None, name)] or sorted(manifest.splits)
     return [place.url(file.name) for name in published for file in manifest.splits[name].files]
+
+
+def _target_of(portion: Portion, anywhere: Target) -> Target:
+    return replace(
+        anywhere,
+        kind=portion.plan["format"],
+        name=portion.plan["name"],
+        splits=portion.splits,
+        align="shard",
+        schema=None if portion.schema is None else Schema.from_json(portion.schema),
+        index_files=portion.plan["idx"],
+        staged=True,
+        plan=portion.plan,
+    )
 
 
 def publish_portions(target: Target, place: Destination, staging: Staging, portions: Sequence[Portion]) -> Manifest:

@@ -93,6 +93,8 @@ class Folder:
             yield from (f"{folder}{separator}{name}" for name in found)
 
     def sizes(self, folder: str) -> dict[str, int | None]:
+        if not (self.path / folder).is_dir():
+            return {}
         files = (entry for entry in os.scandir(self.path / folder) if entry.is_file(follow_symlinks=False))
         return {f"{folder}/{entry.name}": entry.stat().st_size for entry in files}
 

@@ -22,7 +22,7 @@ from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.publish import index_of
 from ais_tar2tf.export.work import FinishedFile, SourceShard, WorkFolder, file_of, shard_of
 
-__all__ = ["PREFIX", "Portion", "PortionOutput", "Staging", "host_label", "plan_key"]
+__all__ = ["PREFIX", "Portion", "PortionOutput", "Share", "Staging", "plan_key"]
 
 PREFIX = ".parts-"
 _DONE = "finished"
@@ -31,12 +31,29 @@ _DESCRIPTION = re.compile(r"(?P<host>\d{5,})-of-(?P<of>\d{5,})\.(?P<key>[0-9a-f]
 _SHOWN = 8  # hosts that an error names; the attribute has all
 
 
-def host_label(host: int, of: int) -> str:
+@dataclass(frozen=True)
+class Share:
+    """Every `of`-th input shard from the `host`-th on.
+
+    >>> Share(3, 16).label, Share(3, 16).number(2)
+    ('00003-of-00016', 35)
     """
-    >>> host_label(3, 16)
-    '00003-of-00016'
-    """
-    return f"{host:05d}-of-{of:05d}"
+
+    host: int = 0
+    of: int = 1
+    name: str = ""
+    """Of a work item, which may be at work twice at once; hosts of a job array have none."""
+
+    @property
+    def label(self) -> str:
+        return self.name or f"{self.host:05d}-of-{self.of:05d}"
+
+    def number(self, at: int) -> int:
+        """In the whole export, of the `at`-th shard of this share."""
+        return self.host + self.of * at
+
+    def chosen(self, names: Sequence[str]) -> Sequence[str]:
+        return [names[at] for at in range(self.host, len(names), self.of)]
 
 
 def plan_key(plan: dict[str, Any]) -> str:
@@ -118,19 +135,24 @@ class Staging:
         data = self._place.read(name)
         return None if data is None else Portion.from_json(data, where=self._place.url(name))
 
-    def make_room(self, label: str, of: int, key: str, *, replace: bool) -> None:
-        """Before a host begins: what another plan, or another number of hosts, left goes, or is an error."""
-        self.sweep()
+    def make_room(self, share: Share, key: str, *, replace: bool) -> None:
+        """Before a share begins: what another plan, or another number of hosts, left goes, or is an error."""
+        if self._place.size(self._path(_DONE)) is not None:
+            raise ExportError(f"{self.url()}: an export was finished here, and killed just then: t2t.finish(…) clears it")
+        if share.name:
+            if replace:
+                self._place.delete(self._path(f"{share.label}.{key}.json"))
+            return
         for name in list(self._place.names(self._path(""))):
             base = name.removeprefix(self._path(""))
             found = _DESCRIPTION.fullmatch(base)
-            other = found is not None and (int(found["of"]) != of or found["key"] != key)
+            other = found is not None and (int(found["of"]) != share.of or found["key"] != key)
             if other and not replace:
                 raise ExportError(
                     f"{self._place.url(name)}: a part of another plan, or of another number of hosts, is there; "
                     "exists='replace' takes it away"
                 )
-            if other or (replace and base.startswith(f"{label}.")):
+            if other or (replace and base.startswith(f"{share.label}.")):
                 self._place.delete(name)
 
     def sweep(self) -> bool:
@@ -174,7 +196,7 @@ class Staging:
         missing = sorted(set(range(of)) - {int(each["host"]) for each in found})
         if missing:
             raise self.missing(missing, of)
-        return list(self.read(f"{host_label(host, of)}.{key}" for host in range(of)))
+        return list(self.read(f"{Share(host, of).label}.{key}" for host in range(of)))
 
     def _names(self) -> Iterator[str]:
         return (name.removeprefix(self._path("")) for name in self._place.names(self._path("")))
@@ -205,9 +227,11 @@ class Staging:
                 gone.add(at)
         return sorted(gone)
 
-    def mark_finished(self) -> None:
-        self._place.write(self._path(_DONE), b"")
-        self._place.delete_folder(self.folder)
+    def remove(self) -> None:
+        """All is published."""
+        if self._place.folders(self.folder):
+            self._place.write(self._path(_DONE), b"")
+            self._place.delete_folder(self.folder)
 
 
 class PortionOutput:
@@ -240,4 +264,4 @@ class PortionOutput:
         return True
 
     def remove(self) -> None:
-        self._staging.mark_finished()
+        self._staging.remove()

@@ -14,6 +14,7 @@ import xxhash
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
+from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
@@ -25,7 +26,7 @@ from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Field, Schema
 
-__all__ = ["ExportOptions", "check_names", "export_source", "function_described"]
+__all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _ALIGNMENTS = ("stream", "shard")
@@ -48,7 +49,7 @@ class ExportOptions:
     record_to_example: Callable[[Record], Any] | None = None
     schema: Schema | None = None
     idx: bool = False
-    shard: tuple[int, int] | None = None
+    shard: tuple[int, int] | Share | None = None
     progress: bool | None = None
     writing: Writing | None = None
     endpoint: str | None = None
@@ -68,11 +69,15 @@ class ExportOptions:
             raise ValueError("DALI's index is of TFRecord files")
 
 
+    @property
+    def share(self) -> Share | None:
+        return Share(*self.shard) if isinstance(self.shard, tuple) else self.shard
+
     def _check_share(self) -> None:
-        if self.shard is None:
+        share = self.share
+        if share is None:
             return
-        host, of = self.shard
-        if not 0 <= host < of:
+        if not 0 <= share.host < share.of:
             raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
         if self.align != "shard":
             raise ValueError("a job array needs align='shard': no file may hold records of two hosts' shards")
@@ -94,13 +99,27 @@ def export_source(
     shards: Shards, on_error: OnError, account: Account, out: str | os.PathLike[str], options: ExportOptions
 ) -> list[str]:
     """Every record of `shards` into record files under `out`; gives the files."""
+    shards, target = target_of(shards, on_error, out, options)
+    encode = options.record_to_example if target.schema is None else target.schema.encode
+    route = route_of(options.split if options.splits is None else options.splits, options.seed)
+    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, encode))
+    progress = progress_for("+".join(route.names), len(shards.names), options.progress)
+    return export_shards(
+        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
+    )
+
+
+def target_of(
+    shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
+) -> tuple[Shards, Target]:
+    """What is read for an export of `shards`, and what is written."""
     selection = wants(options.record_to_example)
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
     route = route_of(options.split if options.splits is None else options.splits, options.seed)
     bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
-    target = Target(
+    return shards, Target(
         out=os.fspath(out),
         kind=options.format,
         name=options.name,
@@ -110,7 +129,7 @@ def export_source(
         exists=options.exists,
         index_files=options.idx,
         schema=schema,
-        share=options.shard,
+        share=options.share,
         endpoint=options.endpoint,
         token=options.token,
         plan={
@@ -129,12 +148,6 @@ def export_source(
             "schema": None if options.schema is None else options.schema.to_json(),
             "record_to_example": function_described(options.record_to_example),
         },
-    )
-    encode = options.record_to_example if schema is None else schema.encode
-    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, encode))
-    progress = progress_for("+".join(route.names), len(shards.names), options.progress)
-    return export_shards(
-        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
     )
 
 

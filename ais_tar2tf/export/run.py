@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, Folder, StorePlace
 from ais_tar2tf.export.pool import WorkerPool, portable
-from ais_tar2tf.export.portions import PREFIX, Portion, Staging, host_label, plan_key
+from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
 from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
@@ -29,7 +31,7 @@ from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, Store, open_store, split_url
 
-__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "portion_of"]
+__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
 
 EXISTS = ("resume", "replace", "error")
 
@@ -54,7 +56,8 @@ class Target:
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     endpoint: str | None = None
     token: str | None = None
-    share: tuple[int, int] | None = None  # of a job array: this host's shards, of all hosts'
+    share: Share | None = None  # what is written waits beside the others' for `finish`
+    staged: bool = False  # what is published was written by shares
 
     def place(self) -> Destination:
         scheme, bucket, name = split_url(self.out)
@@ -64,13 +67,19 @@ class Target:
 
     def work_path(self) -> Path:
         """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""
-        splits, host = "+".join(self.splits), "" if self.share is None else host_label(*self.share)
+        splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
         scheme, _, name = split_url(self.out)
         if scheme == "file":
-            return Path(name, f"{PREFIX}{splits}", f".work-{host}") if host else Path(name, f".export-{splits}")
+            return Path(name, f"{PREFIX}{splits}", f".work-{share}") if share else Path(name, f".export-{splits}")
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        key = f"{self.out} {splits} {host}" if host else f"{self.out} {splits}"
+        key = f"{self.out} {splits} {share}" if share else f"{self.out} {splits}"
         return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(key.encode())
+
+    @functools.cached_property
+    def _share_name(self) -> str:
+        """A work item may be at work twice, so each has its own folder; a host of a job array finds its own again."""
+        assert self.share is not None
+        return f"{self.share.label}-{secrets.token_hex(8)}" if self.share.name else self.share.label
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
@@ -94,8 +103,7 @@ def export_shards(
     """Every record of the shards `names`, or of this host's share of them; gives the files written."""
     writing = writing or Writing()
     if target.share is not None:
-        host, of = target.share
-        names = [names[at] for at in range(host, len(names), of)]
+        names = target.share.chosen(names)
     wanted = min(len(names), cores() if workers is None else workers)
     moved = portable(job) if wanted > 1 else None
     if moved is None and wanted > 1 and workers is not None:
@@ -126,19 +134,19 @@ def export_events(
     """What the events bring, as files of `target`; gives their names."""
     try:
         place = target.place()
-        finished = _finished(target, place, store)
-        if finished is None and target.share is not None:
+        manifest = finished(target, place, store)
+        if manifest is None and target.share is not None:
             return _export_portion(target, place, events, account, progress, store)
-        if finished is None:
-            finished = _export(target, place, events, account, progress, store)
-        return [place.url(file.name) for split in target.splits for file in finished.splits[split].files]
+        if manifest is None:
+            manifest = _export(target, place, events, account, progress, store)
+        return [place.url(file.name) for split in target.splits for file in manifest.splits[split].files]
     except OSError as error:
         if isinstance(error, Tar2TFError):
             raise
         raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
 
 
-def _finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
+def finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
     """The manifest, if all of this was done before. Raises where something else is there that is to stay."""
     if target.exists == "replace":
         _check_same_place(target, read_manifest(place))
@@ -189,7 +197,7 @@ def _check_same_place(target: Target, manifest: Manifest | None) -> None:
 
 def _check_strangers(target: Target, place: Destination) -> None:
     strangers = target.publisher(place).strangers(set())
-    if strangers and target.share is None and not target.work_path().exists():
+    if strangers and target.share is None and not target.staged and not target.work_path().exists():
         raise ExportError(
             f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
             "exists='replace' takes it away"
@@ -253,29 +261,27 @@ def _export_portion(
     progress: Progress,
     store: Store | None,
 ) -> list[str]:
-    """This host's share, left beside the others' until `finish`; one that is there and whole is kept."""
+    """This share, left beside the others until `finish`; one that is there and whole is kept."""
     assert target.share is not None
-    host, of = target.share
     staging, key = Staging.of(place, target.splits), plan_key(target.plan)
-    staging.make_room(host_label(host, of), of, key, replace=target.exists == "replace")
-    there = staging.find_whole(f"{host_label(host, of)}.{key}")
+    staging.make_room(target.share, key, replace=target.exists == "replace")
+    there = staging.find_whole(f"{target.share.label}.{key}")
     if there is None:
         with _filled(target, events, account, progress, store) as work:
-            portion = portion_of(target, host_label(host, of), work).moved(lambda at: host + of * at)
-            there = staging.add(work, portion, index=target.index_files)
+            there = staging.add(work, _portion_of(target, target.share, work), index=target.index_files)
             work.remove()
     elif target.exists == "error":
-        raise ExportError(f"{staging.url()}: this host's part is there already; exists='replace' writes it anew")
+        raise ExportError(f"{staging.url()}: this part is there already; exists='replace' writes it anew")
     elif store is not None:
         _check_sources(store, [SourceObject(shard.url, *shard.identity) for shard in there.shards], target)
     return staging.urls(there)
 
 
-def portion_of(target: Target, label: str, work: WorkFolder) -> Portion:
-    """What a work folder holds, with its shards' numbers as they are there."""
+def _portion_of(target: Target, share: Share, work: WorkFolder) -> Portion:
     schema = None if target.schema is None else target.schema.to_json()
     shards = tuple(work.shards[at] for at in sorted(work.shards))
-    return Portion(label, tuple(target.splits), target.plan, schema, tuple(work.files), shards)
+    portion = Portion(share.label, tuple(target.splits), target.plan, schema, tuple(work.files), shards)
+    return portion.moved(share.number)
 
 
 def _write(
