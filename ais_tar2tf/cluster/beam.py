@@ -16,7 +16,7 @@ from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ExportError, MissingDependency
-from ais_tar2tf.export.finishing import publish_portions
+from ais_tar2tf.export.finishing import publish_portions, publishing
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.portions import Portion, Share, Staging, plan_key
 from ais_tar2tf.export.request import ExportOptions, export_source, target_of
@@ -105,9 +105,9 @@ class _Work:
     def make_room(self, nothing: None) -> None:
         """Take away what an earlier pipeline published, and was killed before it was gone."""
         del nothing
-        with self._open(["memory://none/0.tar"]) as source:
-            _, target = self._target(source)
-        Staging.of(target.place(), target.splits).sweep()
+        options = self._options()
+        target = publishing(self._out, options.endpoint, options.token)
+        Staging.of(target.place(), options.route.names).sweep()
 
     def convert(self, element: Named) -> bytes:
         """Leaves the shard's portion in the staging folder; gives its description."""

@@ -17,7 +17,7 @@ from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
 from ais_tar2tf.schema import Schema
 
-__all__ = ["finish", "publish_portions"]
+__all__ = ["finish", "publish_portions", "publishing"]
 
 
 def finish(
@@ -51,7 +51,7 @@ def finish(
 
 
 def _finish(out: str, split: str | None, endpoint: str | None, token: str | None) -> list[str]:
-    anywhere = Target(out=out, kind="", name="", splits=(), bounds=Bounds(), endpoint=endpoint, token=token)
+    anywhere = publishing(out, endpoint, token)
     place = anywhere.place()
     waiting = [each for each in place.folders(PREFIX) if split in (None, *each.removeprefix(PREFIX).split("+"))]
     for folder in waiting:
@@ -69,6 +69,13 @@ def _finish(out: str, split: str | None, endpoint: str | None, token: str | None
     return [place.url(file.name) for name in published for file in manifest.splits[name].files]
 
 
+def publishing(out: str, endpoint: str | None, token: str | None) -> Target:
+    """A place, and nothing yet of what goes there."""
+    return Target(
+        out=out, kind="", name="", splits=(), bounds=Bounds(), staged=True, endpoint=endpoint, token=token
+    )
+
+
 def _target_of(portion: Portion, anywhere: Target) -> Target:
     return replace(
         anywhere,
@@ -78,7 +85,6 @@ def _target_of(portion: Portion, anywhere: Target) -> Target:
         align="shard",
         schema=None if portion.schema is None else Schema.from_json(portion.schema),
         index_files=portion.plan["idx"],
-        staged=True,
         plan=portion.plan,
     )
 

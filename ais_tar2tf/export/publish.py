@@ -103,7 +103,8 @@ class Publisher:
         """`entries` say everything but the files, which are those of `output`."""
         names = {split: self._names(output, split) for split in self.splits}
         with self._alone():
-            kept = self._retire({name for each in names.values() for name in each})
+            coming = {name for each in names.values() for name in each}
+            kept = self._retire(coming | ({f"{name}.idx" for name in coming} if self.index_files else set()))
             for split in self.splits:
                 self._take_all(output, _of_split(output, split), names[split])
             self.place.settle()

@@ -18,7 +18,7 @@ from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
-from ais_tar2tf.export.splits import described, route_of
+from ais_tar2tf.export.splits import Route, described, route_of
 from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import Writing
 from ais_tar2tf.progress import progress_for
@@ -70,6 +70,10 @@ class ExportOptions:
 
 
     @property
+    def route(self) -> Route:
+        return route_of(self.split if self.splits is None else self.splits, self.seed)
+
+    @property
     def share(self) -> Share | None:
         return Share(*self.shard) if isinstance(self.shard, tuple) else self.shard
 
@@ -101,9 +105,9 @@ def export_source(
     """Every record of `shards` into record files under `out`; gives the files."""
     shards, target = target_of(shards, on_error, out, options)
     encode = options.record_to_example if target.schema is None else target.schema.encode
-    route = route_of(options.split if options.splits is None else options.splits, options.seed)
-    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, encode))
-    progress = progress_for("+".join(route.names), len(shards.names), options.progress)
+    job = Job(replace(shards, names=()), on_error, options.route, Serializer(options.format, encode))
+    shown = len(shards.names) if options.share is None else len(options.share.chosen(shards.names))
+    progress = progress_for("+".join(target.splits), shown, options.progress)
     return export_shards(
         target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
     )
@@ -117,13 +121,12 @@ def target_of(
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
-    route = route_of(options.split if options.splits is None else options.splits, options.seed)
     bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
     return shards, Target(
         out=os.fspath(out),
         kind=options.format,
         name=options.name,
-        splits=route.names,
+        splits=options.route.names,
         bounds=bounds,
         align=options.align,
         exists=options.exists,
@@ -140,7 +143,7 @@ def target_of(
             "on_error": on_error if isinstance(on_error, str) else function_described(on_error),
             "format": options.format,
             "name": options.name,
-            "splits": described(route),
+            "splits": described(options.route),
             "shard_size": bounds.size,
             "shard_records": bounds.records,
             "align": options.align,
