@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import arrays, errors, features, ops, options, parsing, schema, tfds, tornet
+    from ais_tar2tf import arrays, cluster, errors, features, ops, options, parsing, schema, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.export.finishing import finish
@@ -32,6 +32,7 @@ __all__ = [
     "AisDataset",
     "Resume",
     "arrays",
+    "cluster",
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
@@ -60,6 +61,7 @@ _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
     "Resume": ("training", "Resume"),
     "arrays": ("arrays", None),
+    "cluster": ("cluster", None),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
