@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -100,58 +104,74 @@ def test_urls_come_in_any_order(template, tmp_path):
     assert tree(tmp_path / "out-two") == tree(tmp_path / "two")
 
 
+class _Stalling(ThreadingHTTPServer):
+    """A folder by HTTP, which keeps whoever asks for one of its files waiting until `goes_on`."""
+
+    def __init__(self, folder: Path, stalled: str) -> None:
+        super().__init__(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+        self.stalled = stalled
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.endswith(self.server.stalled):
+            self.server.asked.set()
+            self.server.goes_on.wait(200)
+        super().do_GET()
+
+    def copyfile(self, source, outputfile) -> None:
+        try:
+            super().copyfile(source, outputfile)
+        except OSError:  # whoever asked was killed
+            return
+
+    def log_message(self, *_) -> None:
+        pass
+
+
 @pytest.mark.full
 @pytest.mark.servers("beam")
 def test_a_worker_killed_in_the_middle(tmp_path):
     """The DirectRunner gives such a run up; run again, it goes on with what was whole."""
-    template = source(tmp_path / "in", [60] * 150)
+    source(tmp_path / "in", [60] * 100)
     out = tmp_path / "out"
-    process = subprocess.Popen(
-        _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        victim = _worker_at_work(process, out / ".parts-train")
-        os.kill(victim, signal.SIGKILL)
+    with _Stalling(tmp_path / "in", "/s-70.tar") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        template = f"http://127.0.0.1:{server.server_port}/s-{{0..99}}.tar"
+        process = subprocess.Popen(
+            _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            pass
-    finally:
-        _end(process)
-    assert not (out / "manifest.json").exists()
-    before = {path: path.stat().st_mtime_ns for path in out.glob(".parts-train/*.json")}
-    assert 0 < len(before) < 150
-    again = subprocess.Popen(
-        _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    kept: set[Path] = set()
-    while again.poll() is None:  # what was whole is not written again
-        for path, time_then in before.items():
-            try:
-                if path.stat().st_mtime_ns == time_then:
-                    kept.add(path)
-                else:
-                    pytest.fail(f"{path} was written again")
-            except FileNotFoundError:
-                continue
-        time.sleep(0.05)
-    assert again.returncode == 0, again.communicate()[1]
-    assert kept == set(before)
-    t2t.open(template).export(tmp_path / "one", align="shard", workers=1)
+            assert server.asked.wait(120)
+            os.kill(_a_worker(process), signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+        finally:
+            _end(process)
+            server.goes_on.set()
+        assert not (out / "manifest.json").exists()
+        before = {path: path.stat().st_mtime_ns for path in out.glob(".parts-train/*.json")}
+        assert 0 < len(before) < 100
+        again = subprocess.Popen(
+            _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while again.poll() is None:  # what was whole is not written again
+            for path, then in before.items():
+                with contextlib.suppress(FileNotFoundError):  # it is published
+                    assert path.stat().st_mtime_ns == then
+            time.sleep(0.05)
+        assert again.returncode == 0
+        t2t.open(template).export(tmp_path / "one", align="shard", workers=1)
+        server.shutdown()
     assert tree(out) == tree(tmp_path / "one")
 
 
-def _worker_at_work(process: subprocess.Popen, staging: Path) -> int:
-    """A process below the pipeline's, once a few shards are whole and many are not."""
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if len(list(staging.glob("*.json"))) >= 3:
-            workers = [each for each in psutil.Process(process.pid).children(recursive=True)
-                       if "sdk_worker_main" in " ".join(each.cmdline())]  # fmt: skip
-            if workers:
-                return workers[0].pid
-        time.sleep(0.01)
-    raise AssertionError("no worker was seen at work")
+def _a_worker(process: subprocess.Popen) -> int:
+    below = psutil.Process(process.pid).children(recursive=True)
+    workers = [each.pid for each in below if "sdk_worker_main" in " ".join(each.cmdline())]
+    assert len(workers) >= 2
+    return workers[-1]
 
 
 def _end(process: subprocess.Popen) -> None:

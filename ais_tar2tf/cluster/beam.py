@@ -57,6 +57,10 @@ class ConvertShards(_Transform):
         super().__init__()
         self._work = _Work(os.fspath(out), dict(source or {}), export)
 
+    def is_finished(self, urls: Sequence[str]) -> bool:
+        """Whether all of these shards were exported so before; raises where something else is there."""
+        return self._work.is_finished(urls)
+
     def expand(self, input_or_inputs: Any) -> Any:
         work = self._work
         begun = input_or_inputs.pipeline | "Begin" >> beam.Create([None]) | "MakeRoom" >> beam.Map(work.make_room)
@@ -94,13 +98,21 @@ class _Work:
         self._options()
 
     def _options(self, share: Share | None = None) -> ExportOptions:
-        return ExportOptions(**self._export, shard=share or Share(name="any"), workers=1, progress=False)
+        export = dict(self._export)
+        if share is not None and export.get("exists") == "error":
+            export["exists"] = "resume"  # an item that is tried again finds its own part
+        return ExportOptions(**export, shard=share or Share(name="any"), workers=1, progress=False)
 
     def _open(self, urls: Sequence[str]) -> Source:
         return open_source([escape(url) for url in urls], index=False, **self._source)
 
     def _target(self, source: Source, share: Share | None = None) -> tuple[Shards, Target]:
         return target_of(source.as_shards, source.on_error, self._out, self._options(share))
+
+    def is_finished(self, urls: Sequence[str]) -> bool:
+        with self._open(urls) as source:
+            shards, target = self._target(source)
+            return finished(replace(target, share=None, staged=True), target.place(), shards.store) is not None
 
     def make_room(self, nothing: None) -> None:
         """Take away what an earlier pipeline published, and was killed before it was gone."""
@@ -168,9 +180,12 @@ def run_pipeline(
 ) -> None:
     """Convert shards by a pipeline of its own; `options` are the runner's, as `--direct_num_workers=2`.
 
+    What is finished already is kept, as by `Source.export`, and another export's files are refused at once.
     Beam's DirectRunner would try Prism first, which downloads a program: its in-process runner is taken instead.
     """
     transform = ConvertShards(out, source=source, **export)
+    if transform.is_finished(urls):
+        return
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 

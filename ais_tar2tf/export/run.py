@@ -24,7 +24,7 @@ from ais_tar2tf.export.places import Destination, Folder, StorePlace
 from ais_tar2tf.export.pool import WorkerPool, portable
 from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
 from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
-from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
+from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
@@ -75,11 +75,16 @@ class Target:
         key = f"{self.out} {splits} {share}" if share else f"{self.out} {splits}"
         return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(key.encode())
 
+    @property
+    def is_item(self) -> bool:
+        """Whether what is written is one work item, which knows nothing of the whole."""
+        return self.share is not None and bool(self.share.name)
+
     @functools.cached_property
     def _share_name(self) -> str:
         """A work item may be at work twice, so each has its own folder; a host of a job array finds its own again."""
         assert self.share is not None
-        return f"{self.share.label}-{secrets.token_hex(8)}" if self.share.name else self.share.label
+        return f"{self.share.label}-{secrets.token_hex(8)}" if self.is_item else self.share.label
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
@@ -114,8 +119,7 @@ def export_shards(
 
     def events(work: WorkFolder, done: Sequence[Place]) -> Iterator[Event]:
         if moved is None:
-            for at in range(min(place[0] for place in done), len(names)):
-                yield from read_shard(job, at, names[at], done)
+            yield from read_shards(job, names, done)
             return
         with WorkerPool(moved, names, done, wanted, work.path, writing) as pool:
             yield from pool.events()
@@ -134,7 +138,7 @@ def export_events(
     """What the events bring, as files of `target`; gives their names."""
     try:
         place = target.place()
-        manifest = finished(target, place, store)
+        manifest = None if target.is_item else finished(target, place, store)
         if manifest is None and target.share is not None:
             return _export_portion(target, place, events, account, progress, store)
         if manifest is None:

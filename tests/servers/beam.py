@@ -34,7 +34,7 @@ class BeamEnvironment:
 
     @property
     def path(self) -> Path:
-        """Of its Python; there when the environment is whole."""
+        """What runs its Python; there when the environment is whole."""
         return self.folder / "python"
 
     def build(self) -> None:
@@ -55,7 +55,10 @@ class BeamEnvironment:
             run(begin, f"making {what}", log, cwd=here, env=environment)
             install = [*installer(python), "--quiet", *_requirements()]
             run(install, f"installing {what}", log, cwd=here, env=environment)
-        self.path.symlink_to(Path("venv", "bin", "python"))
+        script = self.folder / "new"
+        script.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
+        script.chmod(0o755)
+        script.rename(self.path)
 
 
 def _requirements() -> list[str]:
