@@ -140,7 +140,10 @@ def test_a_worker_killed_in_the_middle(tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         template = f"http://127.0.0.1:{server.server_port}/s-{{0..99}}.tar"
         process = subprocess.Popen(
-            _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            _command(*_convert(template, out)),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             assert server.asked.wait(120)
@@ -154,7 +157,10 @@ def test_a_worker_killed_in_the_middle(tmp_path):
         before = {path: path.stat().st_mtime_ns for path in out.glob(".parts-train/*.json")}
         assert 0 < len(before) < 100
         again = subprocess.Popen(
-            _command(*_convert(template, out)), env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            _command(*_convert(template, out)),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         while again.poll() is None:  # what was whole is not written again
             for path, then in before.items():

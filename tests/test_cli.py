@@ -28,7 +28,21 @@ from ais_tar2tf.stores._control import ControlPlane
 from places import new_name
 
 ROOT = Path(t2t.__file__).parents[1]
-VERBS = ("demo", "ls", "inspect", "card", "convert", "finish", "verify", "index", "pack", "put", "serve", "bench", "doctor")
+VERBS = (
+    "demo",
+    "ls",
+    "inspect",
+    "card",
+    "convert",
+    "finish",
+    "verify",
+    "index",
+    "pack",
+    "put",
+    "serve",
+    "bench",
+    "doctor",
+)
 
 
 def run(*arguments: str, **environment: str):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Verbose, fail, verb
 
 if TYPE_CHECKING:

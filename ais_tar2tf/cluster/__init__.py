@@ -1,7 +1,7 @@
 """Past one machine, on engines that exist: each room is loaded when it is first used.
 
-    beam      ConvertShards: shards → record files as an Apache Beam pipeline
-    service   tf.data service over exported files
+beam      ConvertShards: shards → record files as an Apache Beam pipeline
+service   tf.data service over exported files
 """
 
 from __future__ import annotations

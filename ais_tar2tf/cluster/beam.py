@@ -26,7 +26,7 @@ from ais_tar2tf.source import Source, open_source
 from ais_tar2tf.templates import escape
 
 try:
-    import apache_beam as beam
+    import apache_beam as beam  # pyright: ignore[reportMissingImports]  # it has an environment of its own
 except ImportError:
     beam: Any = None
 
@@ -51,7 +51,9 @@ class ConvertShards(_Transform):
     p | beam.Create(list(t2t.open("ais://imagenet/train-{000..146}.tar").shards)) | ConvertShards("s3://out/imagenet")
     """
 
-    def __init__(self, out: str | os.PathLike[str], *, source: Mapping[str, Any] | None = None, **export: Any) -> None:
+    def __init__(
+        self, out: str | os.PathLike[str], *, source: Mapping[str, Any] | None = None, **export: Any
+    ) -> None:
         if beam is None:
             raise MissingDependency("apache-beam", extra="beam")
         super().__init__()
@@ -94,7 +96,7 @@ class _Work:
             raise ValueError(f"{', '.join(wrong)}: in a pipeline its runner decides that")
         self._out = out
         self._source = source
-        self._export = {"align": "shard", **export}
+        self._export: dict[str, Any] = {"align": "shard", **export}
         self._options()
 
     def _options(self, share: Share | None = None) -> ExportOptions:
@@ -140,7 +142,9 @@ class _Work:
             raise ExportError(f"{self._out}: a shard was named twice")
         with self._open(urls) as source:
             shards, target = self._target(source)
-            manifest = self._published(shards, replace(target, share=None, staged=True), [data for _, data in ordered])
+            manifest = self._published(
+                shards, replace(target, share=None, staged=True), [data for _, data in ordered]
+            )
         place = target.place()
         return [place.url(file.name) for split in target.splits for file in manifest.splits[split].files]
 
@@ -152,7 +156,8 @@ class _Work:
             staging.remove()
             return manifest
         portions = [
-            Portion.from_json(data, where=staging.url()).moved(lambda _, at=at: at) for at, data in enumerate(described)
+            Portion.from_json(data, where=staging.url()).moved(lambda _, at=at: at)
+            for at, data in enumerate(described)
         ]
         return publish_portions(target, place, staging, portions)
 
@@ -186,8 +191,8 @@ def run_pipeline(
     transform = ConvertShards(out, source=source, **export)
     if transform.is_finished(urls):
         return
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore[reportMissingImports]
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner  # pyright: ignore[reportMissingImports]
 
     chosen: Any = FnApiRunner() if runner == "DirectRunner" else runner
     with beam.Pipeline(runner=chosen, options=PipelineOptions([*options])) as pipeline:

@@ -115,9 +115,7 @@ def _worker(given: argparse.Namespace) -> Any:
     import tensorflow as tf
 
     service: Any = tf.data.experimental.service
-    config = service.WorkerConfig(
-        dispatcher_address=given.dispatcher, port=given.port, worker_address=given.address
-    )
+    config = service.WorkerConfig(dispatcher_address=given.dispatcher, port=given.port, worker_address=given.address)
     server = service.WorkerServer(config)
     return _Running(server, given.dispatcher)
 

@@ -34,7 +34,8 @@ def finish(
     hosts that have to run again. `split`: which, where several wait there; all of them when left out.
 
     >>> import ais_tar2tf as t2t
-    >>> t2t.pack([{"__key__": key, "txt": key} for key in "abc"], "memory://jobs/{}.tar", shard_records=1, create=True)
+    >>> records = [{"__key__": key, "txt": key} for key in "abc"]
+    >>> t2t.pack(records, "memory://jobs/{}.tar", shard_records=1, create=True)
     ['memory://jobs/0.tar', 'memory://jobs/1.tar', 'memory://jobs/2.tar']
     >>> for host in range(2):
     ...     _ = t2t.open("memory://jobs/{0..2}.tar").export("memory://jobs/out", shard=(host, 2), align="shard")
@@ -71,9 +72,7 @@ def _finish(out: str, split: str | None, endpoint: str | None, token: str | None
 
 def publishing(out: str, endpoint: str | None, token: str | None) -> Target:
     """A place, and nothing yet of what goes there."""
-    return Target(
-        out=out, kind="", name="", splits=(), bounds=Bounds(), staged=True, endpoint=endpoint, token=token
-    )
+    return Target(out=out, kind="", name="", splits=(), bounds=Bounds(), staged=True, endpoint=endpoint, token=token)
 
 
 def _target_of(portion: Portion, anywhere: Target) -> Target:

@@ -1,4 +1,4 @@
-"""Portions of an export that many write: each leaves its finished files beside the final ones, `finish` publishes all.
+"""Portions of an export: what one of many writers leaves beside the final files, for `finish` to publish.
 
 OUT/.parts-train/
     00003-of-00016.PLAN.train-00000.part      a finished file, with `.idx` behind it DALI's index
@@ -138,7 +138,9 @@ class Staging:
     def make_room(self, share: Share, key: str, *, replace: bool) -> None:
         """Before a share begins: what another plan, or another number of hosts, left goes, or is an error."""
         if self._place.size(self._path(_DONE)) is not None:
-            raise ExportError(f"{self.url()}: an export was finished here, and killed just then: t2t.finish(…) clears it")
+            raise ExportError(
+                f"{self.url()}: an export was finished here, and killed just then: t2t.finish(…) clears it"
+            )
         if share.name:
             if replace:
                 self._place.delete(self._path(f"{share.label}.{key}.json"))
@@ -185,7 +187,9 @@ class Staging:
         """The portions of all hosts of a job array."""
         found = [found for name in self._names() if (found := _DESCRIPTION.fullmatch(name))]
         if not found:
-            raise ExportError(f"{self.url()}: no host of a job array has ended yet; run export(…, shard=(i, n)) on each")
+            raise ExportError(
+                f"{self.url()}: no host of a job array has ended yet; run export(…, shard=(i, n)) on each"
+            )
         kinds = sorted({(int(each["of"]), each["key"]) for each in found})
         if len(kinds) > 1:
             raise ExportError(

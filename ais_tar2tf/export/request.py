@@ -68,7 +68,6 @@ class ExportOptions:
         if self.idx and self.format != "tfrecord":
             raise ValueError("DALI's index is of TFRecord files")
 
-
     @property
     def route(self) -> Route:
         return route_of(self.split if self.splits is None else self.splits, self.seed)

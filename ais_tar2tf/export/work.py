@@ -71,12 +71,14 @@ class SourceShard:
 
 def file_of(data: dict[str, Any]) -> FinishedFile:
     """From JSON."""
-    return FinishedFile(**{**data, "end": tuple(data["end"]), "identity": tuple(data["identity"])})
+    facts: dict[str, Any] = {**data, "end": tuple(data["end"]), "identity": tuple(data["identity"])}
+    return FinishedFile(**facts)
 
 
 def shard_of(data: dict[str, Any]) -> SourceShard:
     """From JSON."""
-    return SourceShard(**{**data, "identity": tuple(data["identity"])})
+    facts: dict[str, Any] = {**data, "identity": tuple(data["identity"])}
+    return SourceShard(**facts)
 
 
 class WorkFolder:
