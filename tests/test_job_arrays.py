@@ -156,6 +156,7 @@ class _Killed(BaseException):
 def test_killed_between_any_two_steps(template, tmp_path, monkeypatch):
     """Of a host that leaves its part, and of finishing: every change is, in turn, the last one."""
     options = {"shard_records": 40, "idx": True}
+    template = source(tmp_path / "in", [50, 20])
     expected = whole(template, tmp_path / "one", **options)
     out = tmp_path / "out"
 
@@ -185,7 +186,7 @@ def test_killed_between_any_two_steps(template, tmp_path, monkeypatch):
             except ExportError:
                 everything()
         assert tree(out) == expected, last
-    assert 30 < last < 200
+    assert 20 < last < 200
 
 
 def _until(step, left):
