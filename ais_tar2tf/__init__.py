@@ -14,9 +14,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import arrays, errors, features, ops, options, parsing, schema, tfds, tornet
+    from ais_tar2tf import arrays, cluster, errors, features, ops, options, parsing, schema, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
+    from ais_tar2tf.export.finishing import finish
     from ais_tar2tf.loaded import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.packer import pack
@@ -31,11 +32,13 @@ __all__ = [
     "AisDataset",
     "Resume",
     "arrays",
+    "cluster",
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
     "errors",
     "features",
+    "finish",
     "hosts",
     "index",
     "iter_records",
@@ -58,11 +61,13 @@ _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
     "Resume": ("training", "Resume"),
     "arrays": ("arrays", None),
+    "cluster": ("cluster", None),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
     "default_record_to_pair": ("mapping", "default_record_to_pair"),
     "errors": ("errors", None),
     "features": ("features", None),
+    "finish": ("export.finishing", "finish"),
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),

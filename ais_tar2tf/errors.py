@@ -25,12 +25,15 @@
     │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
     ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
+    │   └── PartMissing        .hosts .of           hosts of a job array have not left their parts yet
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
 The text of an error says what to do next. The attributes say where: they are also in the text.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = [
     "AccessDenied",
@@ -49,6 +52,7 @@ __all__ = [
     "MissingField",
     "NoFeature",
     "ObjectChanged",
+    "PartMissing",
     "RecordError",
     "SchemaError",
     "ShardNotFound",
@@ -208,6 +212,15 @@ class CheckpointError(Tar2TFError, ValueError):
 
 class ExportError(Tar2TFError, OSError):
     """A record file could not be written or published."""
+
+
+class PartMissing(ExportError):
+    """Some of the `of` hosts of a job array have not left their parts: those whose numbers are `hosts`."""
+
+    def __init__(self, message: str, *, hosts: Sequence[int], of: int) -> None:
+        super().__init__(message)
+        self.hosts: tuple[int, ...] = tuple(hosts)
+        self.of: int = of
 
 
 class MissingDependency(Tar2TFError, ImportError):

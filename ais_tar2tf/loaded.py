@@ -24,6 +24,8 @@ from ais_tar2tf.stores import open_store, split_url
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ais_tar2tf.loading import LoadRequest
+
 __all__ = ["Loaded", "load"]
 
 
@@ -124,9 +126,28 @@ class Loaded:
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does
         not have is empty, or 0. `shuffle`: True, or a window in records.
         """
-        from ais_tar2tf.loading import LoadRequest, build_dataset
+        from ais_tar2tf.loading import build_dataset
 
-        request = LoadRequest(
+        return build_dataset(self.request(split, shuffle, seed, batch, drop_remainder, interleave))
+
+    @property
+    def local(self) -> bool:
+        """Whether the files lie in a folder."""
+        return self._files.local
+
+    def request(
+        self,
+        split: str,
+        shuffle: bool | int | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        interleave: int | None = None,
+    ) -> LoadRequest:
+        """What `dataset` builds from."""
+        from ais_tar2tf.loading import LoadRequest
+
+        return LoadRequest(
             manifest=self.manifest,
             records=self.split(split),
             url=self._files.url,
@@ -138,4 +159,3 @@ class Loaded:
             drop_remainder=drop_remainder,
             interleave=interleave,
         )
-        return build_dataset(request)

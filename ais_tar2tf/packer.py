@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from itertools import count
+from pathlib import Path
 
 import xxhash
 
@@ -58,11 +61,15 @@ def pack(
         if exists == "error" and _is_there(store, names.at(0)):
             raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
         written: list[str] = []
-        with progress_for("pack", wanted=progress) as shown:
-            for number, shard in enumerate(_shards(records_of(source), Boundaries(bounds))):
+        with (
+            progress_for("pack", wanted=progress) as shown,
+            tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder,
+            contextlib.closing(_shards(records_of(source), Boundaries(bounds), Path(folder, "shard.tar"))) as made,
+        ):
+            for number, shard in enumerate(made):
                 _put(store, names.at(number), shard)
                 written.append(names.at(number))
-                shown.add(shard.records, len(shard.data))
+                shown.add(shard.records, shard.size)
         _remove_behind(store, names, len(written))
         return [store.url(name) for name in written]
     finally:
@@ -87,25 +94,29 @@ class _Names:
 
 
 class _Shard:
-    """One tar that is being made, and what must come back when it is read."""
+    """One tar that is being made, in a file, and what must come back when it is read."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+        self._file = path.open("wb")
         self._digest = xxhash.xxh3_128()
         self.records: int = 0
+        self.size: int = 0
 
     def add(self, record: Record, members: tuple[bytes, ...]) -> None:
-        self._parts += members
+        self._file.writelines(members)
+        self.size += sum(map(len, members))
         _sum_up(self._digest, record)
         self.records += 1
 
-    @property
-    def data(self) -> bytes:
-        return b"".join((*self._parts, END))
-
-    @property
-    def digest(self) -> bytes:
+    def finish(self) -> bytes:
+        """The tar is whole; gives the digest of its records."""
+        self._file.write(END)
+        self.close()
         return self._digest.digest()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _sum_up(digest: xxhash.xxh3_128, record: Record) -> None:
@@ -115,29 +126,34 @@ def _sum_up(digest: xxhash.xxh3_128, record: Record) -> None:
             digest.update(f"{name}\0{len(body)}\0".encode("utf-8", "surrogateescape") + body)
 
 
-def _shards(records: Iterator[Record], boundaries: Boundaries) -> Iterator[_Shard]:
-    shard = _Shard()
-    for record in records:
-        members = record_members(record)
-        size = sum(map(len, members))
-        if not boundaries.fitting([size]):
+def _shards(records: Iterator[Record], boundaries: Boundaries, path: Path) -> Generator[_Shard]:
+    """One at a time: the next one is written over it."""
+    shard = _Shard(path)
+    try:
+        for record in records:
+            members = record_members(record)
+            size = sum(map(len, members))
+            if not boundaries.fitting([size]):
+                yield shard
+                shard = _Shard(path)
+                boundaries.close()
+                boundaries.fitting([size])
+            shard.add(record, members)
+        if shard.records:
             yield shard
-            shard = _Shard()
-            boundaries.close()
-            boundaries.fitting([size])
-        shard.add(record, members)
-    if shard.records:
-        yield shard
+    finally:
+        shard.close()
 
 
 def _put(store: Store, name: str, shard: _Shard) -> None:
     """Write a shard, and read it back."""
-    store.put(name, shard.data)
+    expected = shard.finish()
+    store.put(name, shard.path)
     digest, records = xxhash.xxh3_128(), 0
     for record in Source(Shards(store, [name])).records():
         _sum_up(digest, record)
         records += 1
-    if records != shard.records or digest.digest() != shard.digest:
+    if records != shard.records or digest.digest() != expected:
         raise ChecksumMismatch(
             f"what was read back is not what was written ({records:,} of {shard.records:,} records)",
             url=store.url(name),

@@ -125,6 +125,10 @@ class _Lane:
         self._taken = end
         return self._batch.records[begin:end], total
 
+    def read_ahead(self) -> None:
+        if self._shard is None:
+            self._open_next()
+
     @property
     def mark(self) -> Mark:
         """Of the next record that `take` will give."""
@@ -360,6 +364,11 @@ class RecordStream:
     def identity(self) -> Identity:
         """Of the shard whose records came last, from the first lane."""
         return self._lanes[0].identity
+
+    def read_ahead(self) -> None:
+        """Open the first shard of each lane, so that its bytes come before they are asked for."""
+        for lane in self._lanes:
+            lane.read_ahead()
 
     def discard(self, count: int) -> None:
         """Go on `count` records later."""

@@ -221,6 +221,16 @@ class Source:
         return map(self._shards.store.url, self._shards.names)
 
     @property
+    def as_shards(self) -> Shards:
+        """What is read, and how."""
+        return self._shards
+
+    @property
+    def on_error(self) -> OnError:
+        """What an error costs."""
+        return self._account.on_error
+
+    @property
     def stats(self) -> Stats:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats
@@ -447,6 +457,7 @@ class Source:
         record_to_example: Callable[[Record], Any] | None = None,
         schema: Schema | None = None,
         idx: bool = False,
+        shard: tuple[int, int] | None = None,
         progress: bool | None = None,
         writing: Writing | None = None,
         endpoint: str | None = None,
@@ -458,7 +469,8 @@ class Source:
         alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
         the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
         bytes, unless a `schema` says more, or `record_to_example` makes a tf.train.Example of a record (for a tar: a
-        dict of bytes).
+        dict of bytes). `shard=(i, n)` with `align="shard"`: one host of a job array writes its share, which
+        `t2t.finish(out)` publishes with all others'; the files given are then those that wait for it.
         """
         from ais_tar2tf.export.request import ExportOptions, export_source
 
@@ -476,6 +488,7 @@ class Source:
             record_to_example=record_to_example,
             schema=schema,
             idx=idx,
+            shard=shard,
             progress=progress,
             writing=writing,
             endpoint=endpoint,

@@ -23,7 +23,7 @@ from braceexpand import braceexpand
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.options import Limits
 
-__all__ = ["Names", "expand", "unescape"]
+__all__ = ["Names", "escape", "expand", "unescape"]
 
 _MAX_DEPTH = 32  # braces within braces; below it, neither we nor braceexpand come near Python's recursion limit
 _MAX_DIGITS = 64  # of a number in a range, its zero padding included
@@ -45,6 +45,15 @@ def expand(template: str | Sequence[str], *, limit: int = Limits().template, kee
             f"{what} names {count} shards, the limit is {limit:,}: raise Limits.template if so many exist"
         )
     return Names(parsed, range(size), keep_escapes=keep_escapes)
+
+
+def escape(text: str) -> str:
+    r"""A template, and a glob, that stands for this very name.
+
+    >>> escape("a{b}*"), list(expand(escape("a{b}*,")))
+    ('a\\{b\\}\\*', ['a{b}*,'])
+    """
+    return _MEANT.sub(r"\\\g<0>", text)
 
 
 def unescape(text: str) -> str:
@@ -235,6 +244,7 @@ class _List:
 
 # --- braces -------------------------------------------------------------------------------------------------
 
+_MEANT = re.compile(r"[\\{},*?\[\]]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _TOKEN = re.compile(r"\\.|\.\.|[{},]", re.DOTALL)
 _NUMBERS = re.compile(r"([+-]?[0-9]+)\.\.([+-]?[0-9]+)(?:\.\.([+-]?[0-9]+))?")

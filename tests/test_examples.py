@@ -73,6 +73,7 @@ def test_an_endpoint_alone_is_not_enough() -> None:
             ["image (16, 16, 16, 3), label int64", "val has 20 images, the first labels are [0, 1, 2, 0, 1]"],
         ),
         ("tfrecorder_style", ["ignored rows: 1", "train: 60 chunks of shape {(25,)}", "test: 4 chunks"]),
+        ("job_array", ["still to run: hosts 1, 2", "12 files, 600 records"]),
         ("from_webdataset", ["90 records there; the same ones in the same order: True"]),
     ],
 )

@@ -96,7 +96,11 @@ def test_rows_that_would_not_come_back(row):
 
 def test_what_does_not_come_back_is_told(monkeypatch):
     real = MemoryStore.put
-    monkeypatch.setattr(MemoryStore, "put", lambda self, name, data: real(self, name, data.replace(b"good", b"evil")))
+
+    def evil(self, name, path):
+        real(self, name, path.read_bytes().replace(b"good", b"evil"))
+
+    monkeypatch.setattr(MemoryStore, "put", evil)
     with pytest.raises(ChecksumMismatch, match="read back"):
         t2t.pack([{"x": b"good"}], "memory://pack/evil.tar")
 

@@ -25,7 +25,7 @@ LAYERS = [
     "netcdf", "arrays", "examples", "progress",
     "reader", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
     "training", "parsing", "export", "source", "loading", "loaded", "writing", "packing", "packer",
-    "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
+    "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cluster", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "templates", "globs", "archive", "records", "shard_index", "environment", "plan",

@@ -188,6 +188,38 @@ def test_no_listing_leaves_a_name_out(place: Place) -> None:
         assert [url.removeprefix(place.base) for url in src.shards] == ["a-10.tar", "a-2.tar", "a.tar"]
 
 
+@pytest.mark.parametrize("size", [0, 5, 3_000_000])
+def test_a_file_is_put_as_bytes_are(place: Place, tmp_path: Path, size: int) -> None:
+    if _is_read_only(place):
+        return
+    path = tmp_path / "file"
+    path.write_bytes((DATA * (size // len(DATA) + 1))[:size])
+    place.store.put("deep/file", path)
+    assert read(place.store, "deep/file") == path.read_bytes()
+
+
+def test_a_moved_object_has_the_other_name_only(place: Place) -> None:
+    """A store that cannot says so, and nothing has happened."""
+    if _is_read_only(place):
+        return
+    place.store.put("a/old one", DATA)
+    place.store.put("new", b"replaced")
+    there, gone = ("new", "a/old one") if place.store.move("a/old one", "new") else ("a/old one", "newer")
+    assert read(place.store, there) == DATA
+    with pytest.raises(ShardNotFound):
+        place.store.head(gone)
+
+
+def _is_read_only(place: Place) -> bool:
+    """Where nothing can be written, that is what is said."""
+    if not isinstance(place.store, HttpStore):
+        return False
+    for ask in (lambda: place.store.put("x", b""), lambda: place.store.move("x", "y")):
+        with pytest.raises(StoreError, match="read only"):
+            ask()
+    return True
+
+
 def test_create_may_be_called_again(place: Place) -> None:
     if not place.lists:
         with pytest.raises(StoreError, match="no buckets"):

@@ -12,6 +12,7 @@ from ais_tar2tf.cli.carding import card
 from ais_tar2tf.cli.converting import convert
 from ais_tar2tf.cli.demo import demo
 from ais_tar2tf.cli.doctor import doctor
+from ais_tar2tf.cli.finishing import finish
 from ais_tar2tf.cli.indexing import index
 from ais_tar2tf.cli.inspecting import inspect
 from ais_tar2tf.cli.listing import ls
@@ -22,7 +23,7 @@ from ais_tar2tf.cli.verifying import verify
 
 __all__ = ["app"]
 
-_VERBS = (demo, ls, inspect, card, convert, verify, index, pack, put, serve, bench, doctor)
+_VERBS = (demo, ls, inspect, card, convert, finish, verify, index, pack, put, serve, bench, doctor)
 
 app = typer.Typer(
     name="ais-tar2tf",

@@ -34,8 +34,9 @@ from ais_tar2tf.errors import AccessDenied
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
     from ais_tar2tf.loaded import Loaded
+    from ais_tar2tf.source import Source
 
-__all__ = ["convert"]
+__all__ = ["convert", "tell_finished"]
 
 
 @verb
@@ -47,7 +48,20 @@ def convert(
     split: Annotated[str, typer.Option(help="the split's name", metavar="NAME")] = "train",
     shard_size: ShardSize = None,
     shard_records: ShardRecords = None,
-    align: Align = "stream",
+    align: Align = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n, from 0: this host's part of a job array, for `finish`", metavar="I/N")
+    ] = None,
+    runner: Annotated[
+        str | None,
+        typer.Option(
+            help="of Apache Beam, as DirectRunner or DataflowRunner: a work item for each shard", metavar="NAME"
+        ),
+    ] = None,
+    runner_option: Annotated[
+        list[str] | None,
+        typer.Option(help="for the runner, as direct_num_workers=2; may be repeated", metavar="NAME=VALUE"),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="processes; all cores when left out", min=1, metavar="N")
     ] = None,
@@ -63,7 +77,8 @@ def convert(
 ) -> None:
     """Write record files that TensorFlow, TFDS and others read.
 
-    Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped.
+    Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped. On many hosts:
+    each runs it with --shard I/N, and when all are done, one runs `finish OUT`.
 
     \b
     Example:
@@ -75,37 +90,92 @@ def convert(
         return
     from ais_tar2tf.cli.places import as_template, chosen_fields
     from ais_tar2tf.export import DEFAULT_SIZE
-    from ais_tar2tf.loaded import load
     from ais_tar2tf.source import open_source
 
-    size = shard_size or (None if shard_records else DEFAULT_SIZE)
-    templates = [as_template(url) for url in urls]
-    with open_source(templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=on_error) as source:
+    share = None if shard is None else _share(shard)
+    export: dict[str, Any] = {
+        "format": kind,
+        "name": name,
+        "split": split,
+        "shard_size": shard_size or (None if shard_records else DEFAULT_SIZE),
+        "shard_records": shard_records,
+        "align": align or ("stream" if share is None and runner is None else "shard"),
+        "exists": exists,
+        "idx": idx,
+        "endpoint": endpoint,
+    }
+    reading: dict[str, Any] = {"endpoint": endpoint, "fields": chosen_fields(fields), "on_error": on_error}
+    with open_source([as_template(url) for url in urls], **reading) as source:
         _make_bucket(out, endpoint)
         try:
-            files = source.export(
-                out,
-                format=kind,
-                name=name,
-                split=split,
-                shard_size=size,
-                shard_records=shard_records,
-                align=align,
-                workers=workers,
-                exists=exists,
-                idx=idx,
-                progress=console.bars,
-                endpoint=endpoint,
-            )
+            if runner is not None:
+                _run_beam(source, out, runner, runner_option or [], reading, workers, share, export)
+                files = None
+            else:
+                files = source.export(out, **export, shard=share, workers=workers, progress=console.bars)
         except KeyboardInterrupt:
             done = f"{counted(source.stats.records_emitted, 'record')} of {out} are written and will be used"
             raise Stopped(done, "the same command goes on from there", in_part=True) from None
         stats = source.stats
+    if share is not None and files is not None:
+        _show_part(console, out, share, files, stats)
+    else:
+        tell_finished(console, out, endpoint, files, stats, split, read_here=runner is None)
+
+
+def _share(text: str) -> tuple[int, int]:
+    host, separator, of = text.partition("/")
+    if not (separator and host.isdecimal() and of.isdecimal()):
+        raise ValueError(f"--shard is I/N, as 3/16, not {text!r}")
+    return int(host), int(of)
+
+
+def _run_beam(
+    source: Source,
+    out: str,
+    runner: str,
+    options: Sequence[str],
+    reading: dict[str, Any],
+    workers: int | None,
+    share: tuple[int, int] | None,
+    export: dict[str, Any],
+) -> None:
+    if workers is not None or share is not None:
+        raise ValueError("--workers and --shard are not for --runner: a runner decides who does what")
+    from ais_tar2tf.cluster.beam import run_pipeline
+
+    options = [each if each.startswith("--") else f"--{each}" for each in options]
+    run_pipeline(list(source.shards), out, runner=runner, options=options, source=reading, **export)
+
+
+def _show_part(console: Console, out: str, share: tuple[int, int], files: Sequence[str], stats: Stats) -> None:
+    host, of = share
+    document = {"host": host, "hosts": of, "files": list(files), "read": _read(stats)}
+    console.document(document, lambda: console.data(f"part {host} of {of}: {stats.records_emitted:,} records"))
+    console.note(f"when all {of} are done: ais-tar2tf finish {out}")
+
+
+def tell_finished(
+    console: Console,
+    out: str,
+    endpoint: str | None,
+    files: Sequence[str] | None,
+    stats: Stats,
+    split: str | None,
+    *,
+    read_here: bool = True,
+) -> None:
+    """What stands in `out` now, as a table or a document; ends with 7 when records were skipped."""
+    from ais_tar2tf.loaded import load
+
     loaded = load(out, endpoint=endpoint)
-    console.document(_document(loaded, files, stats), lambda: _show(console, loaded, files))
-    if not stats.shards:
+    chosen = [split] if split else sorted(loaded.splits)
+    shown = [file for each in chosen for file in loaded.files(each)] if files is None else files
+    console.document(_document(loaded, shown, stats), lambda: _show(console, loaded, shown))
+    if read_here and not stats.shards:
         console.note("all records were written before, so nothing was read")
-    _end(console, loaded, split, out)
+    for each in chosen:
+        _end(console, loaded, each, out)
 
 
 def _make_bucket(out: str, endpoint: str | None) -> None:
@@ -144,8 +214,11 @@ def _document(loaded: Loaded, files: Sequence[str], stats: Stats) -> dict[str, A
         name: {"records": entry.records, "bytes": entry.bytes, "files": len(entry.files), "skipped": entry.skipped}
         for name, entry in loaded.manifest.splits.items()
     }
-    read = {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
-    return {"format": loaded.manifest.format, "files": list(files), "splits": splits, "read": read}
+    return {"format": loaded.manifest.format, "files": list(files), "splits": splits, "read": _read(stats)}
+
+
+def _read(stats: Stats) -> dict[str, int]:
+    return {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
 
 
 def _show(console: Console, loaded: Loaded, files: Sequence[str]) -> None:

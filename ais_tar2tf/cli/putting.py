@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Verbose, fail, verb
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def put(
                 there = not again and _is_there(store, prefix + name, path.stat().st_size)
                 console.detail(f"{'there already' if there else 'storing'}: {store.url(prefix + name)}")
                 if not there and not dry_run:
-                    store.put(prefix + name, path.read_bytes())
+                    store.put(prefix + name, path)
                 (kept if there else stored).append(store.url(prefix + name))
                 progress.shard()
                 progress.add(0, path.stat().st_size)
@@ -88,9 +88,6 @@ def _named(files: list[Path], console: Console) -> list[tuple[str, Path]]:
             named.append((each.name, each))
         else:
             fail(console, f"{each}: there is no such file", "check the path; nothing was stored", exits.NOT_FOUND)
-    largest = max(named, key=lambda pair: pair[1].stat().st_size, default=None)
-    if largest is not None:
-        console.detail(f"the largest is {largest[1]} ({quantity(largest[1].stat().st_size)}); one is held at a time")
     return named
 
 

@@ -85,9 +85,9 @@ Format = Annotated[
 ShardSize = Annotated[str | None, typer.Option(help="no file is larger, as 100MB", metavar="SIZE")]
 ShardRecords = Annotated[int | None, typer.Option(help="no file has more records", min=1, metavar="N")]
 Align = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="stream: files go across shards; shard: each begins a new one",
+        help="stream (the default): files go across shards; shard: each begins a new one",
         metavar="HOW",
         autocompletion=lambda: _ALIGNS,
     ),

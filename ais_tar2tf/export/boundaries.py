@@ -77,6 +77,10 @@ class Boundaries:
 
     def _fitting_bytes(self, sizes: Sequence[int], begin: int, count: int, most: int) -> int:
         held = self.size
+        total = held + sum(sizes[begin : begin + count])
+        if total <= most:
+            self.size = total
+            return count
         for at in range(begin, begin + count):
             if held + sizes[at] > most and (at > begin or self.records):
                 self.size = held

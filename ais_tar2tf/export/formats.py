@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import xxhash
 
 from ais_tar2tf.errors import MissingDependency
+from ais_tar2tf.export.behind import WriteBehind
 from ais_tar2tf.export.tarfiles import END
 
 __all__ = [
@@ -83,9 +84,9 @@ class PiecesFile:
     `again`: it is written over from its start, and keeps what stands behind.
     """
 
-    def __init__(self, path: Path, *, again: bool = False) -> None:
+    def __init__(self, path: Path, *, again: bool = False, summed: bool = True) -> None:
         self._file = path.open("r+b" if again else "wb", buffering=0)
-        self.digest: xxhash.xxh3_128 = xxhash.xxh3_128()
+        self.digest: xxhash.xxh3_128 | None = xxhash.xxh3_128() if summed else None
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
         if sum(map(len, pieces)) < _LARGE_PIECE * len(pieces):
@@ -94,8 +95,9 @@ class PiecesFile:
             self._write(pieces[begin : begin + _MOST_PIECES])
 
     def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        for piece in pieces:
-            self.digest.update(piece)
+        if self.digest is not None:
+            for piece in pieces:
+                self.digest.update(piece)
         wanted = sum(map(len, pieces))
         written = os.writev(self._file.fileno(), pieces)
         if written < wanted:  # a signal, or a disk that is nearly full
@@ -112,19 +114,23 @@ class _PlainPart:
 
     def __init__(self, path: Path, end: bytes) -> None:
         self._file = PiecesFile(path)
+        self._behind = WriteBehind(self._file.write)
         self._end = end
 
     def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
         del sizes
-        self._file.write(pieces)
+        self._behind.add(pieces)
 
     def close(self) -> str:
+        self._behind.drain()
         if self._end:
             self._file.write([self._end])
-        self._file.close()
+        self.abandon()
+        assert self._file.digest is not None
         return f"{_ALGORITHM}:{self._file.digest.hexdigest()}"
 
     def abandon(self) -> None:
+        self._behind.close()
         self._file.close()
 
 

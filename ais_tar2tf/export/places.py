@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from ais_tar2tf.errors import ExportError, ShardNotFound, StoreError
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import ShardNotFound, StoreError
 from ais_tar2tf.export.work import sync_folder, write_synced
+from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Store
 
 __all__ = ["Destination", "Folder", "StorePlace", "read_whole"]
 
 _READ = 1 << 20
+_DELETED_AT_ONCE = 8  # enough to hide a store's distance
 
 
 class Destination(Protocol):
@@ -26,7 +33,15 @@ class Destination(Protocol):
     def size(self, name: str) -> int | None: ...
 
     def names(self, prefix: str) -> Iterator[str]:
-        """The files directly here whose names begin with `prefix`."""
+        """The files whose names begin with `prefix`: those directly here, or in the folder that it names."""
+        ...
+
+    def sizes(self, folder: str) -> dict[str, int | None]:
+        """Of every file in a folder here, by its name with the folder's."""
+        ...
+
+    def folders(self, prefix: str) -> list[str]:
+        """The folders directly here whose names begin with `prefix`."""
         ...
 
     def write(self, name: str, data: bytes) -> None: ...
@@ -35,10 +50,18 @@ class Destination(Protocol):
         """The file becomes `name`; one that was there is replaced."""
         ...
 
+    def move(self, name: str, to: str) -> None:
+        """A file here gets another name; one that has it is replaced."""
+        ...
+
     def delete(self, name: str) -> None: ...
 
-    def settle(self) -> None:
-        """All that was done so far stays done."""
+    def delete_folder(self, folder: str) -> None:
+        """With all that is in it."""
+        ...
+
+    def settle(self, folder: str = "") -> None:
+        """All that was done so far here, or in that folder, stays done."""
         ...
 
 
@@ -64,8 +87,19 @@ class Folder:
             return None
 
     def names(self, prefix: str) -> Iterator[str]:
-        if self.path.is_dir():
-            yield from sorted(entry.name for entry in os.scandir(self.path) if entry.name.startswith(prefix))
+        folder, separator, start = prefix.rpartition("/")
+        if (self.path / folder).is_dir():
+            found = sorted(entry.name for entry in os.scandir(self.path / folder) if entry.name.startswith(start))
+            yield from (f"{folder}{separator}{name}" for name in found)
+
+    def sizes(self, folder: str) -> dict[str, int | None]:
+        if not (self.path / folder).is_dir():
+            return {}
+        files = (entry for entry in os.scandir(self.path / folder) if entry.is_file(follow_symlinks=False))
+        return {f"{folder}/{entry.name}": entry.stat().st_size for entry in files}
+
+    def folders(self, prefix: str) -> list[str]:
+        return [name for name in self.names(prefix) if (self.path / name).is_dir()]
 
     def write(self, name: str, data: bytes) -> None:
         write_synced(self.path / name, data)
@@ -73,11 +107,17 @@ class Folder:
     def take(self, part: Path, name: str) -> None:
         part.replace(self.path / name)
 
+    def move(self, name: str, to: str) -> None:
+        (self.path / name).replace(self.path / to)
+
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
 
-    def settle(self) -> None:
-        sync_folder(self.path)
+    def delete_folder(self, folder: str) -> None:
+        shutil.rmtree(self.path / folder, ignore_errors=True)
+
+    def settle(self, folder: str = "") -> None:
+        sync_folder(self.path / folder)
 
 
 class StorePlace:
@@ -109,21 +149,54 @@ class StorePlace:
         except ShardNotFound:
             return
 
+    def sizes(self, folder: str) -> dict[str, int | None]:
+        try:
+            found = self._store.list(f"{self._prefix}{folder}/")
+            return {info.name.removeprefix(self._prefix): info.size for info in found}
+        except ShardNotFound:
+            return {}
+
+    def folders(self, prefix: str) -> list[str]:
+        below = (name.partition("/") for name in self.names(prefix))
+        return sorted({folder for folder, slash, _ in below if slash})
+
     def write(self, name: str, data: bytes) -> None:
         self._store.put(self._prefix + name, data)
 
     def take(self, part: Path, name: str) -> None:
-        self._store.put(self._prefix + name, part.read_bytes())
+        self._store.put(self._prefix + name, part)
         part.unlink()
 
-    def delete(self, name: str) -> None:
-        remove = getattr(self._store, "delete", None)
-        if remove is None:
-            raise ExportError(f"{self.url(name)}: this store cannot delete; choose an empty place")
-        remove(self._prefix + name)
+    def move(self, name: str, to: str) -> None:
+        if self._store.move(self._prefix + name, self._prefix + to):
+            return
+        with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
+            copy = Path(folder) / "file"
+            _download(self._store, self._prefix + name, copy)
+            self._store.put(self._prefix + to, copy)
+        self.delete(name)
 
-    def settle(self) -> None:
+    def delete(self, name: str) -> None:
+        self._store.delete(self._prefix + name)
+
+    def delete_folder(self, folder: str) -> None:
+        with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
+            for _ in pool.map(self.delete, self.sizes(folder)):
+                pass
+
+    def settle(self, folder: str = "") -> None:
         pass
+
+
+def _download(store: Store, name: str, path: Path) -> None:
+    fetch = Fetch(store, iter([Span(name)]), Read(), Account())
+    try:
+        fetch.next_shard()
+        with path.open("wb") as file:
+            while block := fetch.read():
+                file.write(block)
+    finally:
+        fetch.close()
 
 
 def read_whole(store: Store, name: str, start: int = 0, stop: int | None = None) -> bytes:

@@ -52,7 +52,11 @@ class _Worker:
         self.pipe: Connection[Any, Any] = ours  # type: ignore[assignment]  # of the two kinds it is this one
         try:
             command = [sys.executable, "-m", "ais_tar2tf.export.worker", str(theirs.fileno()), str(folder)]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            environment = {
+                "OPENBLAS_NUM_THREADS": "1",  # the processes are the threads; numpy would begin some in each
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            }
             self._process = subprocess.Popen(  # noqa: S603  # our own module, by this very Python
                 command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )

@@ -9,8 +9,10 @@ import mmap
 import os
 import re
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.formats import file_name
@@ -18,9 +20,11 @@ from ais_tar2tf.export.framing import FRAME_BYTES, frame_offsets
 from ais_tar2tf.export.manifest import MANIFEST, Manifest, RecordFile, SplitEntry
 from ais_tar2tf.export.metadata import METADATA, metadata
 from ais_tar2tf.export.places import Destination, Folder
-from ais_tar2tf.export.work import FinishedFile, WorkFolder
+from ais_tar2tf.export.work import FinishedFile, SourceShard, WorkFolder
 
-__all__ = ["Publisher", "index_of", "read_manifest"]
+__all__ = ["Output", "Publisher", "WorkOutput", "index_of", "read_manifest"]
+
+_TAKEN_AT_ONCE = 8  # uploads of a file each, streamed: enough to hide a store's distance
 
 
 def read_manifest(place: Destination) -> Manifest | None:
@@ -36,6 +40,42 @@ def index_of(part: Path) -> bytes:
         offsets = list(frame_offsets(data, file=os.fspath(part)))
     lines = (b"%d %d\n" % (begin, end - begin) for begin, end in itertools.pairwise(offsets))
     return b"".join(lines)
+
+
+class Output(Protocol):
+    """Finished files that have no final names yet, and what was read for them."""
+
+    files: list[FinishedFile]
+    shards: dict[int, SourceShard]
+
+    def take(self, file: FinishedFile, name: str, place: Destination, *, index: bool) -> bool:
+        """The file is `name`, with DALI's index beside it if asked for; False when it was taken before."""
+        ...
+
+    def remove(self) -> None:
+        """All is published."""
+        ...
+
+
+class WorkOutput:
+    """What one work folder holds."""
+
+    def __init__(self, work: WorkFolder) -> None:
+        self._work = work
+        self.files: list[FinishedFile] = work.files
+        self.shards: dict[int, SourceShard] = work.shards
+
+    def take(self, file: FinishedFile, name: str, place: Destination, *, index: bool) -> bool:
+        part = self._work.path / file.part
+        if not part.exists():
+            return False
+        if index:
+            place.write(f"{name}.idx", index_of(part))
+        place.take(part, name)
+        return True
+
+    def remove(self) -> None:
+        self._work.remove()
 
 
 @dataclass(frozen=True)
@@ -59,25 +99,25 @@ class Publisher:
             found += [each for each in self.place.names(prefix) if pattern.fullmatch(each) and each not in known]
         return found
 
-    def publish(self, work: WorkFolder, entries: dict[str, SplitEntry]) -> Manifest:
-        """`entries` say everything but the files, which are those of `work`."""
-        names = {split: self._names(work, split) for split in self.splits}
+    def publish(self, output: Output, entries: dict[str, SplitEntry]) -> Manifest:
+        """`entries` say everything but the files, which are those of `output`."""
+        names = {split: self._names(output, split) for split in self.splits}
         with self._alone():
-            kept = self._retire({name for each in names.values() for name in each})
+            coming = {name for each in names.values() for name in each}
+            kept = self._retire(coming | ({f"{name}.idx" for name in coming} if self.index_files else set()))
             for split in self.splits:
-                for file, name in zip(_of_split(work, split), names[split], strict=True):
-                    self._take(work, file, name)
+                self._take_all(output, _of_split(output, split), names[split])
             self.place.settle()
-            manifest = self._manifest(work, entries, names, kept)
+            manifest = self._manifest(output, entries, names, kept)
             for name, data in metadata(manifest).items():
                 self.place.write(name, data)
             self.place.write(MANIFEST, manifest.to_json())
             self.place.settle()
-        work.remove()
+        output.remove()
         return manifest
 
-    def _names(self, work: WorkFolder, split: str) -> list[str]:
-        total = len(_of_split(work, split))
+    def _names(self, output: Output, split: str) -> list[str]:
+        total = len(_of_split(output, split))
         return [file_name(self.name, split, self.kind, number, total) for number in range(total)]
 
     def _retire(self, coming: set[str]) -> dict[str, SplitEntry]:
@@ -105,18 +145,28 @@ class Publisher:
         for name, data in metadata(rest).items():
             self.place.write(name, data)
 
-    def _take(self, work: WorkFolder, file: FinishedFile, name: str) -> None:
-        part = work.path / file.part
-        if part.exists():
-            if self.index_files:
-                self.place.write(f"{name}.idx", index_of(part))
-            self.place.take(part, name)
-        elif self.place.size(name) != file.bytes:
+    def _take_all(self, output: Output, files: Sequence[FinishedFile], names: Sequence[str]) -> None:
+        """A store is asked for several at once: each answer takes its time."""
+        if isinstance(self.place, Folder):
+            for file, name in zip(files, names, strict=True):
+                self._take(output, file, name)
+            return
+        with ThreadPoolExecutor(_TAKEN_AT_ONCE) as pool:
+            taking = [pool.submit(self._take, output, *pair) for pair in zip(files, names, strict=True)]
+            try:
+                for each in taking:
+                    each.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _take(self, output: Output, file: FinishedFile, name: str) -> None:
+        taken = output.take(file, name, self.place, index=self.index_files)
+        if not taken and self.place.size(name) != file.bytes:
             raise ExportError(f"{self.place.url(name)}: the file vanished before it was published; export it again")
 
     def _manifest(
         self,
-        work: WorkFolder,
+        output: Output,
         entries: dict[str, SplitEntry],
         names: dict[str, list[str]],
         kept: dict[str, SplitEntry],
@@ -125,7 +175,7 @@ class Publisher:
         for split, entry in entries.items():
             files = tuple(
                 RecordFile(name, file.records, file.bytes, file.checksum)
-                for file, name in zip(_of_split(work, split), names[split], strict=True)
+                for file, name in zip(_of_split(output, split), names[split], strict=True)
             )
             splits[split] = SplitEntry(files, entry.schema, entry.plan, entry.sources, entry.skipped, entry.ignored)
         return Manifest(self.kind, self.name, splits, self.index_files)
@@ -144,5 +194,5 @@ class Publisher:
             os.close(handle)
 
 
-def _of_split(work: WorkFolder, split: str) -> list[FinishedFile]:
-    return sorted((file for file in work.files if file.split == split), key=lambda file: file.number)
+def _of_split(output: Output, split: str) -> list[FinishedFile]:
+    return sorted((file for file in output.files if file.split == split), key=lambda file: file.number)

@@ -14,10 +14,11 @@ import xxhash
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
+from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
-from ais_tar2tf.export.splits import described, route_of
+from ais_tar2tf.export.splits import Route, described, route_of
 from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import Writing
 from ais_tar2tf.progress import progress_for
@@ -25,7 +26,7 @@ from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Field, Schema
 
-__all__ = ["ExportOptions", "check_names", "export_source", "function_described"]
+__all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _ALIGNMENTS = ("stream", "shard")
@@ -48,6 +49,7 @@ class ExportOptions:
     record_to_example: Callable[[Record], Any] | None = None
     schema: Schema | None = None
     idx: bool = False
+    shard: tuple[int, int] | Share | None = None
     progress: bool | None = None
     writing: Writing | None = None
     endpoint: str | None = None
@@ -62,8 +64,26 @@ class ExportOptions:
             raise ValueError(f"workers is at least 1, not {self.workers!r}")
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
             raise ValueError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
+        self._check_share()
         if self.idx and self.format != "tfrecord":
             raise ValueError("DALI's index is of TFRecord files")
+
+    @property
+    def route(self) -> Route:
+        return route_of(self.split if self.splits is None else self.splits, self.seed)
+
+    @property
+    def share(self) -> Share | None:
+        return Share(*self.shard) if isinstance(self.shard, tuple) else self.shard
+
+    def _check_share(self) -> None:
+        share = self.share
+        if share is None:
+            return
+        if not 0 <= share.host < share.of:
+            raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
+        if self.align != "shard":
+            raise ValueError("a job array needs align='shard': no file may hold records of two hosts' shards")
 
 
 def with_key(schema: Schema) -> Schema:
@@ -82,22 +102,36 @@ def export_source(
     shards: Shards, on_error: OnError, account: Account, out: str | os.PathLike[str], options: ExportOptions
 ) -> list[str]:
     """Every record of `shards` into record files under `out`; gives the files."""
+    shards, target = target_of(shards, on_error, out, options)
+    encode = options.record_to_example if target.schema is None else target.schema.encode
+    job = Job(replace(shards, names=()), on_error, options.route, Serializer(options.format, encode))
+    shown = len(shards.names) if options.share is None else len(options.share.chosen(shards.names))
+    progress = progress_for("+".join(target.splits), shown, options.progress)
+    return export_shards(
+        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
+    )
+
+
+def target_of(
+    shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
+) -> tuple[Shards, Target]:
+    """What is read for an export of `shards`, and what is written."""
     selection = wants(options.record_to_example)
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
-    route = route_of(options.split if options.splits is None else options.splits, options.seed)
     bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
-    target = Target(
+    return shards, Target(
         out=os.fspath(out),
         kind=options.format,
         name=options.name,
-        splits=route.names,
+        splits=options.route.names,
         bounds=bounds,
         align=options.align,
         exists=options.exists,
         index_files=options.idx,
         schema=schema,
+        share=options.share,
         endpoint=options.endpoint,
         token=options.token,
         plan={
@@ -108,7 +142,7 @@ def export_source(
             "on_error": on_error if isinstance(on_error, str) else function_described(on_error),
             "format": options.format,
             "name": options.name,
-            "splits": described(route),
+            "splits": described(options.route),
             "shard_size": bounds.size,
             "shard_records": bounds.records,
             "align": options.align,
@@ -116,12 +150,6 @@ def export_source(
             "schema": None if options.schema is None else options.schema.to_json(),
             "record_to_example": function_described(options.record_to_example),
         },
-    )
-    encode = options.record_to_example if schema is None else schema.encode
-    job = Job(replace(shards, names=()), on_error, route, Serializer(options.format, encode))
-    progress = progress_for("+".join(route.names), len(shards.names), options.progress)
-    return export_shards(
-        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,21 @@ from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, Folder, StorePlace
 from ais_tar2tf.export.pool import WorkerPool, portable
-from ais_tar2tf.export.publish import Publisher, read_manifest
-from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shard
+from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
+from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
+from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, Store, open_store, split_url
 
-__all__ = ["EXISTS", "Target", "cores", "export_events", "export_shards"]
+__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
 
 EXISTS = ("resume", "replace", "error")
+
+_Events = Callable[[WorkFolder, Sequence[Place]], Iterator[Event]]
+"""From the work folder, and where each split goes on, to what is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +56,8 @@ class Target:
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     endpoint: str | None = None
     token: str | None = None
+    share: Share | None = None  # what is written waits beside the others' for `finish`
+    staged: bool = False  # what is published was written by shares
 
     def place(self) -> Destination:
         scheme, bucket, name = split_url(self.out)
@@ -59,12 +67,24 @@ class Target:
 
     def work_path(self) -> Path:
         """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""
-        splits = "+".join(self.splits)
+        splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
         scheme, _, name = split_url(self.out)
         if scheme == "file":
-            return Path(name) / f".export-{splits}"
+            return Path(name, f"{PREFIX}{splits}", f".work-{share}") if share else Path(name, f".export-{splits}")
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(f"{self.out} {splits}".encode())
+        key = f"{self.out} {splits} {share}" if share else f"{self.out} {splits}"
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(key.encode())
+
+    @property
+    def is_item(self) -> bool:
+        """Whether what is written is one work item, which knows nothing of the whole."""
+        return self.share is not None and bool(self.share.name)
+
+    @functools.cached_property
+    def _share_name(self) -> str:
+        """A work item may be at work twice, so each has its own folder; a host of a job array finds its own again."""
+        assert self.share is not None
+        return f"{self.share.label}-{secrets.token_hex(8)}" if self.is_item else self.share.label
 
     def publisher(self, place: Destination) -> Publisher:
         return Publisher(place, self.kind, self.name, self.splits, self.index_files)
@@ -85,8 +105,10 @@ def export_shards(
     workers: int | None = None,
     writing: Writing | None = None,
 ) -> list[str]:
-    """Every record of the shards `names`; gives the files written."""
+    """Every record of the shards `names`, or of this host's share of them; gives the files written."""
     writing = writing or Writing()
+    if target.share is not None:
+        names = target.share.chosen(names)
     wanted = min(len(names), cores() if workers is None else workers)
     moved = portable(job) if wanted > 1 else None
     if moved is None and wanted > 1 and workers is not None:
@@ -97,8 +119,7 @@ def export_shards(
 
     def events(work: WorkFolder, done: Sequence[Place]) -> Iterator[Event]:
         if moved is None:
-            for at in range(min(place[0] for place in done), len(names)):
-                yield from read_shard(job, at, names[at], done)
+            yield from read_shards(job, names, done)
             return
         with WorkerPool(moved, names, done, wanted, work.path, writing) as pool:
             yield from pool.events()
@@ -108,7 +129,7 @@ def export_shards(
 
 def export_events(
     target: Target,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
     *,
@@ -117,17 +138,19 @@ def export_events(
     """What the events bring, as files of `target`; gives their names."""
     try:
         place = target.place()
-        finished = _finished(target, place, store)
-        if finished is None:
-            finished = _export(target, place, events, account, progress, store)
-        return [place.url(file.name) for split in target.splits for file in finished.splits[split].files]
+        manifest = None if target.is_item else finished(target, place, store)
+        if manifest is None and target.share is not None:
+            return _export_portion(target, place, events, account, progress, store)
+        if manifest is None:
+            manifest = _export(target, place, events, account, progress, store)
+        return [place.url(file.name) for split in target.splits for file in manifest.splits[split].files]
     except OSError as error:
         if isinstance(error, Tar2TFError):
             raise
         raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
 
 
-def _finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
+def finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
     """The manifest, if all of this was done before. Raises where something else is there that is to stay."""
     if target.exists == "replace":
         _check_same_place(target, read_manifest(place))
@@ -178,7 +201,7 @@ def _check_same_place(target: Target, manifest: Manifest | None) -> None:
 
 def _check_strangers(target: Target, place: Destination) -> None:
     strangers = target.publisher(place).strangers(set())
-    if strangers and not target.work_path().exists():
+    if strangers and target.share is None and not target.staged and not target.work_path().exists():
         raise ExportError(
             f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
             "exists='replace' takes it away"
@@ -207,11 +230,21 @@ def _same_source(known: Identity, found: Identity, url: str, target: Target) -> 
 def _export(
     target: Target,
     place: Destination,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
     store: Store | None,
 ) -> Manifest:
+    with _filled(target, events, account, progress, store) as work:
+        output = WorkOutput(work)
+        return target.publisher(place).publish(output, entries_of(target, output))
+
+
+@contextlib.contextmanager
+def _filled(
+    target: Target, events: _Events, account: Account, progress: Progress, store: Store | None
+) -> Generator[WorkFolder]:
+    """The work folder with every file finished."""
     work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace" or not target.resumable)
     try:
         if not work.complete:
@@ -219,15 +252,46 @@ def _export(
                 known = [SourceObject(shard.url, *shard.identity) for shard in work.shards.values()]
                 _check_sources(store, known, target)
             _write(target, work, events, account, progress)
-        return target.publisher(place).publish(work, _entries(target, work))
+        yield work
     finally:
         work.close()
+
+
+def _export_portion(
+    target: Target,
+    place: Destination,
+    events: _Events,
+    account: Account,
+    progress: Progress,
+    store: Store | None,
+) -> list[str]:
+    """This share, left beside the others until `finish`; one that is there and whole is kept."""
+    assert target.share is not None
+    staging, key = Staging.of(place, target.splits), plan_key(target.plan)
+    staging.make_room(target.share, key, replace=target.exists == "replace")
+    there = staging.find_whole(f"{target.share.label}.{key}")
+    if there is None:
+        with _filled(target, events, account, progress, store) as work:
+            there = staging.add(work, _portion_of(target, target.share, work), index=target.index_files)
+            work.remove()
+    elif target.exists == "error":
+        raise ExportError(f"{staging.url()}: this part is there already; exists='replace' writes it anew")
+    elif store is not None:
+        _check_sources(store, [SourceObject(shard.url, *shard.identity) for shard in there.shards], target)
+    return staging.urls(there)
+
+
+def _portion_of(target: Target, share: Share, work: WorkFolder) -> Portion:
+    schema = None if target.schema is None else target.schema.to_json()
+    shards = tuple(work.shards[at] for at in sorted(work.shards))
+    portion = Portion(share.label, tuple(target.splits), target.plan, schema, tuple(work.files), shards)
+    return portion.moved(share.number)
 
 
 def _write(
     target: Target,
     work: WorkFolder,
-    events: Callable[[WorkFolder, Sequence[Place]], Iterator[Event]],
+    events: _Events,
     account: Account,
     progress: Progress,
 ) -> None:
@@ -284,9 +348,9 @@ def _shard_read(event: ShardRead, work: WorkFolder, account: Account) -> None:
     )
 
 
-def _entries(target: Target, work: WorkFolder) -> dict[str, SplitEntry]:
+def entries_of(target: Target, output: Output) -> dict[str, SplitEntry]:
     """What the manifest says of each split, but for its files."""
-    shards = [work.shards[at] for at in sorted(work.shards)]
+    shards = [output.shards[at] for at in sorted(output.shards)]
     skipped: Counter[str] = Counter()
     for shard in shards:
         skipped.update(shard.skipped)

@@ -18,7 +18,7 @@ from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Grouping, Record, Selection
 from ais_tar2tf.stores import Store
 
-__all__ = ["Event", "Job", "PortableJob", "ShardRead", "Units", "encode_chunk", "read_shard"]
+__all__ = ["Event", "Job", "PortableJob", "ShardRead", "Units", "encode_chunk", "read_shard", "read_shards"]
 
 
 @dataclass(frozen=True)
@@ -74,25 +74,61 @@ class ShardRead:
 Event = Units | ShardRead
 
 
+class _Reading:
+    """One input shard that is being read."""
+
+    def __init__(self, job: Job, at: int, name: str) -> None:
+        self._job = job
+        self._at = at
+        self._name = name
+        self._account = Account(job.on_error)
+        plan = Plan(1)
+        shards = replace(job.shards, names=(name,))
+        self._stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account)
+
+    def begin(self) -> _Reading:
+        """Its first bytes come meanwhile."""
+        self._stream.read_ahead()
+        return self
+
+    def events(self, done: Sequence[Place]) -> Iterator[Event]:
+        job, account, stream = self._job, self._account, self._stream
+        observed = [Observed() for _ in job.route.names]
+        number = 0
+        try:
+            while chunk := stream.next_chunk(full=True):
+                account.emitted(len(chunk))
+                splits = encode_chunk(job, chunk, account, observed)
+                yield from _units(splits, (self._at, number), done, identified(stream))
+                number += len(chunk)
+            identity = identified(stream)
+        finally:
+            stream.close()
+        yield ShardRead(self._at, job.shards.store.url(self._name), identity, account.stats, observed)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 def read_shard(job: Job, at: int, name: str, done: Sequence[Place]) -> Iterator[Event]:
     """The units of an input shard, and then what became of it; without those before their split's place in `done`.
 
     It is read from its start also when it goes on in the middle: so the account of it is whole.
     """
-    account = Account(job.on_error)
-    plan, observed = Plan(1), [Observed() for _ in job.route.names]
-    stream = RecordStream(replace(job.shards, names=(name,)), plan, plan.begin(0, 0, 1), account)
-    number = 0
+    return _Reading(job, at, name).events(done)
+
+
+def read_shards(job: Job, names: Sequence[str], done: Sequence[Place]) -> Iterator[Event]:
+    """The same of all shards from the first in `done` on; while one is read, the next one begins to come."""
+    ahead: _Reading | None = None
     try:
-        while chunk := stream.next_chunk(full=True):
-            account.emitted(len(chunk))
-            splits = encode_chunk(job, chunk, account, observed)
-            yield from _units(splits, (at, number), done, identified(stream))
-            number += len(chunk)
-        identity = identified(stream)
+        for at in range(min(place[0] for place in done), len(names)):
+            current = ahead or _Reading(job, at, names[at])
+            ahead = _Reading(job, at + 1, names[at + 1]).begin() if at + 1 < len(names) else None
+            yield from current.events(done)
     finally:
-        stream.close()
-    yield ShardRead(at, job.shards.store.url(name), identity, account.stats, observed)
+        if ahead is not None:
+            ahead.close()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,17 @@ from typing import Any
 
 from ais_tar2tf.errors import ExportError
 
-__all__ = ["FinishedFile", "Identified", "Place", "SourceShard", "WorkFolder", "sync_folder", "write_synced"]
+__all__ = [
+    "FinishedFile",
+    "Identified",
+    "Place",
+    "SourceShard",
+    "WorkFolder",
+    "file_of",
+    "shard_of",
+    "sync_folder",
+    "write_synced",
+]
 
 Place = tuple[int, int]
 """(input shard, number of a record in it): where the next record stands."""
@@ -59,6 +69,18 @@ class SourceShard:
     observed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # by split
 
 
+def file_of(data: dict[str, Any]) -> FinishedFile:
+    """From JSON."""
+    facts: dict[str, Any] = {**data, "end": tuple(data["end"]), "identity": tuple(data["identity"])}
+    return FinishedFile(**facts)
+
+
+def shard_of(data: dict[str, Any]) -> SourceShard:
+    """From JSON."""
+    facts: dict[str, Any] = {**data, "identity": tuple(data["identity"])}
+    return SourceShard(**facts)
+
+
 class WorkFolder:
     """One export's work: locked while it is open, so that two never write the same files."""
 
@@ -98,13 +120,10 @@ class WorkFolder:
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "file" in fact:
-            file: dict[str, Any] = fact["file"]
-            file |= {"end": tuple(file["end"]), "identity": tuple(file["identity"])}
-            self.files.append(FinishedFile(**file))
+            self.files.append(file_of(fact["file"]))
         elif "shard" in fact:
-            shard: dict[str, Any] = fact["shard"]
-            shard |= {"identity": tuple(shard["identity"])}
-            self.shards[shard["at"]] = SourceShard(**shard)
+            shard = shard_of(fact["shard"])
+            self.shards[shard.at] = shard
         else:
             self.complete = True
 
@@ -136,6 +155,11 @@ class WorkFolder:
         os.write(self._journal, _line(fact))
         if sync:
             os.fsync(self._journal)
+
+    def write(self, name: str, data: bytes) -> Path:
+        """A small file beside the others, on disk."""
+        write_synced(self.path / name, data)
+        return self.path / name
 
     def close(self) -> None:
         if self._journal is not None:

@@ -30,7 +30,7 @@ class _Segment:
         self._path = path
         self._at = at
         self._split = split
-        self._file = PiecesFile(path, again=again)
+        self._file = PiecesFile(path, again=again, summed=False)
         self._numbers, self._sizes = array("Q"), array("Q")
         self._identity: Identified = ("", "", "", None)
         self.bytes: int = 0

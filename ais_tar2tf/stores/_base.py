@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from ais_tar2tf.errors import ObjectChanged
@@ -118,7 +119,13 @@ class Store(Protocol):
         """The objects whose names begin with `prefix`, by pages, in the order of their names."""
         ...
 
-    def put(self, name: str, data: bytes) -> None: ...
+    def put(self, name: str, data: bytes | Path) -> None:
+        """The object is whole, or not there. A file is streamed, whatever its size."""
+        ...
+
+    def move(self, name: str, to: str) -> bool:
+        """The object gets another name, its bytes staying where they are; False where the store can't."""
+        ...
 
     def delete(self, name: str) -> None:
         """The object is gone; it may be gone already."""

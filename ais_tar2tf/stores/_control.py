@@ -10,7 +10,8 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
@@ -58,7 +59,7 @@ class ControlPlane:
         *,
         shown: str,
         json: Any = None,
-        data: bytes | None = None,
+        data: bytes | Path | None = None,
         headers: Mapping[str, str] | None = None,
         accept: frozenset[int] = frozenset(),
         follow: bool = True,
@@ -110,7 +111,16 @@ class ControlPlane:
             url = followed(url, answer.headers["Location"], shown)
         raise StoreError("the redirects do not end", url=shown)
 
-    def _ask(self, session: requests.Session, method: str, url: str, shown: str, **content: Any) -> requests.Response:
+    def _ask(
+        self,
+        session: requests.Session,
+        method: str,
+        url: str,
+        shown: str,
+        *,
+        data: bytes | Path | None,
+        **content: Any,
+    ) -> requests.Response:
         """One request. What requests says of failures would hold the whole URL, with its grant: its kind must do."""
         import requests
 
@@ -118,10 +128,11 @@ class ControlPlane:
         # Said with each request, since REQUESTS_CA_BUNDLE overrides what a session says.
         verify = (self._tls.ca or True) if self._tls.verify else False
         try:
-            with self._quiet():
+            with self._quiet(), _opened(data) as sent:
                 return session.request(
                     method,
                     url,
+                    data=sent,
                     timeout=timeouts,
                     allow_redirects=False,
                     verify=verify,
@@ -152,6 +163,18 @@ class ControlPlane:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Unverified HTTPS request")
             yield
+
+
+@contextlib.contextmanager
+def _opened(data: bytes | Path | None) -> Generator[bytes | BinaryIO | None]:
+    """What requests sends: of a file piece by piece, from its start with each try."""
+    if not isinstance(data, Path):
+        yield data
+    elif data.stat().st_size == 0:  # requests would send it in chunks, which not every store takes
+        yield b""
+    else:
+        with data.open("rb") as file:
+            yield file
 
 
 def _new_session() -> requests.Session:

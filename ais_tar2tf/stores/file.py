@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,21 +81,31 @@ class FileStore:
         folder = f"{folder}/" if prefix.startswith("/") or folder else ""
         yield from self._walk(folder, start)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes | Path) -> None:
         """Written beside, then renamed: no partial file has the name."""
         path = self._path(name)
         beside = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with beside.open("xb") as file:
-                    file.write(data)
+                if isinstance(data, Path):
+                    shutil.copyfile(data, beside)
+                else:
+                    beside.write_bytes(data)
                 beside.replace(path)
             except BaseException:
                 beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise _translated(error, self.url(name)) from error
+
+    def move(self, name: str, to: str) -> bool:
+        try:
+            self._path(to).parent.mkdir(parents=True, exist_ok=True)
+            self._path(name).replace(self._path(to))
+        except OSError as error:
+            raise _translated(error, self.url(name)) from error
+        return True
 
     def delete(self, name: str) -> None:
         try:

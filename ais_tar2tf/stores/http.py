@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
@@ -63,8 +64,12 @@ class HttpStore:
             "plain HTTP has no listing; name the shards, as in train-{000..146}.tar", url=self.url(prefix)
         )
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes | Path) -> None:
         del data
+        raise StoreError("plain HTTP is read only here", url=self.url(name))
+
+    def move(self, name: str, to: str) -> bool:
+        del to
         raise StoreError("plain HTTP is read only here", url=self.url(name))
 
     def delete(self, name: str) -> None:

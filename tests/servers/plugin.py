@@ -15,13 +15,14 @@ import pytest
 from tests.servers import certificates, namespace
 from tests.servers.aistore import AIStore, Tls
 from tests.servers.authn import AuthN
+from tests.servers.beam import BEAM, BeamEnvironment
 from tests.servers.build import EVERYDAY, FULL, Program
 from tests.servers.cluster import AuthCluster, Outside
 from tests.servers.enter import MISSING
 from tests.servers.minio import KEY, REGION, SECRET, Minio
 from tests.servers.toxiproxy import Toxiproxy
 
-PROGRAMS: dict[str, tuple[Program, ...]] = {  # what a server of this name needs
+PROGRAMS: dict[str, tuple[Program | BeamEnvironment, ...]] = {  # what a server of this name needs
     "aistore": (EVERYDAY["aisnode"],),
     "own-aistore": (EVERYDAY["aisnode"],),  # one that the test may break, so never one of somebody's
     "authn": (EVERYDAY["aisnode"], EVERYDAY["authn"]),
@@ -29,6 +30,7 @@ PROGRAMS: dict[str, tuple[Program, ...]] = {  # what a server of this name needs
     "aws": (FULL["aisnode-aws"], EVERYDAY["minio"]),
     "dsort": (FULL["aisnode-dsort"],),
     "toxiproxy": (FULL["toxiproxy"],),
+    "beam": (BEAM,),  # no server; but it opens ports
 }
 _GIVEN = {"aistore": "endpoint", "minio": "s3_endpoint"}  # options that name a server of somebody's
 _CREDENTIALS = {  # as they were when pytest began: tests themselves see none
