@@ -2,8 +2,9 @@
 
 What comes is a tar of these members in the shard's order; to whoever reads it, it is the shard. A shard is asked for
 so when the cluster's own listing of it says that its records are in order: each has every field that must be there
-and at least one that is selected, no field is there twice, no member belongs to none. Of all others the whole shard is
-read, so that what is wrong with them costs what it always costs.
+and at least one that is selected, no field is there twice, no member belongs to none. Other shards are read whole, so
+that what is wrong with them is told as always. What a listing does not show is the order of members: of a record
+whose members don't stand together, only those that are selected tell.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ class MembersStore:
         listed = self._records.get(name)
         if listed is not None and listed != records:
             raise StoreError(
-                f"of {listed:,} records that the cluster lists, the members asked for make {records:,}; does the shard "
-                "have links? Read it whole: select(…, in_cluster=False)",
+                f"of {listed:,} records that the cluster lists, the members asked for make {records:,}; has the "
+                "shard links? Read it whole: select(…, in_cluster=False)",
                 url=self.url(name),
             )
 

@@ -26,7 +26,18 @@ from ais_tar2tf.errors import (
 )
 from ais_tar2tf.options import Limits
 
-__all__ = ["NAMES", "Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Split", "Want", "is_no_field", "splitter"]
+__all__ = [
+    "NAMES",
+    "Grouper",
+    "Grouping",
+    "Record",
+    "RecordBatch",
+    "Selection",
+    "Split",
+    "Want",
+    "is_no_field",
+    "splitter",
+]
 
 _NO_FIELDS = frozenset({"__key__", "__shard__"})
 

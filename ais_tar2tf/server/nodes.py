@@ -18,7 +18,7 @@ from aiohttp import web
 from ais_tar2tf.server.calls import Call, Seen, parse, peer_of, refuse, split_target
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.folder import Folder
-from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_such_call, not_served
+from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_etl, no_such_call, not_served
 
 __all__ = ["Address", "Cluster", "Node"]
 
@@ -96,6 +96,14 @@ def _describe(node: Address, role: str) -> dict[str, object]:
     }
 
 
+def _no_dsort(method: str) -> web.Response:
+    """As a build without it: there are no jobs, and there will be none."""
+    if method == "GET":
+        return web.Response(body=b"[]", content_type="application/json")
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return web.Response(status=501, text="dsort not enabled (build with -tags=dsort)\n", headers=headers)
+
+
 class Node(ABC):
     """A request handler for aiohttp."""
 
@@ -134,6 +142,10 @@ class Node(ABC):
 
     def common(self, call: Call) -> web.StreamResponse:
         """Answer what every node knows: that it is well, and who the others are."""
+        if call.resource == "etl":
+            raise no_etl()
+        if call.resource == "sort":
+            return _no_dsort(call.request.method)
         if call.request.method not in ("GET", "HEAD"):
             raise RefusedError(405, f"{call.request.method} is not allowed here")
         if call.resource == "health":

@@ -175,9 +175,7 @@ class AisStore:
         if shard is None or following:
             return None
         below = f"{name}/"
-        members = [
-            (info.name.removeprefix(below), info.size or 0) for info in entries if info.name.startswith(below)
-        ]
+        members = [(info.name.removeprefix(below), info.size or 0) for info in entries if info.name.startswith(below)]
         return Inside(shard, members, len(answer.content))
 
     def put(self, name: str, data: bytes) -> None:
