@@ -7,9 +7,9 @@ import hmac
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import xxhash
@@ -57,6 +57,7 @@ class Cluster:
     target: Address
     token: str | None
     seen: deque[Seen]
+    transformers: Mapping[str, str] = field(default_factory=dict[str, str])  # URLs by the names of ETLs
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call what blocks for long on another thread."""
@@ -143,7 +144,7 @@ class Node(ABC):
     def common(self, call: Call) -> web.StreamResponse:
         """Answer what every node knows: that it is well, and who the others are."""
         if call.resource == "etl":
-            raise no_etl()
+            return self._etls(call)
         if call.resource == "sort":
             return _no_dsort(call.request.method)
         if call.request.method not in ("GET", "HEAD"):
@@ -157,6 +158,13 @@ class Node(ABC):
             request = call.request
             raise no_such_call(request.method, split_target(request)[0], peer_of(request))
         raise not_served(f"/v1/{call.resource}")
+
+    def _etls(self, call: Call) -> web.Response:
+        """Those that this server was given; as in a build without ETLs, none can be started."""
+        if not self.cluster.transformers or call.request.method != "GET":
+            raise no_etl()
+        none: dict[str, object] = {"xaction_id": "", "obj_count": 0, "in_bytes": 0, "out_bytes": 0}
+        return web.json_response([{"id": name, "stage": "Running", **none} for name in self.cluster.transformers])
 
     @abstractmethod
     def authorize(self, call: Call) -> None:

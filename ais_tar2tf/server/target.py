@@ -24,6 +24,7 @@ from ais_tar2tf.server.refusals import (
     not_served,
     nothing_to_delete,
 )
+from ais_tar2tf.server.transforming import transformed
 
 __all__ = ["Target"]
 
@@ -65,7 +66,7 @@ class Target(Node):
 
     async def _get(self, call: Call) -> web.StreamResponse:
         if call.query.get("etl_name"):
-            raise no_etl()
+            return await self._transform(call)
         with self.cluster.folder.open(call.bucket, call.name) as stored:
             if call.query.get("archpath") or call.query.get("archmode"):
                 return await self._get_inside(call, stored)
@@ -105,6 +106,17 @@ class Target(Node):
             return await self._stream(call.request, response, _first_bytes(pieces, first[1]))
         response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
         return await self._stream(call.request, response, _as_tar(chain([first], members)))
+
+    async def _transform(self, call: Call) -> web.StreamResponse:
+        """What a transformer makes of the object."""
+        url = self.cluster.transformers.get(call.query["etl_name"])
+        if url is None:
+            raise no_etl()
+        with self.cluster.folder.open(call.bucket, call.name) as stored:
+            arguments, name = call.query.get("etl_args", ""), f"{call.bucket}/{call.name}"
+            pieces = await self.cluster.run(transformed, url, name, stored.file, stored.content.size, arguments)
+            response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+            return await self._stream(call.request, response, pieces)
 
     async def _batch(self, call: Call) -> web.StreamResponse:
         """A tar of objects, of their ranges and of members of shards, in the order that was asked for."""

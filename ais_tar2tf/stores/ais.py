@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,7 +54,7 @@ def endpoint_url(given: str | None) -> str:
 
 
 class AisStore:
-    """One bucket of an AIStore cluster."""
+    """One bucket of an AIStore cluster; with `etl`, what an ETL of that name makes of its objects."""
 
     def __init__(
         self,
@@ -63,11 +64,13 @@ class AisStore:
         endpoint: str | None = None,
         token: TokenSource | None = None,
         provider: str = "ais",
+        etl: str | None = None,
     ) -> None:
         if not bucket or "/" in bucket:
             raise StoreError("a bucket's name is not empty and has no slash", url=f"{provider}://{bucket}")
         self._bucket = bucket
         self._provider = provider
+        self._etl = {"etl_name": etl} if etl else {}  # what objects are passed through when they are read
         self._endpoint = endpoint_url(endpoint)
         self._token = Token(token, f"{provider}://{bucket}")
         self._read = read
@@ -85,7 +88,11 @@ class AisStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
-        return self._allowed(lambda token: self._open(name, start, stop, interrupt, token))
+        if not self._etl:
+            return self._allowed(lambda token: self._open(name, start, stop, interrupt, token))
+        # An output has no ranges. A target names no bucket to a transformer over ws, so the shard's URL goes along.
+        query = {**self._etl, "etl_args": json.dumps({"shard": self.url(name)})}
+        return self._allowed(lambda token: self._open(name, 0, None, interrupt, token, query))
 
     def open_members(self, name: str, pattern: str, *, interrupt: Interrupt | None = None) -> HttpBody:
         """A tar of the members whose names match, in the shard's order, from its start: the target reads the shard.
