@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from tarfile import TarError
 
@@ -138,11 +139,12 @@ class Target(Node):
             while (piece := await self.cluster.run(next, pieces, None)) is not None:
                 await response.write(piece)
             await response.write_eof()
-        except ConnectionError:
-            pass
         except (RefusedError, OSError, EOFError, TarError):
             if request.transport is not None:
-                request.transport.abort()
+                request.transport.abort()  # without the last chunk, so that nobody takes it for whole
+        finally:
+            with suppress(ValueError):  # it may be at work still, for a client that left
+                getattr(pieces, "close", bool)()
         return response
 
     async def _head(self, call: Call) -> web.StreamResponse:

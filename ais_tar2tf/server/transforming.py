@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import io
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import quote, urlencode, urlsplit
 
 from ais_tar2tf.server.refusals import RefusedError
@@ -21,21 +23,33 @@ def transformed(url: str, name: str, file: io.FileIO, size: int, arguments: str)
     query = f"?{urlencode({'etl_args': arguments})}" if arguments else ""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
     try:
-        connection.request("PUT", f"/{quote(name)}{query}", file, {"Content-Length": str(size)})
+        connection.putrequest("PUT", f"/{quote(name)}{query}")
+        connection.putheader("Content-Length", str(size))
+        connection.endheaders()
+        # The output comes while the object is still sent.
+        sending = threading.Thread(target=_send, args=(connection, file), name="ais-server-etl", daemon=True)
+        sending.start()
         answer = connection.getresponse()
-        if answer.status != http.client.OK:
-            said = answer.read(_MOST_SAID).decode("utf-8", "replace")
-            raise RefusedError(answer.status, f"ETL error: {said}")
     except (OSError, http.client.HTTPException) as error:
         connection.close()
         raise RefusedError(500, f"the transformer does not answer ({type(error).__name__})") from error
-    except RefusedError:
-        connection.close()
-        raise
-    return _pieces(connection, answer)
+    if answer.status == http.client.OK:
+        return _pieces(connection, answer, sending)
+    said = answer.read(_MOST_SAID).decode("utf-8", "replace")
+    sending.join()
+    connection.close()
+    raise RefusedError(answer.status, f"ETL error: {said}")
 
 
-def _pieces(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+def _send(connection: http.client.HTTPConnection, file: io.FileIO) -> None:
+    with suppress(OSError, ValueError):  # what that means, the answer tells
+        while piece := file.read(PIECE):
+            connection.send(piece)
+
+
+def _pieces(
+    connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, sending: threading.Thread
+) -> Iterator[bytes]:
     try:
         while piece := answer.read(PIECE):
             yield piece
@@ -43,3 +57,4 @@ def _pieces(connection: http.client.HTTPConnection, answer: http.client.HTTPResp
         raise ConnectionError("the transformer's answer broke off") from error
     finally:
         connection.close()
+        sending.join()

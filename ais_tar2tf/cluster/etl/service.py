@@ -26,6 +26,7 @@ _CONTROL = 1 * MIB  # of a control message: names and arguments
 _STOP = 10.0  # seconds that shards under way have when the service stops
 _BACKLOG = 512  # connections that wait: a target opens several for every job
 _SAID = 2_000  # characters of an error
+_FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
 _SUCCESS = "direct put success"
 
 
@@ -183,13 +184,12 @@ class _Handler(BaseHTTPRequestHandler):
                 first = next(pieces, b"")
                 begun = True
                 self._send(chain([first], pieces))
-        except ConnectionError:
-            self.close_connection = True
         except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
-            if begun:
+            left = isinstance(error, ConnectionError) and not isinstance(error, Tar2TFError)
+            if begun or left:
                 self.close_connection = True  # without the last chunk, so that nobody takes it for whole
-                return
-            self._refuse(error, body)
+            else:
+                self._refuse(error, body)
         finally:
             self.server.busy.discard(threading.current_thread())
             _close(blocks)
@@ -261,11 +261,11 @@ class _Handler(BaseHTTPRequestHandler):
                     self._exchange(socket, control)
                 finally:
                     self.server.busy.discard(threading.current_thread())
-        except (ClosedError, OSError):
-            pass
-        except Exception as error:  # noqa: BLE001  # a text would mean success: the end of the talk is how it is told
+        except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
+            if isinstance(error, OSError) and not isinstance(error, Tar2TFError):
+                return  # the other side has gone
             with suppress(OSError):
-                socket.close(1011, _text_of(error))
+                socket.close(_FAILED, _text_of(error))  # a text would mean success
 
     def _exchange(self, socket: Socket, control: dict[str, Any]) -> None:
         file, path = str(control.get("fqn") or ""), str(control.get("path") or "")

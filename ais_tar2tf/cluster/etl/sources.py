@@ -63,9 +63,10 @@ def file_blocks(quoted: str, roots: Sequence[str]) -> Iterator[bytes]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ShardNotFound(f"the target's file cannot be opened ({error.strerror})", url=path) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ShardNotFound("this is no file", url=path)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ShardNotFound("this is no file", url=path)
         while block := file.read(BLOCK):
             yield block
 
