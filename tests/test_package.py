@@ -24,7 +24,7 @@ LAYERS = [
     "extraction", "fetch", "shard_index", "environment", "plan", "features", "headers", "schema", "netcdf", "arrays",
     "examples", "reader", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing",
     "chunks", "tfdata", "training", "parsing", "progress", "export", "source", "loading", "loaded", "writing",
-    "packing", "packer", "dataset", "server", "cluster", "card", "datum", "tfrecorder", "tfds", "tornet", "compat",
+    "packing", "packer", "cluster", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat",
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [

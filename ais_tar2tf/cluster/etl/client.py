@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ais_tar2tf.errors import StoreError
-from ais_tar2tf.options import Retry, Timeouts
+from ais_tar2tf.options import Retry, Timeouts, Tls
 from ais_tar2tf.stores import TokenSource
 from ais_tar2tf.stores.clusters import ClusterCalls
 
@@ -15,9 +15,11 @@ _NOT_BUILT = frozenset({501})
 _ONCE = Retry(attempts=1)
 
 
-def running(endpoint: str | None = None, *, token: TokenSource | None = None) -> list[str] | None:
+def running(
+    endpoint: str | None = None, *, token: TokenSource | None = None, tls: Tls | None = None
+) -> list[str] | None:
     """The names of the ETLs that run; None where the cluster has no ETLs at all."""
-    with ClusterCalls(endpoint, token, retry=_ONCE) as calls:
+    with ClusterCalls(endpoint, token, retry=_ONCE, tls=tls) as calls:
         answer = calls.call("GET", "etl", accept=_NOT_BUILT)
         if answer.status_code in _NOT_BUILT:
             return None

@@ -24,6 +24,7 @@ __all__ = ["Service"]
 
 _CONTROL = 1 * MIB  # of a control message: names and arguments
 _STOP = 10.0  # seconds that shards under way have when the service stops
+_POLL = 0.05  # seconds between two looks whether to stop
 _BACKLOG = 512  # connections that wait: a target opens several for every job
 _SAID = 2_000  # characters of an error
 _FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
@@ -55,7 +56,9 @@ class Service:
         address = self._server.server_address
         shown = str(address[0])
         self.url: str = f"http://{'127.0.0.1' if shown == '0.0.0.0' else shown}:{address[1]}"  # noqa: S104
-        self._thread = threading.Thread(target=self._server.serve_forever, name="ais_tar2tf-etl", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL,), name="ais_tar2tf-etl", daemon=True
+        )
         self._thread.start()
         threading.Thread(target=self._prepare, name="ais_tar2tf-etl-start", daemon=True).start()
 
