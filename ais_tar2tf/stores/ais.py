@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -184,6 +184,19 @@ class AisStore:
         below = f"{name}/"
         members = [(info.name.removeprefix(below), info.size or 0) for info in entries if info.name.startswith(below)]
         return Inside(shard, members, len(answer.content))
+
+    def batch(self, ranges: Sequence[tuple[str, int, int]]) -> bytes:
+        """A tar of ranges (object, start, length) of this bucket's objects, in this order; `__404__/…` where nothing
+        is. The cluster collects them from its targets; the answer is held whole.
+        """
+        entries = [{"objname": name, "start": start, "length": length} for name, start, length in ranges]
+        asked = {"in": entries, "mime": ".tar", "coer": True, "strm": True}
+        url = f"{self._endpoint}/v1/ml/moss/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
+        return self._control.call("GET", url, shown=self.url(""), json=asked).content
+
+    def described(self) -> dict[str, str]:
+        """The bucket, as jobs name it."""
+        return {"name": self._bucket, "provider": self._provider}
 
     def put(self, name: str, data: bytes) -> None:
         """An empty PUT for the target's address, then the body there: a big body does not survive the proxy."""
