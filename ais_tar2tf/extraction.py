@@ -120,10 +120,17 @@ class MembersStore:
     """
 
     def __init__(
-        self, store: Store, first: str, selection: Selection, grouping: Grouping, *, whenever: bool = False
+        self,
+        store: Store,
+        first: str,
+        selection: Selection,
+        grouping: Grouping,
+        *,
+        whenever: bool = False,
+        extracted: Extracted | None = None,
     ) -> None:
         assert isinstance(store, SelectsInside)
-        self.extracted: Extracted = Extracted()
+        self.extracted: Extracted = extracted or Extracted()
         self._store = store
         self._inside: SelectsInside = store
         self._first = first
@@ -180,11 +187,14 @@ class MembersStore:
     def _looked_into(self, name: str) -> ObjectInfo | None:
         """The shard as it is listed, if it is to be asked for by members."""
         with self._lock:
+            choice, seen = None, None
             if self._pays is None:
-                self._pays = self._choice(self._first)[0].members
+                choice, seen = self._choice(self._first)
+                self._pays = choice.members
             if not self._pays:
                 return None
-            choice, seen = self._choice(name)
+            if choice is None or name != self._first:
+                choice, seen = self._choice(name)
             new = name not in self._records
             if choice.members:
                 self._records[name] = choice.records

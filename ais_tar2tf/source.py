@@ -182,6 +182,7 @@ class Source:
         self._found: Found | None = None
         self._in_cluster: bool | None = False  # whether the cluster selects; None: where that moves fewer bytes
         self._members: MembersStore | None = None
+        self._extracted = Extracted()
 
     def __repr__(self) -> str:
         names = self._shards.names
@@ -252,12 +253,13 @@ class Source:
             raise StoreError("in_cluster=True needs shards in AIStore (ais://)", url=self._shards.store.url(""))
         chosen = self._with(replace(self._shards, selection=Selection(fields)))
         chosen._in_cluster = in_cluster if isinstance(self._shards.store, SelectsInside) else False
+        chosen._extracted = Extracted()
         return chosen
 
     @property
     def extracted(self) -> Extracted:
         """What selecting in the cluster came to: shards and bytes, in all iterations of this source so far."""
-        return self._members.extracted if self._members is not None else Extracted()
+        return self._extracted
 
     @property
     def schema(self) -> Schema:
@@ -506,6 +508,7 @@ class Source:
     def _with(self, shards: Shards) -> Source:
         other = Source(shards, index=self._index_at)
         other._account, other._found, other._in_cluster = self._account, self._found, self._in_cluster
+        other._extracted = self._extracted
         if shards.selection is self._shards.selection:
             other._members = self._members
         return other
@@ -517,7 +520,12 @@ class Source:
             return shards
         if self._members is None:
             self._members = MembersStore(
-                shards.store, shards.names[0], shards.selection, shards.grouping, whenever=bool(self._in_cluster)
+                shards.store,
+                shards.names[0],
+                shards.selection,
+                shards.grouping,
+                whenever=bool(self._in_cluster),
+                extracted=self._extracted,
             )
         read = replace(shards.read, connections=1)  # the answers have no length, and know no ranges
         return replace(shards, store=self._members, read=read, index=None, check=self._members.check)

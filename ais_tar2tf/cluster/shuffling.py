@@ -111,8 +111,8 @@ def shuffle(
 
     Both are URLs (`ais://bucket/train-{0..99}.tar`), or names in `bucket`. `order`: "random", "name", "md5", "none",
     or a field and its type: `("cls", "int")`. `shard_size` bounds what records have, headers not counted. Shards of
-    these names that are there are an error unless `replace`. A cluster without dSort is an error, unless `local`: then
-    this process does it, by batches of records. `wait=False` gives the `Job`.
+    these names that are there are an error unless `replace`. So is a cluster without dSort, unless `local`: then this
+    process does it, by batches of records. `wait=False` gives the `Job`.
     """
     algorithm = _algorithm(order, seed, descending=descending)
     size = parse_size(shard_size)

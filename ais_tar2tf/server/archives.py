@@ -9,7 +9,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import lz4.frame
 
@@ -21,8 +21,17 @@ MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
 PIECE = 256 * 1024  # of a member, read and sent at once
 _BLOCK = 512
 
-Member = tuple[str, int, IO[bytes] | None]
-"""Name, size, and the bytes (None where nobody wants them)."""
+
+class Member(NamedTuple):
+    """Its bytes are to be read before the next one is asked for; `link` is the header of what is no file."""
+
+    name: str
+    size: int
+    body: IO[bytes]
+    link: tarfile.TarInfo | None = None
+
+
+_NOTHING: IO[bytes] = io.BytesIO()
 
 _OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".tar": lambda file: file,
@@ -65,12 +74,12 @@ def _key(name: str) -> str:
 
 def list_members(file: IO[bytes], name: str) -> list[tuple[str, int]]:
     """Names and sizes, by name; held whole, as a listing's page is."""
-    return sorted((member, size) for member, size, _ in _members(file, name, lambda _: False))
+    return sorted((member.name, member.size) for member in _members(file, name, lambda _: False))
 
 
 def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:
     """The matching members in the archive's order; the bytes of each are to be read before the next one."""
-    return (member for member in _members(file, name, matches) if member[2] is not None)
+    return (member for member in _members(file, name, matches) if matches(member.name))
 
 
 def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
@@ -82,23 +91,25 @@ def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Itera
         raise unknown_format(name)
     with tarfile.open(fileobj=opener(file), mode="r:") as archive:
         while (info := archive.next()) is not None:
-            cast("list[Any]", archive.members).clear()  # which would grow
-            if not info.isdir():
-                body = archive.extractfile(info) if info.isreg() else io.BytesIO()
-                yield info.name, info.size if info.isreg() else 0, body if wanted(info.name) else None
+            cast("Any", archive).members.clear()  # which would grow
+            if info.isreg():
+                body = archive.extractfile(info) if wanted(info.name) else None
+                yield Member(info.name, info.size, body or _NOTHING)
+            elif not info.isdir():
+                yield Member(info.name, 0, _NOTHING, info)
 
 
 def _of_zip(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.is_dir():
-                body = archive.open(info) if wanted(info.filename) else None
-                yield info.filename, info.file_size, body
+                body = archive.open(info) if wanted(info.filename) else _NOTHING
+                yield Member(info.filename, info.file_size, body)
 
 
-def begin_entry(name: str, size: int, body: IO[bytes]) -> Iterator[bytes]:
+def begin_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
     """One member of a tar: its header, its bytes, and what fills its last block."""
-    info = tarfile.TarInfo(name)
+    info = link or tarfile.TarInfo(name)
     info.size = size
     yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
     left = size

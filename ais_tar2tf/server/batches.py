@@ -70,9 +70,9 @@ def _found(file: io.FileIO, item: _Asked) -> tuple[int, IO[bytes]]:
     if item.member:
         wanted = item.member.removeprefix("/")
         found = next(read_members(body, item.name, lambda name: name.removeprefix("/") == wanted), None)
-        if found is None or found[2] is None:
+        if found is None:
             raise LookupError(item.member)
-        _, size, body = found
+        size, body = found.size, found.body
     length = size if not item.length else size - item.start if item.length < 0 else item.length
     if item.start + length > size:
         raise RefusedError(416, f"{item.shown}: the range is not within its {size} bytes")

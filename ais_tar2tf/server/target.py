@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from tarfile import TarError
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -28,6 +29,8 @@ from ais_tar2tf.server.refusals import (
 from ais_tar2tf.server.transforming import transformed
 
 __all__ = ["Target"]
+
+T = TypeVar("T")
 
 
 class Target(Node):
@@ -96,15 +99,15 @@ class Target(Node):
             what = f"{self.name}: failed to extract files that match {query} from ais://{call.bucket}/{call.name}"
             raise RefusedError(400, f"{what}, err: {refusal.message}", code=refusal.code) from refusal
         members = read_members(stored.file, call.name, matches)
-        first = await self.cluster.run(next, members, None)
-        if first is None or first[2] is None:
+        first = await self.cluster.run(_next_of, members)
+        if first is None:
             raise no_member(query, call.bucket, call.name)
         if path:
             headers = {"Content-Type": "application/octet-stream"}
             response = web.StreamResponse(headers=headers)
-            response.content_length = first[1]
+            response.content_length = first.size
             pieces = islice(begin_entry(*first), 1, None)  # without the header
-            return await self._stream(call.request, response, _first_bytes(pieces, first[1]))
+            return await self._stream(call.request, response, _first_bytes(pieces, first.size))
         response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
         return await self._stream(call.request, response, _as_tar(chain([first], members)))
 
@@ -136,7 +139,7 @@ class Target(Node):
             response.enable_chunked_encoding()
         try:
             await response.prepare(request)
-            while (piece := await self.cluster.run(next, pieces, None)) is not None:
+            while (piece := await self.cluster.run(_next_of, pieces)) is not None:
                 await response.write(piece)
             await response.write_eof()
         except (RefusedError, OSError, EOFError, TarError):
@@ -193,10 +196,13 @@ class Target(Node):
         return web.Response()
 
 
+def _next_of(items: Iterator[T]) -> T | None:
+    return next(items, None)
+
+
 def _as_tar(members: Iterable[Member]) -> Iterator[bytes]:
-    for name, size, body in members:
-        assert body is not None
-        yield from begin_entry(name, size, body)
+    for member in members:
+        yield from begin_entry(*member)
     yield end_mark()
 
 

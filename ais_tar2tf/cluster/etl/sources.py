@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError
@@ -23,10 +23,13 @@ _LINE = 64 * KIB  # of a chunk's length, with whatever extensions
 
 
 class Readable(Protocol):
+    """What of a request's stream is used."""
+
     def read(self, size: int, /) -> bytes: ...
+    def readline(self, size: int, /) -> bytes: ...
 
 
-def body_blocks(stream: BinaryIO, length: int | None) -> Iterator[bytes]:
+def body_blocks(stream: Readable, length: int | None) -> Iterator[bytes]:
     """A request's body: as long as it says (None: in chunks)."""
     if length is None:
         yield from _chunks(stream)
@@ -39,7 +42,7 @@ def body_blocks(stream: BinaryIO, length: int | None) -> Iterator[bytes]:
         yield block
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+def _chunks(stream: Readable) -> Iterator[bytes]:
     while True:
         line = stream.readline(_LINE)
         try:
@@ -72,7 +75,7 @@ def file_blocks(quoted: str, roots: Sequence[str]) -> Iterator[bytes]:
 
 
 @contextmanager
-def pulled_blocks(target: str, path: str, query: dict[str, str], timeouts: Timeouts) -> Iterator[Iterator[bytes]]:
+def pulled_blocks(target: str, path: str, query: dict[str, str], timeouts: Timeouts) -> Generator[Iterator[bytes]]:
     """The object, asked of the target that sent the client here; `path` as it came."""
     if not target:
         raise StoreError("AIS_TARGET_URL is not set: there is no target to ask", url=path)
