@@ -23,7 +23,9 @@ from ais_tar2tf.stores import TokenSource, remember
 from ais_tar2tf.stores.ais import AisStore
 
 if TYPE_CHECKING:
-    from ais_tar2tf.cluster.remote import Choice, Leaves
+    from ais_tar2tf.cluster.etl.definition import Definition
+    from ais_tar2tf.cluster.etl.transformer import Transformer
+    from ais_tar2tf.cluster.remote import Choice
 
 __all__ = ["AisDataset"]
 
@@ -143,8 +145,7 @@ class AisDataset:
         """
         from ais_tar2tf.cluster.remote import Leaves, in_memory, payloads, source_of
 
-        leaves = Leaves.of(self._pipeline) if self._pipeline and self._pipeline.selections and not path else None
-        choice = self._choose(remote_exec, record_to_example, leaves, in_memory=not path)
+        choice = self._choose(remote_exec, record_to_example, files=bool(path))
         if path:
             chosen = self._in_another_order(template) if shuffle_tar else template
             if choice.etl is not None:
@@ -160,33 +161,43 @@ class AisDataset:
             "parallel": num_workers,
             "label_is_number": True,
         }
-        if choice.etl is not None and leaves is not None:
-            return in_memory(source_of(self._through(choice.etl, template), self._on_error), leaves, **options)
+        if choice.etl is not None:
+            source = source_of(self._through(choice.etl, template), self._on_error)
+            return in_memory(source, Leaves.of(self._pipeline), **options)
         return self.source(template).dataset(self._to_pair(None), **options)
 
-    def _choose(
-        self,
-        remote_exec: bool | None,
-        record_to_example: Callable[[Record], Any] | None,
-        leaves: Leaves | None,
-        *,
-        in_memory: bool,
-    ) -> Choice:
+    def transformer(
+        self, record_to_example: Callable[[Record], Any] | None = None, *, files: bool = False
+    ) -> Transformer:
+        """What `load(remote_exec=…)` looks for among a cluster's ETLs; `files`: for `load(path=…)`."""
+        from ais_tar2tf.cluster.etl import Transformer
+
+        return Transformer.of(self._definition(record_to_example, files=files))
+
+    def _definition(self, record_to_example: Callable[[Record], Any] | None, *, files: bool) -> Definition:
         from ais_tar2tf.cluster.etl.definition import Definition
+        from ais_tar2tf.cluster.remote import Leaves
+
+        if self._on_error != "raise" or self._read.allow_missing_end or self._read.allow_concatenated:
+            raise SchemaError("an ETL takes shards as they should be: on_error='raise', and no allow_… options")
+        conversions = () if self._pipeline is None else self._pipeline.conversions
+        selections = () if self._pipeline is None else self._pipeline.selections
+        if files:
+            return Definition.of(conversions, selections, record_to_example, "tfrecord", self._shards.grouping)
+        return Leaves.of(self._pipeline).definition(conversions, self._shards.grouping)
+
+    def _choose(
+        self, remote_exec: bool | None, record_to_example: Callable[[Record], Any] | None, *, files: bool
+    ) -> Choice:
         from ais_tar2tf.cluster.remote import choose
 
-        def define() -> Definition:
-            if self._on_error != "raise" or self._read.allow_missing_end or self._read.allow_concatenated:
-                raise SchemaError("an ETL takes shards as they should be: on_error='raise', and no allow_… options")
-            if in_memory and leaves is None:
-                raise SchemaError("what comes back from the cluster is what selections= say, and there are none")
-            conversions = () if self._pipeline is None else self._pipeline.conversions
-            if leaves is not None:
-                return leaves.definition(conversions, self._shards.grouping)
-            selections = () if self._pipeline is None else self._pipeline.selections
-            return Definition.of(conversions, selections, record_to_example, "tfrecord", self._shards.grouping)
-
-        choice = choose(define, remote_exec, endpoint=self._endpoint, token=self._token, tls=self._read.tls)
+        choice = choose(
+            lambda: self._definition(record_to_example, files=files),
+            remote_exec,
+            endpoint=self._endpoint,
+            token=self._token,
+            tls=self._read.tls,
+        )
         self.executed = choice.said
         _log.info("%r works %s", self, choice.said)
         return choice

@@ -154,7 +154,7 @@ def test_a_cluster_without_dsort_says_what_is_missing(plain_cluster: str) -> Non
         cluster.shuffle("in-{0..3}.tar", "out-{0..9}.tar", bucket=bucket, endpoint=plain_cluster)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("indexed", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_shuffled_here_by_batches_when_that_is_asked_for(plain_cluster: str, indexed: bool) -> None:
     bucket = filled(plain_cluster)
     template = f"ais://{bucket}/in-{{0..3}}.tar"

@@ -357,6 +357,7 @@ def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
         asked(service.url, "GET", "/health")
 
 
+@pytest.mark.full
 def test_memory_is_bounded_whatever_the_shard_has(tmp_path: Path) -> None:
     """A shard of 160 MB goes through, by both ways of pushing it; the service holds a few blocks of it."""
     name, size, records = tmp_path / "big.tar", 1_000_000, 160

@@ -68,6 +68,10 @@ def test_an_endpoint_alone_is_not_enough() -> None:
         ("custom_mapping", ["scores (16, 3), ids [0, 1, 2, 3]", "3 of 4 records kept, skipped: {'MappingError': 1}"]),
         ("resume_training", ["stopped after 5 batches", "nothing twice, nothing left out: True"]),
         ("multi_host", ["together 600, different 600"]),
+        (
+            "in_cluster",
+            ["60 labels: ", "60 pictures turned in the cluster, the same as here: True", "each once: True"],
+        ),
         ("from_webdataset", ["90 records there; the same ones in the same order: True"]),
     ],
 )

@@ -12,9 +12,8 @@ import pytest
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.cluster.etl import Transformer, running, start, stop
-from ais_tar2tf.cluster.remote import Leaves
 from ais_tar2tf.errors import SchemaError, StoreError
-from ais_tar2tf.ops import Convert, Decode, Pipeline, Rename, Resize, SelectDict, SelectJSON, SelectList
+from ais_tar2tf.ops import Convert, Decode, Rename, Resize, SelectDict, SelectJSON, SelectList
 
 CONVERSIONS = [
     Rename(image="jpg;png"),
@@ -47,8 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[t2t.serve]:
     for shard in range(3):
         (folder / "b" / f"train-{shard}.tar").write_bytes(made.labelled(f"n{shard}", 5, fields))
     definitions = [
-        Leaves.of(Pipeline(CONVERSIONS, SELECTIONS)).definition(CONVERSIONS, "first-dot"),
-        Transformer(**PATH).definition,
+        t2t.AisDataset("b", "any", conversions=CONVERSIONS, selections=SELECTIONS).transformer().definition,
+        t2t.AisDataset("b", "any", **PATH).transformer(files=True).definition,
         Transformer(record_to_example=to_example).definition,
         Transformer().definition,
     ]
@@ -108,7 +107,7 @@ def test_files_of_what_the_cluster_did_have_the_same_bytes(
     [
         ({"conversions": [lambda record: record], "selections": ["cls"]}, {}, "nothing is pickled"),
         ({"selections": ["nothing-runs-this"]}, {}, "no ETL 't2t-"),
-        ({}, {}, "there are none"),
+        ({}, {}, "selections say what comes back"),
         ({"selections": ["cls"], "on_error": "skip-record"}, {}, "on_error='raise'"),
         ({}, {"path": "x", "record_to_example": lambda record: record}, "no function of a module"),
     ],
@@ -119,7 +118,7 @@ def test_what_cannot_be_done_there_is_done_here_or_refused(
     with t2t.AisDataset("b", cluster.url, **made_with) as ais:
         with pytest.raises((SchemaError, StoreError), match=why):
             ais.load("train-0.tar", remote_exec=True, **asked_for)
-        choice = ais._choose(None, asked_for.get("record_to_example"), None, in_memory="path" not in asked_for)
+        choice = ais._choose(None, asked_for.get("record_to_example"), files="path" in asked_for)
         assert choice.etl is None
         assert ais.executed.startswith("here: ")
 

@@ -56,8 +56,8 @@ def choose(
             )
         if definition.name not in names:
             raise StoreError(
-                f"no ETL {definition.name!r} runs there: make its image from Transformer(…).containerfile(), and "
-                "start it by cluster.etl.start(Transformer(…).spec(image=…))",
+                f"no ETL {definition.name!r} runs there: AisDataset.transformer() is its definition; make an image "
+                "from its containerfile(), and start it by cluster.etl.start(….spec(image=…))",
                 url=endpoint or "AIS_ENDPOINT",
             )
     except Tar2TFError as error:
