@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import arrays, errors, features, ops, options, parsing, schema, tfds, tornet
+    from ais_tar2tf import arrays, cluster, errors, features, ops, options, parsing, schema, tfds, tornet
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.loaded import load

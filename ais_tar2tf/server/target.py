@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from tarfile import TarError
-from typing import TypeVar
 
 from aiohttp import web
 
@@ -29,8 +28,6 @@ from ais_tar2tf.server.refusals import (
 from ais_tar2tf.server.transforming import transformed
 
 __all__ = ["Target"]
-
-T = TypeVar("T")
 
 
 class Target(Node):
@@ -99,7 +96,7 @@ class Target(Node):
             what = f"{self.name}: failed to extract files that match {query} from ais://{call.bucket}/{call.name}"
             raise RefusedError(400, f"{what}, err: {refusal.message}", code=refusal.code) from refusal
         members = read_members(stored.file, call.name, matches)
-        first = await self.cluster.run(_next_of, members)
+        first = await self.cluster.run(lambda: next(members, None))
         if first is None:
             raise no_member(query, call.bucket, call.name)
         if path:
@@ -139,7 +136,7 @@ class Target(Node):
             response.enable_chunked_encoding()
         try:
             await response.prepare(request)
-            while (piece := await self.cluster.run(_next_of, pieces)) is not None:
+            while (piece := await self.cluster.run(lambda: next(pieces, None))) is not None:
                 await response.write(piece)
             await response.write_eof()
         except (RefusedError, OSError, EOFError, TarError):
@@ -194,10 +191,6 @@ class Target(Node):
                 raise nothing_to_delete(call.bucket, call.name) from refusal
             raise
         return web.Response()
-
-
-def _next_of(items: Iterator[T]) -> T | None:
-    return next(items, None)
 
 
 def _as_tar(members: Iterable[Member]) -> Iterator[bytes]:
