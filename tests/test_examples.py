@@ -74,6 +74,10 @@ def test_an_endpoint_alone_is_not_enough() -> None:
         ),
         ("tfrecorder_style", ["ignored rows: 1", "train: 60 chunks of shape {(25,)}", "test: 4 chunks"]),
         ("job_array", ["still to run: hosts 1, 2", "12 files, 600 records"]),
+        (
+            "in_cluster",
+            ["60 labels: ", "60 pictures turned in the cluster, the same as here: True", "each once: True"],
+        ),
         ("from_webdataset", ["90 records there; the same ones in the same order: True"]),
     ],
 )

@@ -26,8 +26,8 @@ def finish(
 ) -> None:
     """Number and publish what a job array's hosts converted.
 
-    Each of them ran `convert … --shard I/N`. Run again, it changes nothing. It ends with 7 when hosts are missing, and
-    names them.
+    Each of them ran `convert … --shard I/N`. Run again, it changes nothing. It ends with 7 when
+    hosts are missing, and names them.
 
     \b
     Example:

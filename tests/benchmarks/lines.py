@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.benchmarks import measure
+from tests.benchmarks import measure, selecting
 from tests.benchmarks.bench import Bench, Result
 from tests.benchmarks.peers import STREAMS
 from tests.benchmarks.tornet import PEER
@@ -159,6 +159,23 @@ def _tornet_build(name: str, bench: Bench) -> Result:
     return _against(name, bench, tasks, samples, "one process", 1.7, "samples/s")
 
 
+def _selection(name: str, bench: Bench) -> Result:
+    """1 KB beside 1 MB over a link of 200 MB/s: where the 1 KB are chosen."""
+    shards, records = (4, 25) if bench.quick else (8, 100)
+    found = selecting.run(shards, records, bench.rounds)
+    ours, peer = found["cluster"], found["client"]
+    return Result(
+        name=name,
+        ours=shards * records / ours["wall"],
+        peer=shards * records / peer["wall"],
+        peer_name=f"at the client ({peer['bytes'] / ours['bytes']:.0f}× the bytes)",
+        unit="records/s",
+        goal=5,
+        ours_cpu_s=ours["cpu"],
+        peer_cpu_s=peer["cpu"],
+    )
+
+
 def _import(name: str, bench: Bench) -> Result:
     ours, peer = measure.import_seconds(["ais_tar2tf", "webdataset"], 2 * bench.rounds)
     return Result(name=name, ours=ours, peer=peer, peer_name="import webdataset", unit="s", goal=0.15, goal_on="ours")
@@ -263,6 +280,7 @@ LINES: dict[str, Line] = {
     "tornet-none-tf.data": _tornet("tornet-tensorflow", None, "tfrecord", "none"),
     "tornet-tar": _tornet("tornet-stream", 1.5),
     "tornet-build": _tornet_build,
+    "select-in-cluster": _selection,
     "import": _import,
     "memory-4GB": _streaming("ours-records", "growth", "MiB", _MIB, 256),
     "memory-4GB-dataset": _streaming("ours-dataset", "growth", "MiB", _MIB, 256),
