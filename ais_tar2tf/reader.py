@@ -20,6 +20,7 @@ from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.stores import Identity, Store
+from ais_tar2tf.window import Window
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
@@ -313,7 +314,7 @@ class RecordStream:
         self._limits = shards.read.limits
         self.position: Position = position
         self._lanes: list[_Lane] = []
-        self._window: list[Record] = []
+        self._window = Window(0 if plan.shuffle is None else plan.shuffle.window_bytes)
         self._behind_window: Position | None = None
         self._failure: Exception | None = None
         self.closed: bool = False
@@ -369,7 +370,9 @@ class RecordStream:
         order = self._plan.order(position.epoch, position.seed)
         step = len(position.marks)
         share = max(_LEAST_READ_AHEAD, self._limits.read_ahead_bytes // step)
-        self._lanes = [_Lane(self._shards, order, step, mark, self._account, share) for mark in position.marks]
+        read = self._shards.read
+        shards = replace(self._shards, read=replace(read, connections=-(-read.connections // step)))
+        self._lanes = [_Lane(shards, order, step, mark, self._account, share) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:
         """False behind the last one."""
@@ -406,12 +409,10 @@ class RecordStream:
             if self._behind_window is not None:
                 self.position = replace(self._behind_window, count=self.position.count)
             self._fill_window()
-            if not self._window:
+            if not len(self._window):
                 return []
-        emitted = self.position.emitted
-        chunk = self._window[emitted : emitted + most]
-        self._window[emitted : emitted + most] = [{}] * len(chunk)  # handed out: not held here any longer
-        self.position = replace(self.position, emitted=emitted + len(chunk))
+        chunk = self._window.take(self.position.emitted, most, self._limits.chunk_bytes)
+        self.position = replace(self.position, emitted=self.position.emitted + len(chunk))
         return chunk
 
     def _fill_window(self) -> None:
@@ -419,18 +420,19 @@ class RecordStream:
         shuffle = self._plan.shuffle
         assert shuffle is not None
         begin = self.position
-        records: list[Record] = []
+        window = self._window
+        window.clear()
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
-        while len(records) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
-            most = min(shuffle.turn - turn, shuffle.window - len(records))
+        while len(window) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
+            most = min(shuffle.turn - turn, shuffle.window - len(window))
             taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
-            records += taken
+            window.add(taken, taken_bytes)
             size += taken_bytes
             turn += len(taken)
             ended = 0 if taken else ended + 1
             if not taken or turn == shuffle.turn:
                 lane, turn = (lane + 1) % len(self._lanes), 0
-        self._window = [records[i] for i in self._plan.window_order(len(records), begin)]
+        window.permute(self._plan.window_order(len(window), begin))
         self._behind_window = replace(
             begin,
             marks=tuple(lane.mark for lane in self._lanes),

@@ -137,6 +137,32 @@ def test_a_window_keeps_to_its_bytes(shards):
     assert all(len(window) <= WINDOWS.window for window in sizes.values())
 
 
+@pytest.mark.parametrize("window_bytes", [100_000, 1_000_000])
+def test_what_a_window_held_is_as_it_was(window_bytes):
+    """Large fields, which stand in the window's buffer or find no room there, small ones, and empty ones."""
+    store = MemoryStore("large")
+    sizes = np.random.RandomState(4).choice([0, 10, 9_000, 40_000, 120_000], (4, 40, 2))
+    for number, shard in enumerate(sizes):
+        store.put(
+            f"{number}.tar",
+            made.labelled(f"s{number}", 40, lambda i, shard=shard: {"a": bytes([i]) * shard[i][0], "b": b"b" * shard[i][1]}),
+        )
+    shards = Shards(store, [f"{number}.tar" for number in range(4)], Read(limits=Limits(chunk_bytes=200_000)))
+    plan = Plan(4, Shuffle(window=30, window_bytes=window_bytes, shards=2, turn=3))
+    expected = {record["__key__"]: record for record in t2t.iter_records("memory://large/{0..3}.tar")}
+    stream = open_stream(shards, plan, plan.begin(0, 3, 2), Account())
+    found: list[dict] = []
+    chunks = 0
+    while chunk := stream.next_chunk():
+        chunks += 1
+        assert sum(len(record["a"]) + len(record["b"]) for record in chunk[:-3]) < 2 * 200_000
+        found += chunk
+    stream.close()
+    assert Counter(record["__key__"] for record in found) == Counter(2 * list(expected))
+    assert all(record == expected[record["__key__"]] for record in found)
+    assert chunks > 2 * sizes.sum() / 400_000
+
+
 def test_a_record_may_come_anywhere_in_its_window():
     """Chi-square over (place before, place after), in tenths of a window, for 60 windows of 100 records."""
     store = MemoryStore("uniform")
