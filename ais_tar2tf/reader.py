@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
+from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
@@ -304,7 +305,7 @@ def read_places(shards: Shards, account: Account) -> Iterator[tuple[str, Mark, R
         lane.close()
 
 
-class RecordStream:
+class RecordStream(Stream):
     """The records of a plan from `position` on, in chunks; between two chunks, `position` says where it is."""
 
     def __init__(self, shards: Shards, plan: Plan, position: Position, account: Account) -> None:
@@ -317,23 +318,12 @@ class RecordStream:
         self._window = Window(0 if plan.shuffle is None else plan.shuffle.window_bytes)
         self._behind_window: Position | None = None
         self._failure: Exception | None = None
-        self.closed: bool = False
+        self._closed = False
         shards.streams.add(self)
         self._open_lanes()
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """The next records, at most `most` and the chunk's limits; [] at the end.
-
-        `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
-        """
-        while True:
-            chunk = self.next_in_epoch(most, full=full)
-            if chunk or not self.begin_next_epoch():
-                return chunk
-
     def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """As `next_chunk`; [] at the end of the epoch."""
-        if self.closed:
+        if self._closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
         chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
@@ -346,16 +336,12 @@ class RecordStream:
         """Of the shard whose records came last, from the first lane."""
         return self._lanes[0].identity
 
-    def discard(self, count: int) -> None:
-        """Go on `count` records later."""
-        while count > 0:
-            chunk = self.next_chunk(count)
-            if not chunk:
-                return
-            count -= len(chunk)
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
-        self.closed = True
+        self._closed = True
         self._close_lanes()
 
     def _close_lanes(self) -> None:
@@ -375,7 +361,6 @@ class RecordStream:
         self._lanes = [_Lane(shards, order, step, mark, self._account, share) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:
-        """False behind the last one."""
         following = self._plan.next_epoch(self.position)
         if following is None:
             return False

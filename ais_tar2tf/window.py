@@ -54,7 +54,10 @@ class Window:
         self._sizes = [self._sizes[at] for at in order]
 
     def take(self, begin: int, most: int, most_bytes: int) -> list[Record]:
-        """Up to `most` records from the `begin`-th on, ending with the one that reaches `most_bytes`; gone from here."""
+        """Up to `most` records from the `begin`-th on, ending with the one that reaches `most_bytes`.
+
+        They are held here no longer.
+        """
         sizes = list(accumulate(self._sizes[begin : begin + most]))
         end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
         taken = self._records[begin:end]
