@@ -24,6 +24,7 @@ from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
+from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 
 __all__ = ["Fetch", "Span"]
@@ -381,7 +382,7 @@ class Fetch:
 
     def _fetch(self, part: _Part) -> None:
         """Fill the part, with as many requests as it takes. The budget of retries begins again with progress."""
-        tried = 0
+        tries = Tries(self._read.retry)
         while not self._is_over(part):
             before = part.received
             try:
@@ -391,11 +392,11 @@ class Fetch:
             except TransportError as error:
                 if self._is_over(part):
                     return
-                tried = 1 if part.received > before else tried + 1
-                if tried >= self._read.retry.attempts:
-                    raise self._exhausted(error, tried) from error
+                delay = tries.after_failure(self._draw, progress=part.received > before, asked=error.retry_after)
+                if delay is None:
+                    raise self._exhausted(error, tries.failed) from error
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
-                self._wait(self._read.retry.delay(tried, self._draw, asked=error.retry_after))
+                self._wait(delay)
             else:
                 return
 

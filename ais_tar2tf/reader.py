@@ -91,7 +91,13 @@ class _Lane:
     """Every `step`-th shard of an order, from a mark on."""
 
     def __init__(
-        self, shards: Shards, order: Order, step: int, mark: Mark, account: Account, read_ahead: int
+        self,
+        shards: Shards,
+        order: Order,
+        step: int,
+        mark: Mark,
+        account: Account,
+        read_ahead: int | None = None,
     ) -> None:
         self._shards = shards
         self._order = order
@@ -298,7 +304,7 @@ def read_places(shards: Shards, account: Account) -> Iterator[tuple[str, Mark, R
     """Of every shard, read to its end: which content it had, and where its records are; the records are not kept."""
     whole = replace(shards, selection=None)
     order = Order(range(len(shards.names)))
-    lane = _Lane(whole, order, 1, Mark(0), account, shards.read.limits.read_ahead_bytes)
+    lane = _Lane(whole, order, 1, Mark(0), account)
     try:
         yield from lane.places()
     finally:
@@ -355,10 +361,8 @@ class RecordStream(Stream):
         position = self.position
         order = self._plan.order(position.epoch, position.seed)
         step = len(position.marks)
-        share = max(_LEAST_READ_AHEAD, self._limits.read_ahead_bytes // step)
-        read = self._shards.read
-        shards = replace(self._shards, read=replace(read, connections=-(-read.connections // step)))
-        self._lanes = [_Lane(shards, order, step, mark, self._account, share) for mark in position.marks]
+        shards = replace(self._shards, read=self._shards.read.of_lane(step))
+        self._lanes = [_Lane(shards, order, step, mark, self._account) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:
         following = self._plan.next_epoch(self.position)
