@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ais_tar2tf.account import OnError
+from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.export import Paths
+from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.ops import Pipeline
 from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, Tls
@@ -21,9 +22,14 @@ from ais_tar2tf.source import Source, read_options, shard_names
 from ais_tar2tf.stores import TokenSource, remember
 from ais_tar2tf.stores.ais import AisStore
 
+if TYPE_CHECKING:
+    from ais_tar2tf.cluster.remote import Choice, Leaves
+
 __all__ = ["AisDataset"]
 
 Template = str | Sequence[str]
+
+_log = logging.getLogger("ais_tar2tf")
 
 _SPECIAL = re.compile(r"([\\{}*?\[\],])")  # what a template would not take for itself
 
@@ -64,6 +70,8 @@ class AisDataset:
             allow_missing_end=allow_missing_end,
             allow_concatenated=allow_concatenated,
         )
+        self.executed: str = "here"
+        self._bucket, self._endpoint, self._token, self._provider = bucket, proxy_url, token, provider
         store = partial(AisStore, bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
         self._store = store()
         remember(self._store, store)
@@ -130,23 +138,66 @@ class AisDataset:
         """What `conversions` and `selections` make of the records, as a dataset; with `path`, record files of it.
 
         `shuffle_tar` reads the shards in another order each time, their records in order; `num_workers` is how many
-        mappings run at once. What is done here is done on this machine: `remote_exec=True` is refused.
+        mappings run at once. `remote_exec=True` lets an ETL of the cluster do it (see `cluster.etl`), None where one
+        of this definition runs, False never; `executed` says which it was, and why.
         """
-        if remote_exec:
-            raise SchemaError("remote_exec=True: conversions run on this machine here; leave it out")
+        from ais_tar2tf.cluster.remote import Leaves, in_memory, payloads, source_of
+
+        leaves = Leaves.of(self._pipeline) if self._pipeline and self._pipeline.selections and not path else None
+        choice = self._choose(remote_exec, record_to_example, leaves, in_memory=not path)
         if path:
             chosen = self._in_another_order(template) if shuffle_tar else template
+            if choice.etl is not None:
+                shards, account = self._through(choice.etl, chosen), Account(self._on_error)
+                return write_payloads(path, payloads(shards, account), max_shard_size)
             return self.load_from_tar(
                 chosen, path=path, record_to_example=record_to_example, max_shard_size=max_shard_size
             )
-        return self.source(template).dataset(
-            self._to_pair(None),
-            output_types=output_types,
-            output_shapes=output_shapes,
-            shuffle=Shuffle(window=1, shards=1) if shuffle_tar else None,
-            parallel=num_workers,
-            label_is_number=True,
+        options: dict[str, Any] = {
+            "output_types": output_types,
+            "output_shapes": output_shapes,
+            "shuffle": Shuffle(window=1, shards=1) if shuffle_tar else None,
+            "parallel": num_workers,
+            "label_is_number": True,
+        }
+        if choice.etl is not None and leaves is not None:
+            return in_memory(source_of(self._through(choice.etl, template), self._on_error), leaves, **options)
+        return self.source(template).dataset(self._to_pair(None), **options)
+
+    def _choose(
+        self,
+        remote_exec: bool | None,
+        record_to_example: Callable[[Record], Any] | None,
+        leaves: Leaves | None,
+        *,
+        in_memory: bool,
+    ) -> Choice:
+        from ais_tar2tf.cluster.etl.definition import Definition
+        from ais_tar2tf.cluster.remote import choose
+
+        def define() -> Definition:
+            if self._on_error != "raise" or self._read.allow_missing_end or self._read.allow_concatenated:
+                raise SchemaError("an ETL takes shards as they should be: on_error='raise', and no allow_… options")
+            if in_memory and leaves is None:
+                raise SchemaError("what comes back from the cluster is what selections= say, and there are none")
+            conversions = () if self._pipeline is None else self._pipeline.conversions
+            if leaves is not None:
+                return leaves.definition(conversions, self._shards.grouping)
+            selections = () if self._pipeline is None else self._pipeline.selections
+            return Definition.of(conversions, selections, record_to_example, "tfrecord", self._shards.grouping)
+
+        choice = choose(define, remote_exec, endpoint=self._endpoint, token=self._token, tls=self._read.tls)
+        self.executed = choice.said
+        _log.info("%r works %s", self, choice.said)
+        return choice
+
+    def _through(self, etl: str, template: Template) -> Shards:
+        """The shards as an ETL gives them."""
+        names = shard_names(self._store, template, self._read.limits, listable=True)
+        store = AisStore(
+            self._bucket, self._read, endpoint=self._endpoint, token=self._token, provider=self._provider, etl=etl
         )
+        return replace(self._shards, store=store, names=names)
 
     def _in_another_order(self, template: Template) -> list[str]:
         found = list(shard_names(self._store, template, self._read.limits, listable=True))

@@ -7,7 +7,7 @@ comes, or windows over several lanes, permuted.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
@@ -38,6 +38,7 @@ class Shards:
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
     index: Index | None = None  # that is true of all of them
+    check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
 
     def known(self, number: int) -> ShardIndex | None:
@@ -58,6 +59,7 @@ class _Shard:
         url, limits, selection = shards.store.url(name), shards.read.limits, shards.selection
         self.at = mark.at
         self.name = name
+        self._check = None if mark.offset else shards.check
         self.stop = stop  # where the first record begins that is not read any more
         self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
         self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
@@ -84,7 +86,10 @@ class _Shard:
         """The last record; what was cut short by `stop` has no end mark."""
         if self.stop is None or self.archive.compressed:
             self.archive.finish()
-        return self.grouper.finish(self.archive.end if self.stop is None else self.stop)
+        batch = self.grouper.finish(self.archive.end if self.stop is None else self.stop)
+        if self._check is not None:
+            self._check(self.name, self._by_name.keys)
+        return batch
 
 
 class _Lane:

@@ -26,7 +26,18 @@ from ais_tar2tf.errors import (
 )
 from ais_tar2tf.options import Limits
 
-__all__ = ["NAMES", "Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Want", "splitter"]
+__all__ = [
+    "NAMES",
+    "Grouper",
+    "Grouping",
+    "Record",
+    "RecordBatch",
+    "Selection",
+    "Split",
+    "Want",
+    "is_no_field",
+    "splitter",
+]
 
 _NO_FIELDS = frozenset({"__key__", "__shard__"})
 
@@ -83,7 +94,7 @@ def _first_dot(name: str) -> tuple[str, str] | None:
 def _last_dot(name: str) -> tuple[str, str] | None:
     base = name.rfind("/") + 1
     dot = name.rfind(".", base + 1)
-    return (name[:dot], name[dot + 1 :].lower()) if dot > 0 and not _is_no_field(name) else None
+    return (name[:dot], name[dot + 1 :].lower()) if dot > 0 and not is_no_field(name) else None
 
 
 def splitter(grouping: Grouping) -> Split:
@@ -102,7 +113,7 @@ def splitter(grouping: Grouping) -> Split:
     return rules[grouping]
 
 
-def _is_no_field(name: str) -> bool:
+def is_no_field(name: str) -> bool:
     """Names that nobody means as data: macOS's `._*`, and directories written as files."""
     return name.endswith("/") or name[name.rfind("/") + 1 :].startswith("._")
 
@@ -361,6 +372,11 @@ class Grouper:
         return True
 
     @property
+    def keys(self) -> int:
+        """How many different keys came so far, without the one that is kept back."""
+        return len(self._seen)
+
+    @property
     def kept_back_at(self) -> int | None:
         """Where the record that may still grow begins; None before the first and behind the last."""
         return None if self._key is None else self._offset
@@ -381,7 +397,7 @@ class Grouper:
 
     def _leave_out(self, name: str) -> None:
         left_out_by_user = self._split not in (_first_dot, _last_dot)
-        if left_out_by_user or _is_no_field(name):
+        if left_out_by_user or is_no_field(name):
             self._account.add(ignored=1)
             return
         self._account.record_error(

@@ -18,10 +18,12 @@ from ais_tar2tf.errors import (
     MappingError,
     SchemaError,
     ShardNotFound,
+    StoreError,
     Tar2TFError,
     TemplateError,
 )
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
+from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
@@ -178,6 +180,8 @@ class Source:
         self._sample: list[Record] | None = None
         self._index_at = index
         self._found: Found | None = None
+        self._in_cluster: bool | None = False  # whether the cluster selects; None: where that moves fewer bytes
+        self._members: MembersStore | None = None
 
     def __repr__(self) -> str:
         names = self._shards.names
@@ -238,9 +242,22 @@ class Source:
             raise IndexError(f"there is no record {which:,}: there are {len(self):,}") from None
         return self._run(range(number, number + 1))[0]
 
-    def select(self, *fields: str | Want) -> Source:
-        """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed)."""
-        return self._with(replace(self._shards, selection=Selection(fields)))
+    def select(self, *fields: str | Want, in_cluster: bool | None = None) -> Source:
+        """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed).
+
+        AIStore can look for them in the shards itself, and send nothing else. `in_cluster`: None: where that moves
+        fewer bytes; True: wherever it can be done; False: never. The records are the same.
+        """
+        if in_cluster and not isinstance(self._shards.store, SelectsInside):
+            raise StoreError("in_cluster=True needs shards in AIStore (ais://)", url=self._shards.store.url(""))
+        chosen = self._with(replace(self._shards, selection=Selection(fields)))
+        chosen._in_cluster = in_cluster if isinstance(self._shards.store, SelectsInside) else False
+        return chosen
+
+    @property
+    def extracted(self) -> Extracted:
+        """What selecting in the cluster came to: shards and bytes, in all iterations of this source so far."""
+        return self._members.extracted if self._members is not None else Extracted()
 
     @property
     def schema(self) -> Schema:
@@ -280,7 +297,7 @@ class Source:
 
     def _raw_records(self) -> Iterator[Record]:
         plan = Plan(len(self._shards.names))
-        stream = RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account)
+        stream = RecordStream(self._selected_inside(), plan, plan.begin(0, 0, 1), self._account)
         try:
             while chunk := stream.next_chunk():
                 emitted = 0
@@ -345,7 +362,8 @@ class Source:
             )
             names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
         source = source._narrowed(names, optional)
-        plan, shards = self._planned(Plan(len(self._shards.names), how, host, of_hosts, even), source._shards)
+        plan = Plan(len(self._shards.names), how, host, of_hosts, even)
+        plan, shards = self._planned(plan, source._shards, source._selected_in_order(plan))
         request = Request(
             shards=shards,
             plan=plan,
@@ -487,16 +505,39 @@ class Source:
 
     def _with(self, shards: Shards) -> Source:
         other = Source(shards, index=self._index_at)
-        other._account, other._found = self._account, self._found
+        other._account, other._found, other._in_cluster = self._account, self._found, self._in_cluster
+        if shards.selection is self._shards.selection:
+            other._members = self._members
         return other
 
-    def _planned(self, plan: Plan, shards: Shards) -> tuple[Plan, Shards]:
+    def _selected_inside(self) -> Shards:
+        """The shards, with the selected members only where the cluster selects."""
+        shards = self._shards
+        if self._in_cluster is False or shards.selection is None or not len(shards.names):
+            return shards
+        if self._members is None:
+            self._members = MembersStore(
+                shards.store, shards.names[0], shards.selection, shards.grouping, whenever=bool(self._in_cluster)
+            )
+        read = replace(shards.read, connections=1)  # the answers have no length, and know no ranges
+        return replace(shards, store=self._members, read=read, index=None, check=self._members.check)
+
+    def _selected_in_order(self, plan: Plan) -> Shards | None:
+        """The same for a dataset. Windows are bounded in bytes of whole shards, and indexes tell places in these."""
+        if self._in_cluster is None and (plan.shuffle is not None or self._find_index().index is not None):
+            return None
+        shards = self._selected_inside()
+        return None if shards is self._shards else shards
+
+    def _planned(self, plan: Plan, shards: Shards, selected: Shards | None = None) -> tuple[Plan, Shards]:
         """With what an index tells, unless records may be skipped: then it counts what nobody will see."""
         plan = replace(plan, key=_key_of(shards.names))
         if plan.even is not None and not self._account.raises:
             raise ValueError(
                 f"even={plan.even!r} needs on_error='raise': a record that is skipped is missing somewhere"
             )
+        if selected is not None:
+            return plan, selected
         index = self._find_index().index if self._account.raises else None
         if index is None:
             return plan, shards

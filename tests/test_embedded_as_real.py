@@ -5,18 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
+import shards as made
 from ais_tar2tf.server import Server, serve
 from same import MSGPACK, Ask, exchange
 
 DATA = bytes(range(256)) * 40
 OBJECT = "/v1/objects/{bucket}"
 BUCKET = "/v1/buckets/{bucket}"
+RECORDS = [("r/0", {"jpg": b"picture", "cls": b"1", "seg.png": b""}), ("r/1", {"jpg": b"p" * 600, "cls": b"2"})]
+PLAIN = made.tar(RECORDS)
+SHARDS = {"shard.tar": PLAIN, "shard.tgz": made.gzipped(PLAIN), "s/h.tar.gz": made.gzipped(PLAIN)}
 NAMES = ["a.tar", "b c.tar", "c+d.tar", "deep/er/x.tar", "100%.tar", "ü.tar", "empty.tar"]
-SIZED = {name: DATA[: 100 * at] for at, name in enumerate(NAMES[:-1], 1)} | {"empty.tar": b""}
+SIZED = {name: DATA[: 100 * at] for at, name in enumerate(NAMES[:-1], 1)} | {"empty.tar": b"", **SHARDS}
 
 
 def at(name: str, query: str = "") -> str:
@@ -25,6 +29,10 @@ def at(name: str, query: str = "") -> str:
 
 def listed(**value: Any) -> dict[str, Any]:
     return {"action": "list", "value": value}
+
+
+def batch(*entries: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return {"in": list(entries), "mime": ".tar", "coer": True, "strm": True, **options}
 
 
 # Left out: `Range: bytes=` and a page size of -1, which end a real connection and a real target without an answer;
@@ -80,11 +88,49 @@ ASKS = [
     Ask("GET", BUCKET, listed(pagesize=2, props="name,size")),
     Ask("GET", BUCKET, listed(pagesize=2, continuation_token="b c.tar", props="name,size")),
     Ask("GET", BUCKET, listed(pagesize=2, continuation_token="zzz", props="name,size")),
-    Ask("GET", BUCKET, listed(pagesize=len(NAMES), props="name,size")),
+    Ask("GET", BUCKET, listed(pagesize=len(SIZED), props="name,size")),
     Ask("GET", BUCKET, listed(pagesize="2", props="name,size")),
     Ask("GET", BUCKET, listed(props="name,size,checksum"), {"Accept": MSGPACK}),
     Ask("GET", BUCKET, listed(pagesize=3, props="name,size"), {"Accept": MSGPACK}),
     Ask("GET", BUCKET, b"no json"),
+    # In shards
+    *(Ask("GET", BUCKET, listed(prefix=name, props="name,size,version", flags="8")) for name in SHARDS),
+    Ask("GET", BUCKET, listed(prefix="shard.tar", props="name", flags="8")),
+    Ask("GET", BUCKET, listed(prefix="shard.tar", props="name,size", flags="8", pagesize=3)),
+    Ask("GET", BUCKET, listed(prefix="shard.tar", flags="8", pagesize=3, continuation_token="shard.tar/r/0.jpg")),
+    *(Ask("GET", at(name, "?archregx=.cls&archmode=suffix")) for name in SHARDS),
+    *(
+        Ask("GET", at("shard.tar", f"?{urlencode({'archregx': pattern, 'archmode': mode}, quote_via=quote)}"))
+        for pattern, mode in (
+            ("r/1", "wdskey"), ("r/0", "wdskey"), ("r/0.seg", "wdskey"), ("r/0", "prefix"), ("/1.", "substr"),
+            (r"(?i)(?:^|/)[^/.]+\.(?:CLS|seg\.png)$", "regexp"), ("nothing", "suffix"), ("(", "regexp"),
+            ("", "prefix"), (".cls", "nonsense"),
+        )
+    ),
+    Ask("GET", at("shard.tar", "?archregx=.cls&archmode=suffix"), headers={"Range": "bytes=5-"}),
+    Ask("GET", at("no-such.tar", "?archregx=.cls&archmode=suffix")),
+    Ask("HEAD", at("shard.tar", "?archregx=.cls&archmode=suffix")),
+    *(Ask("GET", at("shard.tar", f"?archpath={quote(name)}")) for name in ("r/1.jpg", "r/0.seg.png", "nothing")),
+    Ask("GET", "/v1/ml/moss/no-such-bucket", batch({"objname": "a.tar"})),
+    Ask("GET", "/v1/ml/moss/{bucket}", batch({"objname": "shard.tar", "archpath": "r/1.cls"}, {"objname": "a.tar"})),
+    Ask(
+        "GET",
+        "/v1/ml/moss/{bucket}",
+        batch(
+            {"objname": "shard.tgz", "archpath": "r/0.jpg"},
+            {"objname": "no-such.tar"},
+            {"objname": "shard.tar", "archpath": "nothing"},
+            {"objname": "shard.tar", "archpath": "r/1.jpg", "start": 3, "length": 5},
+            {"objname": "b c.tar", "start": 7, "length": -1},
+            onob=True,
+        ),
+    ),
+    # Not in these builds
+    Ask("GET", "/v1/etl"),
+    Ask("PUT", "/v1/etl", {"name": "nothing"}),
+    Ask("GET", at("shard.tar", "?etl_name=nothing")),
+    Ask("POST", "/v1/sort", {}),
+    Ask("GET", "/v1/sort"),
     # Nodes
     Ask("GET", "/v1/health"),
     Ask("GET", "/v1/no-such-thing"),

@@ -316,9 +316,10 @@ def test_record_files_of_a_pipeline(mixed, tmp_path):
         assert len(list(tf.data.TFRecordDataset(shuffled))) == 12
 
 
-def test_work_elsewhere_is_refused(mixed):
-    with (
-        AisDataset("b", mixed.url, selections=["cls"]) as client,
-        pytest.raises(errors.SchemaError, match="remote_exec"),
-    ):
-        client.load("train-0.tar", remote_exec=True)
+def test_work_elsewhere_needs_a_cluster_that_does_it(mixed):
+    with AisDataset("b", mixed.url, selections=["cls"]) as client:
+        with pytest.raises(errors.StoreError, match="this cluster has no ETLs"):
+            client.load("train-0.tar", remote_exec=True)
+        assert len(list(client.load("train-0.tar"))) == 4
+        assert client.executed.startswith("here: ")
+        assert "no ETLs" in client.executed

@@ -545,7 +545,7 @@ def test_listing_without_a_body(tree: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "status"), [({"pagesize": -1}, 400), ({"pagesize": "many"}, 400), ({"flags": "8"}, 501), (7, 400)]
+    ("value", "status"), [({"pagesize": -1}, 400), ({"pagesize": "many"}, 400), ({"flags": "2048"}, 501), (7, 400)]
 )
 def test_listings_that_are_not_served(server: Server, value: object, status: int) -> None:
     body = {"action": "list", "value": value}
@@ -596,13 +596,13 @@ def test_other_providers_are_400(server: Server, provider: str) -> None:
         ("GET", "/", 400),
         ("GET", "/v1/nonsense", 400),
         ("GET", "/s3/bucket/shard.tar", 501),
-        ("GET", "/v1/sort", 501),
+        ("GET", "/v1/download", 501),
         ("GET", "/v1/daemon?what=config", 501),
         ("POST", "/v1/health", 405),
         ("GET", "/v1/objects/bucket", 400),
         ("GET", "/v1/objects/bucket/", 400),
         ("POST", "/v1/objects/bucket/shard.tar", 501),
-        ("GET", "/v1/objects/bucket/shard.tar?archpath=a.jpg", 501),
+        ("GET", "/v1/objects/bucket/shard.tar?etl_pipeline=a", 501),
         ("PUT", "/v1/objects/bucket/shard.tar?append_type=append", 501),
         ("GET", "/v1/objects/bucket/%ff", 400),
         ("GET", "/v1/objects/bucket/shard.tar?namespace=@other%23", 501),

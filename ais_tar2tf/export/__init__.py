@@ -9,7 +9,7 @@ shard_units, pool, worker    input shards → bytes, by one process or several
 from __future__ import annotations
 
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE
-from ais_tar2tf.export.files import Paths, write_files, write_tfrecord
+from ais_tar2tf.export.files import Paths, write_files, write_payloads, write_tfrecord
 from ais_tar2tf.export.framing import frame
 
-__all__ = ["DEFAULT_SIZE", "Paths", "frame", "write_files", "write_tfrecord"]
+__all__ = ["DEFAULT_SIZE", "Paths", "frame", "write_files", "write_payloads", "write_tfrecord"]

@@ -24,7 +24,7 @@ from ais_tar2tf.options import MIB
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 
-__all__ = ["Paths", "write_files", "write_tfrecord"]
+__all__ = ["Paths", "write_files", "write_payloads", "write_tfrecord"]
 
 Paths = str | os.PathLike[str] | Callable[[], Iterable[str]]
 """A file, a template such as `train-{}.record` (numbers from 0), or a function that gives names one by one."""
@@ -62,15 +62,24 @@ def write_tfrecord(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> i
     """Write `payloads` as one TFRecord file, replacing it only when all is written; gives their number."""
     written = 0
 
-    def units() -> Generator[Units]:
+    def counted() -> Iterator[bytes]:
         nonlocal written
+        for written, payload in enumerate(payloads, 1):  # noqa: B007  # what counts is the last one
+            yield payload
+
+    write_payloads(path, counted())
+    return written
+
+
+def write_payloads(path: Paths, payloads: Iterable[bytes], max_shard_size: int | str | None = None) -> list[str]:
+    """As `write_files`, of serialized Examples."""
+
+    def units() -> Generator[Units]:
         for begin, frames in _batches(map(frame, payloads)):
-            written += len(frames)
             numbers = range(begin, begin + len(frames))
             yield Units(0, 0, numbers, list(map(len, frames)), [(each,) for each in frames], _NO_IDENTITY)
 
-    _write(path, units(), None)
-    return written
+    return _write(path, units(), max_shard_size)
 
 
 def _batches(frames: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:

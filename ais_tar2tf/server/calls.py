@@ -12,10 +12,10 @@ from aiohttp import web
 
 from ais_tar2tf.server.refusals import RefusedError, bad_provider, bad_request, no_such_call, not_served, unreadable
 
-__all__ = ["Call", "Seen", "parse", "peer_of", "read_action", "refuse", "split_target"]
+__all__ = ["Call", "Seen", "parse", "peer_of", "read_action", "read_body", "refuse", "split_target"]
 
 _NOT_SERVED = frozenset(  # query parameters that change what a request means
-    {"append_type", "archpath", "archregx", "archmode", "etl_name", "etl_pipeline", "object_to", "uploadId"}
+    {"append_type", "etl_pipeline", "object_to", "uploadId"}
 )
 
 
@@ -89,13 +89,18 @@ def _decode(quoted: str) -> str:
 
 async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]:
     """Give the action of a JSON body and its value; no body is ("", {}). aiohttp bounds the body at 1 MiB."""
+    fields = await read_body(request, "[*apc.ActMsg]")
+    return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
+
+
+async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
+    """A JSON object; no body is an empty one."""
     body = await request.read()
     try:
         message: object = json.loads(body or b"{}")
     except ValueError as error:
-        raise unreadable(f"[*apc.ActMsg] ({request.method}), err: {error}") from error
-    fields = _as_dict(message)
-    return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
+        raise unreadable(f"{what} ({request.method}), err: {error}") from error
+    return _as_dict(message)
 
 
 def _as_dict(value: object) -> dict[str, object]:

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
@@ -36,12 +36,18 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S10
 
 
 def serve(
-    directory: str | os.PathLike[str], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    directory: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    transformers: Mapping[str, str] | None = None,
 ) -> Server:
     """Serve a directory's sub-folders as AIStore buckets, in a thread of this process, until `close()`.
 
     `port` 0 lets the system choose. With `token`, the proxy wants it as a Bearer token, and the target answers
-    only those whom the proxy sent.
+    only those whom the proxy sent. `transformers`: URLs of running ones (`t2t.cluster.etl`) by the names under which
+    objects are passed through them, as a cluster's ETLs.
     """
     folder = Folder(directory)
     proxy_socket = _listen(host, port)
@@ -50,14 +56,20 @@ def serve(
     except OSError:
         proxy_socket.close()
         raise
-    return Server(folder, proxy_socket, target_socket, token=token)
+    return Server(folder, proxy_socket, target_socket, token=token, transformers=dict(transformers or {}))
 
 
 class Server:
     """A running server. `requests` are the last 10,000 that came; take `list(server.requests)` while it runs."""
 
     def __init__(
-        self, folder: Folder, proxy_socket: socket.socket, target_socket: socket.socket, *, token: str | None
+        self,
+        folder: Folder,
+        proxy_socket: socket.socket,
+        target_socket: socket.socket,
+        *,
+        token: str | None,
+        transformers: Mapping[str, str],
     ) -> None:
         self._proxy = _address(proxy_socket, "p")
         self._target = _address(target_socket, "t")
@@ -66,6 +78,7 @@ class Server:
         self.requests: deque[Seen] = deque(maxlen=SEEN)
         self._folder = folder
         self._token = token
+        self._transformers = transformers
         self._sockets = proxy_socket, target_socket
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._run, name="ais-server", daemon=True)
@@ -100,7 +113,14 @@ class Server:
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="ais-server") as pool:
             sums = Checksums(pool)
             cluster = Cluster(
-                self._folder, sums, pool, self._proxy, self._target, token=self._token, seen=self.requests
+                self._folder,
+                sums,
+                pool,
+                self._proxy,
+                self._target,
+                token=self._token,
+                seen=self.requests,
+                transformers=self._transformers,
             )
             runners = [
                 await _start(node, sock)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from ais_tar2tf.server.archives import is_archive, joined, list_members
 from ais_tar2tf.server.checksums import Checksums, Content
 from ais_tar2tf.server.folder import TEMPORARY, Folder
 from ais_tar2tf.server.refusals import bad_request, not_served, unreadable
@@ -16,7 +19,9 @@ __all__ = ["Listing", "Page", "page_as_json", "page_as_msgpack", "read_page"]
 
 PAGE = 10_000  # names in a page at most, and when none is asked: AIStore's own
 CACHED = 1 << 6  # a flag of every entry: the object is in the cluster
-NOT_SERVED_FLAGS = 1 << 3 | 1 << 11 | 1 << 15  # inside archives, not into folders, from an inventory
+NOT_SERVED_FLAGS = 1 << 11 | 1 << 15  # not into folders, from an inventory
+INSIDE = 1 << 3  # asked for: also the members of archives
+IN_ARCHIVE, IS_ARCHIVE = 1 << 7, 1 << 9  # flags of such entries, and of the archive's own
 
 _SHORT = {"name": "n", "checksum": "cs", "version": "v", "location": "t", "size": "s", "copies": "c", "flags": "f"}
 
@@ -29,6 +34,7 @@ class Listing:
     after: str
     size: int
     props: frozenset[str]
+    inside: bool = False
 
     @classmethod
     def of(cls, value: Mapping[str, object]) -> Listing:
@@ -49,6 +55,7 @@ class Listing:
             after=max(str(value.get("continuation_token") or ""), str(value.get("start_after") or "")),
             size=min(size or PAGE, PAGE),
             props=frozenset(str(value.get("props") or "name,size").replace(" ", "").split(",")),
+            inside=bool(_int(value, "flags") & INSIDE),
         )
 
 
@@ -73,10 +80,16 @@ class Page:
 
 def read_page(folder: Folder, sums: Checksums, bucket: str, listing: Listing, *, location: str) -> Page:
     files = _walk(folder, str(folder.bucket(bucket)), listing)
-    entries = [
-        _entry(folder, sums, bucket, name, path, listing.props, location)
-        for name, path in islice(files, listing.size)
-    ]
+    entries: list[Entry] = []
+    for name, path in islice(files, listing.size):
+        entries.append(_entry(folder, sums, bucket, name, path, listing.props, location))
+        if listing.inside and is_archive(name):
+            entries += _inside(entries[-1], path)
+        if len(entries) >= listing.size:
+            break
+    if listing.inside:
+        # As a real cluster: what does not fit on the page on which its archive begins, is on no page.
+        entries = sorted(entries, key=lambda entry: str(entry["name"]))[: listing.size]
     return Page(entries, str(entries[-1]["name"]) if len(entries) == listing.size else "")
 
 
@@ -109,6 +122,19 @@ def _entry(
     finally:
         os.close(descriptor)
     return fields | {key: value for key, value in known.items() if key in props and value}
+
+
+def _inside(entry: Entry, path: str) -> list[Entry]:
+    """The members of an archive, and the mark of it on its own entry; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  # a path as scandir gives it
+            members = joined(str(entry["name"]), list_members(file, path))
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile):
+        return []
+    entry["flags"] = CACHED | IS_ARCHIVE
+    return [
+        {"name": name, "flags": CACHED | IN_ARCHIVE, **({"size": size} if size else {})} for name, size in members
+    ]
 
 
 def _walk(folder: Folder, base: str, listing: Listing) -> Iterator[tuple[str, str]]:

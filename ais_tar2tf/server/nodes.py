@@ -7,9 +7,9 @@ import hmac
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import xxhash
@@ -18,7 +18,7 @@ from aiohttp import web
 from ais_tar2tf.server.calls import Call, Seen, parse, peer_of, refuse, split_target
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.folder import Folder
-from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_such_call, not_served
+from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_etl, no_such_call, not_served
 
 __all__ = ["Address", "Cluster", "Node"]
 
@@ -57,6 +57,7 @@ class Cluster:
     target: Address
     token: str | None
     seen: deque[Seen]
+    transformers: Mapping[str, str] = field(default_factory=dict[str, str])  # URLs by the names of ETLs
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call what blocks for long on another thread."""
@@ -94,6 +95,14 @@ def _describe(node: Address, role: str) -> dict[str, object]:
         "flags": 0,
         "id_digest": xxhash.xxh64(node.daemon_id.encode()).intdigest(),
     }
+
+
+def _no_dsort(method: str) -> web.Response:
+    """As a build without it: there are no jobs, and there will be none."""
+    if method == "GET":
+        return web.Response(body=b"[]", content_type="application/json")
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return web.Response(status=501, text="dsort not enabled (build with -tags=dsort)\n", headers=headers)
 
 
 class Node(ABC):
@@ -134,6 +143,10 @@ class Node(ABC):
 
     def common(self, call: Call) -> web.StreamResponse:
         """Answer what every node knows: that it is well, and who the others are."""
+        if call.resource == "etl":
+            return self._etls(call)
+        if call.resource == "sort":
+            return _no_dsort(call.request.method)
         if call.request.method not in ("GET", "HEAD"):
             raise RefusedError(405, f"{call.request.method} is not allowed here")
         if call.resource == "health":
@@ -145,6 +158,13 @@ class Node(ABC):
             request = call.request
             raise no_such_call(request.method, split_target(request)[0], peer_of(request))
         raise not_served(f"/v1/{call.resource}")
+
+    def _etls(self, call: Call) -> web.Response:
+        """Those that this server was given; as in a build without ETLs, none can be started."""
+        if not self.cluster.transformers or call.request.method != "GET":
+            raise no_etl()
+        none: dict[str, object] = {"xaction_id": "", "obj_count": 0, "in_bytes": 0, "out_bytes": 0}
+        return web.json_response([{"id": name, "stage": "Running", **none} for name in self.cluster.transformers])
 
     @abstractmethod
     def authorize(self, call: Call) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 import msgpack
 from aiohttp import web
 
+from ais_tar2tf.server.archives import matcher
 from ais_tar2tf.server.calls import Call, read_action, split_target
 from ais_tar2tf.server.listing import Listing, page_as_json, page_as_msgpack, read_page
 from ais_tar2tf.server.nodes import Address, Cluster, Node
@@ -62,7 +63,11 @@ class Proxy(Node):
 
     async def answer(self, call: Call) -> web.StreamResponse:
         if call.resource == "objects":
+            if call.query.get("archmode"):
+                matcher("", call.query["archmode"])
             return self._redirect(call)
+        if call.resource == "ml" and call.bucket == "moss":
+            return self._batch(call)
         if call.resource != "buckets":
             return self.common(call)
         if call.name:
@@ -87,8 +92,18 @@ class Proxy(Node):
             headers["Content-Type"] = "text/html; charset=utf-8"
         return web.Response(status=status, headers=headers)
 
-    def _location(self, request: web.BaseRequest) -> str:
+    def _batch(self, call: Call) -> web.StreamResponse:
+        """Say where a batch is put together."""
+        if call.request.method != "GET":
+            raise RefusedError(405, f"{call.request.method} is not allowed for batches")
+        self.cluster.folder.bucket(call.name)
+        job = f"/gbt-{secrets.token_hex(5)}/{self.cluster.proxy.daemon_id}/1"
+        headers = {"Location": self._location(call.request, job), "Content-Type": "text/html; charset=utf-8"}
+        return web.Response(status=HTTPStatus.TEMPORARY_REDIRECT, headers=headers)
+
+    def _location(self, request: web.BaseRequest, job: str = "") -> str:
         written, query = split_target(request)
+        written += job
         path = unquote(written, errors="surrogateescape")
         grant = {"pid": self.cluster.proxy.daemon_id, "utm": str(time.time_ns())}
         if any(character in path for character in "%?# +"):

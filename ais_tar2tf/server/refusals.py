@@ -9,17 +9,24 @@ __all__ = [
     "LONGEST_BUCKET",
     "RefusedError",
     "bad_bucket_name",
+    "bad_match_mode",
+    "bad_pattern",
     "bad_provider",
     "bad_request",
     "bucket_exists",
     "from_os_error",
+    "no_batch",
     "no_bucket",
+    "no_etl",
+    "no_member",
     "no_name",
     "no_object",
+    "no_range_inside",
     "no_such_call",
     "not_served",
     "nothing_to_delete",
     "unauthorized",
+    "unknown_format",
     "unreadable",
 ]
 
@@ -114,6 +121,41 @@ def bucket_exists(bucket: str) -> RefusedError:
 def no_object(bucket: str, name: str) -> RefusedError:
     message = f"ais://{bucket}/{name} does not exist"
     return RefusedError(HTTPStatus.NOT_FOUND, message, code="ErrNotFound", names_node=True)
+
+
+def bad_match_mode(mode: str, modes: tuple[str, ...]) -> RefusedError:
+    there_are = f"[{' '.join(modes)}]"
+    return bad_request(
+        f"dpq: 'archmode={mode}', err: invalid matching mode \"{mode}\", expecting one of: {there_are}"
+    )
+
+
+def bad_pattern(why: str) -> RefusedError:
+    """To be completed by who knows the object."""
+    return RefusedError(HTTPStatus.BAD_REQUEST, f"error parsing regexp: {why}", code="ErrFailedTo")
+
+
+def no_member(query: str, bucket: str, name: str) -> RefusedError:
+    message = f"{query} in ais://{bucket}/{name} does not exist"
+    return RefusedError(HTTPStatus.NOT_FOUND, message, code="ErrNotFound", names_node=True)
+
+
+def no_range_inside(span: str, query: str) -> RefusedError:
+    message = f"cannot range-read archived content range: {span}, arch query: {query} - operation not supported"
+    return RefusedError(HTTPStatus.BAD_REQUEST, message, code="ErrUnsupp")
+
+
+def unknown_format(name: str) -> RefusedError:
+    return bad_request(f'unrecognized or unsupported file format: "{name}"')
+
+
+def no_etl() -> RefusedError:
+    message = "cannot use ETL in a build without ETL support - operation not supported"
+    return RefusedError(HTTPStatus.NOT_IMPLEMENTED, message, code="ErrUnsupp")
+
+
+def no_batch(why: str) -> RefusedError:
+    return not_served(f"a batch {why}")
 
 
 def nothing_to_delete(bucket: str, name: str) -> RefusedError:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from tarfile import TarError
 
 from aiohttp import web
 
-from ais_tar2tf.server.calls import Call, split_target
+from ais_tar2tf.server.archives import Member, begin_entry, end_mark, matcher, read_members
+from ais_tar2tf.server.batches import batch_pieces
+from ais_tar2tf.server.calls import Call, read_body, split_target
 from ais_tar2tf.server.folder import Stored
 from ais_tar2tf.server.nodes import Address, Cluster, Node
 from ais_tar2tf.server.ranges import parse_range
-from ais_tar2tf.server.refusals import RefusedError, no_name, not_served, nothing_to_delete
+from ais_tar2tf.server.refusals import (
+    RefusedError,
+    no_etl,
+    no_member,
+    no_name,
+    no_range_inside,
+    not_served,
+    nothing_to_delete,
+)
+from ais_tar2tf.server.transforming import transformed
 
 __all__ = ["Target"]
 
@@ -40,6 +54,8 @@ class Target(Node):
             raise RefusedError(403, "a target is not asked directly when tokens are required: ask the proxy")
 
     async def answer(self, call: Call) -> web.StreamResponse:
+        if call.resource == "ml" and call.bucket == "moss":
+            return await self._batch(call)
         if call.resource != "objects":
             return self.common(call)
         handler = self._object_calls.get(call.request.method)
@@ -50,7 +66,11 @@ class Target(Node):
         return await handler(call)
 
     async def _get(self, call: Call) -> web.StreamResponse:
+        if call.query.get("etl_name"):
+            return await self._transform(call)
         with self.cluster.folder.open(call.bucket, call.name) as stored:
+            if call.query.get("archpath") or call.query.get("archmode"):
+                return await self._get_inside(call, stored)
             size = stored.content.size
             span = parse_range(call.request.headers.get("Range"), size, f"ais://{call.bucket}/{call.name}")
             start, count = span or (0, size)
@@ -62,6 +82,70 @@ class Target(Node):
             response = web.StreamResponse(status=206 if span else 200, headers=headers)
             response.content_length = count
             return await _send(call.request, response, stored, start, count)
+
+    async def _get_inside(self, call: Call, stored: Stored) -> web.StreamResponse:
+        """One member's bytes, or a tar of all that match."""
+        path, pattern = call.query.get("archpath", ""), call.query.get("archregx", "")
+        mode = call.query.get("archmode", "")
+        query = path or f"(archregx={pattern}, archmode={mode})"
+        if "Range" in call.request.headers:
+            raise no_range_inside(call.request.headers["Range"], query)
+        try:
+            matches = (lambda name: name.removeprefix("/") == path) if path else matcher(pattern, mode)
+        except RefusedError as refusal:
+            what = f"{self.name}: failed to extract files that match {query} from ais://{call.bucket}/{call.name}"
+            raise RefusedError(400, f"{what}, err: {refusal.message}", code=refusal.code) from refusal
+        members = read_members(stored.file, call.name, matches)
+        first = await self.cluster.run(next, members, None)
+        if first is None or first[2] is None:
+            raise no_member(query, call.bucket, call.name)
+        if path:
+            headers = {"Content-Type": "application/octet-stream"}
+            response = web.StreamResponse(headers=headers)
+            response.content_length = first[1]
+            pieces = islice(begin_entry(*first), 1, None)  # without the header
+            return await self._stream(call.request, response, _first_bytes(pieces, first[1]))
+        response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+        return await self._stream(call.request, response, _as_tar(chain([first], members)))
+
+    async def _transform(self, call: Call) -> web.StreamResponse:
+        """What a transformer makes of the object."""
+        url = self.cluster.transformers.get(call.query["etl_name"])
+        if url is None:
+            raise no_etl()
+        with self.cluster.folder.open(call.bucket, call.name) as stored:
+            arguments, name = call.query.get("etl_args", ""), f"{call.bucket}/{call.name}"
+            pieces = await self.cluster.run(transformed, url, name, stored.file, stored.content.size, arguments)
+            response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+            return await self._stream(call.request, response, pieces)
+
+    async def _batch(self, call: Call) -> web.StreamResponse:
+        """A tar of objects, of their ranges and of members of shards, in the order that was asked for."""
+        asked = await read_body(call.request, "[*apc.MossReq]")
+        bucket = call.name.partition("/")[0]
+        self.cluster.folder.bucket(bucket)
+        pieces = batch_pieces(self.cluster.folder, bucket, asked)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+        return await self._stream(call.request, response, pieces)
+
+    async def _stream(
+        self, request: web.BaseRequest, response: web.StreamResponse, pieces: Iterator[bytes]
+    ) -> web.StreamResponse:
+        """What takes reading and thinking comes from another thread; one that fails ends the connection."""
+        if response.content_length is None:
+            response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            while (piece := await self.cluster.run(next, pieces, None)) is not None:
+                await response.write(piece)
+            await response.write_eof()
+        except (RefusedError, OSError, EOFError, TarError):
+            if request.transport is not None:
+                request.transport.abort()  # without the last chunk, so that nobody takes it for whole
+        finally:
+            with suppress(ValueError):  # it may be at work still, for a client that left
+                getattr(pieces, "close", bool)()
+        return response
 
     async def _head(self, call: Call) -> web.StreamResponse:
         with self.cluster.folder.open(call.bucket, call.name) as stored:
@@ -107,6 +191,21 @@ class Target(Node):
                 raise nothing_to_delete(call.bucket, call.name) from refusal
             raise
         return web.Response()
+
+
+def _as_tar(members: Iterable[Member]) -> Iterator[bytes]:
+    for name, size, body in members:
+        assert body is not None
+        yield from begin_entry(name, size, body)
+    yield end_mark()
+
+
+def _first_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Without what fills the last block."""
+    for piece in pieces:
+        if size > 0:
+            yield piece[:size]
+        size -= len(piece)
 
 
 def _headers(checksum: str, version: int) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, StoreError
@@ -16,12 +17,25 @@ from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
 from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
 from ais_tar2tf.stores._token import Token, TokenSource
 
-__all__ = ["AisStore", "endpoint_url"]
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["AisStore", "Inside", "endpoint_url"]
 
 _MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary may add one
 _UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
+_INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
+_MOST_LISTED = 10_000  # names on a page: the most that AIStore gives
+
+
+class Inside(NamedTuple):
+    """What is in a shard, as its cluster tells it."""
+
+    shard: ObjectInfo
+    members: list[tuple[str, int]]  # name and size, by name, whatever their order in the shard
+    listed: int  # bytes of the answer
 
 
 def endpoint_url(given: str | None) -> str:
@@ -40,7 +54,7 @@ def endpoint_url(given: str | None) -> str:
 
 
 class AisStore:
-    """One bucket of an AIStore cluster."""
+    """One bucket of an AIStore cluster; with `etl`, what an ETL of that name makes of its objects."""
 
     def __init__(
         self,
@@ -50,11 +64,13 @@ class AisStore:
         endpoint: str | None = None,
         token: TokenSource | None = None,
         provider: str = "ais",
+        etl: str | None = None,
     ) -> None:
         if not bucket or "/" in bucket:
             raise StoreError("a bucket's name is not empty and has no slash", url=f"{provider}://{bucket}")
         self._bucket = bucket
         self._provider = provider
+        self._etl = {"etl_name": etl} if etl else {}  # what objects are passed through when they are read
         self._endpoint = endpoint_url(endpoint)
         self._token = Token(token, f"{provider}://{bucket}")
         self._read = read
@@ -72,21 +88,43 @@ class AisStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
+        if not self._etl:
+            return self._allowed(lambda token: self._open(name, start, stop, interrupt, token))
+        # An output has no ranges. A target names no bucket to a transformer over ws, so the shard's URL goes along.
+        query = {**self._etl, "etl_args": json.dumps({"shard": self.url(name)})}
+        return self._allowed(lambda token: self._open(name, 0, None, interrupt, token, query))
+
+    def open_members(self, name: str, pattern: str, *, interrupt: Interrupt | None = None) -> HttpBody:
+        """A tar of the members whose names match, in the shard's order, from its start: the target reads the shard.
+
+        The answer states neither a length nor a checksum nor a version.
+        """
+        query = {"archregx": pattern, "archmode": "regexp"}
+        return self._allowed(lambda token: self._open(name, 0, None, interrupt, token, query))
+
+    def _allowed(self, ask: Callable[[str | None], HttpBody]) -> HttpBody:
+        """What `ask` gives; once more with another token where the first one was refused."""
         token = self._token.value()
         try:
-            return self._open(name, start, stop, interrupt, token)
+            return ask(token)
         except AccessDenied as error:
             if error.status != _UNAUTHORIZED or not self._token.renew(token):
                 raise
-        return self._open(name, start, stop, interrupt, self._token.value())
+        return ask(self._token.value())
 
     def _open(
-        self, name: str, start: int, stop: int | None, interrupt: Interrupt | None, token: str | None
+        self,
+        name: str,
+        start: int,
+        stop: int | None,
+        interrupt: Interrupt | None,
+        token: str | None,
+        query: Mapping[str, str] | None = None,
     ) -> HttpBody:
         shown = self.url(name)
         wanted = range_header(start, stop)
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        url, headers = self._object(name), {**wanted, **authorization}
+        url, headers = self._object(name, query), {**wanted, **authorization}
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
             location = answer.redirect
@@ -131,6 +169,22 @@ class AisStore:
                 raise StoreError("the listing does not go on: its continuation token repeats", url=self.url(prefix))
             token = following
 
+    def inside(self, name: str) -> Inside | None:
+        """The members of a shard, by names and sizes as the cluster lists them; None where that is not all of them.
+
+        AIStore (1.5) loses the members of a shard that do not fit on the page on which it begins.
+        """
+        value = {"prefix": name, "pagesize": _MOST_LISTED, "props": "name,size,version", "flags": _INSIDE_SHARDS}
+        shown = self.url(name)
+        answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
+        entries, following = _read_page(answer, shown)
+        shard = next((info for info in entries if info.name == name), None)
+        if shard is None or following:
+            return None
+        below = f"{name}/"
+        members = [(info.name.removeprefix(below), info.size or 0) for info in entries if info.name.startswith(below)]
+        return Inside(shard, members, len(answer.content))
+
     def put(self, name: str, data: bytes) -> None:
         """An empty PUT for the target's address, then the body there: a big body does not survive the proxy."""
         url, shown = self._object(name), self.url(name)
@@ -160,20 +214,14 @@ class AisStore:
             "continuation_token": token,
         }
         answer = self._control.call("GET", self._bucket_url(), shown=shown, json={"action": "list", "value": value})
-        try:
-            page: dict[str, Any] = answer.json()
-            entries = list(map(_described, page.get("entries") or ()))
-            following = page.get("continuation_token") or ""
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
-        return entries, following
+        return _read_page(answer, shown)
 
     def _bucket_url(self) -> str:
         return f"{self._endpoint}/v1/buckets/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
 
-    def _object(self, name: str) -> str:
-        query = urlencode({"provider": self._provider})
-        return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{query}"
+    def _object(self, name: str, query: Mapping[str, str] | None = None) -> str:
+        asked = urlencode({"provider": self._provider, **(query or {})}, quote_via=quote)
+        return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{asked}"
 
 
 def _is_lossy(name: str, following: str) -> bool:
@@ -185,6 +233,17 @@ def _is_lossy(name: str, following: str) -> bool:
     differ = ((ours, theirs) for ours, theirs in zip(name, following, strict=False) if ours != theirs)
     ours, theirs = next(differ, ("", ""))
     return theirs == "/" and ours < theirs
+
+
+def _read_page(answer: requests.Response, shown: str) -> tuple[list[ObjectInfo], str]:
+    """The entries of a listing's page, and the token of the next one."""
+    try:
+        page: dict[str, Any] = answer.json()
+        entries = list(map(_described, page.get("entries") or ()))
+        following = page.get("continuation_token") or ""
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
+    return entries, following
 
 
 def _described(entry: dict[str, Any]) -> ObjectInfo:

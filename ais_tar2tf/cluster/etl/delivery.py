@@ -1,0 +1,76 @@
+"""Direct put: the output goes to the next node, which a target names, and the target learns what became of it."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.options import MIB, Timeouts
+
+__all__ = ["LENGTH", "NODE", "Delivered", "deliver"]
+
+NODE = "Ais-Node-Url"
+"""The header with the nodes that the output goes to, one after the other."""
+LENGTH = "Ais-Direct-Put-Length"
+
+_NOTHING = 204
+_MOST_SAID = 4096  # bytes of an error that are passed on
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A status, what was put, and what came back instead of being stored: the output of a later transformer."""
+
+    status: int
+    length: int
+    content: Iterator[bytes] | None = None
+
+
+def deliver(
+    pieces: Iterable[bytes], nodes: str, *, target: str, path: str, arguments: str, timeouts: Timeouts
+) -> Delivered:
+    """PUT the pieces to the first node, with the others in a header."""
+    first, _, others = nodes.partition(",")
+    parts, host = urlsplit(first.strip()), urlsplit(target)
+    where = f"{host.path.rstrip('/')}/{parts.path.lstrip('/')}" if parts.path.strip("/") else path
+    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | ({"etl_args": arguments} if arguments else {})
+    shown = f"{parts.scheme}://{parts.netloc}"
+    if (host.scheme or parts.scheme) != "http" or not parts.netloc:
+        raise StoreError("a node to put the output to is named by an http:// URL", url=shown)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=timeouts.idle)
+    sent = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal sent
+        for piece in pieces:
+            sent += len(piece)
+            if piece:
+                yield piece
+
+    try:
+        headers = {NODE: others} if others else {}
+        asked = f"/{where.lstrip('/')}" + (f"?{urlencode(query)}" if query else "")
+        connection.request("PUT", asked, counted(), headers, encode_chunked=True)
+        answer = connection.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise TransportError(f"the output could not be put there ({type(error).__name__})", url=shown) from error
+    if answer.status == 200 and answer.length != 0:
+        return Delivered(200, 0, _read(connection, answer))
+    said = answer.read(_MOST_SAID).decode("utf-8", "replace")
+    connection.close()
+    if answer.status not in (200, _NOTHING):
+        raise TransportError(f"the output was refused with {answer.status}: {said}", url=shown)
+    stated = answer.headers.get(LENGTH, "")
+    return Delivered(_NOTHING, int(stated) if stated.isdigit() and stated != "0" else sent)
+
+
+def _read(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while piece := answer.read(MIB):
+            yield piece
+    finally:
+        connection.close()

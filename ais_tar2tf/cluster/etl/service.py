@@ -1,0 +1,326 @@
+"""The requests that an AIStore target makes of a transformer, answered: hpush, hpull, ws, and its health."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import parse_qs, urlsplit
+
+from ais_tar2tf.cluster.etl.delivery import LENGTH, NODE, deliver
+from ais_tar2tf.cluster.etl.sources import body_blocks, file_blocks, pulled_blocks, shard_url
+from ais_tar2tf.cluster.etl.transform import Transform
+from ais_tar2tf.cluster.etl.websocket import TEXT, ClosedError, Socket, accept_key
+from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, Tar2TFError
+from ais_tar2tf.options import MIB, Timeouts
+
+__all__ = ["Service"]
+
+_CONTROL = 1 * MIB  # of a control message: names and arguments
+_STOP = 10.0  # seconds that shards under way have when the service stops
+_POLL = 0.05  # seconds between two looks whether to stop
+_BACKLOG = 512  # connections that wait: a target opens several for every job
+_SAID = 2_000  # characters of an error
+_FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
+_SUCCESS = "direct put success"
+
+
+class Service:
+    """A running transformer. `ready` says whether it takes shards; `/health` says it to the cluster."""
+
+    def __init__(
+        self,
+        transform: Transform,
+        *,
+        host: str,
+        port: int,
+        roots: Sequence[str] = (),
+        target: str = "",
+        workers: int | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.transform: Transform = transform
+        self.roots: tuple[str, ...] = tuple(roots)
+        self.target: str = target
+        self.timeouts: Timeouts = timeouts or Timeouts()
+        self.ready: bool = False
+        self._closed = False
+        self._turns = threading.BoundedSemaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
+        self._server = _Server((host, port), _Handler, self)
+        address = self._server.server_address
+        shown = str(address[0])
+        self.url: str = f"http://{'127.0.0.1' if shown == '0.0.0.0' else shown}:{address[1]}"  # noqa: S104
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL,), name="ais_tar2tf-etl", daemon=True
+        )
+        self._thread.start()
+        threading.Thread(target=self._prepare, name="ais_tar2tf-etl-start", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> None:
+        """What is slow the first time is done before the cluster sends anything."""
+        self.transform.prepare()
+        self.ready = not self._closed
+
+    def close(self) -> None:
+        """Take no new shards, give those under way their time, and leave no thread or socket."""
+        self._closed = True
+        self.ready = False
+        self._server.shutdown()
+        self._thread.join()
+        self._server.end_connections(_STOP)
+        self._server.server_close()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """What a shard holds while it is worked on is bounded, so the number of shards is."""
+        with self._turns:
+            yield
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = _BACKLOG
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], service: Service) -> None:
+        self.service: Service = service
+        self._open: dict[threading.Thread, Any] = {}
+        self._lock = threading.Lock()
+        self.busy: set[threading.Thread] = set()
+        super().__init__(address, handler)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[threading.current_thread()] = request
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(threading.current_thread(), None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke off is the other side's business, and its log's."""
+
+    def end_connections(self, seconds: float) -> None:
+        """Cut those that wait for a request; then, after a while, the others."""
+        for patience in (seconds, 1.0):
+            with self._lock:
+                threads = dict(self._open)
+            for thread, request in threads.items():
+                if patience < seconds or thread not in self.busy:
+                    with suppress(OSError):
+                        request.shutdown(2)
+            for thread in threads:
+                thread.join(patience)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 64 * 1024
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
+        """Nobody reads a line for every shard."""
+
+    @property
+    def service(self) -> Service:
+        return self.server.service
+
+    @property
+    def asked(self) -> dict[str, str]:
+        return {name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()}
+
+    def do_PUT(self) -> None:  # http.server's name
+        """hpush: the shard is the body, or a file that is named."""
+        chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        body = body_blocks(self.rfile, None if chunked else int(self.headers.get("Content-Length") or 0))
+        file = self.asked.get("etl_fqn")
+        blocks = file_blocks(file, self.service.roots) if file else body
+        self._answer(blocks, body)
+
+    def do_GET(self) -> None:
+        """hpull: the shard is to be asked of the target; beside it /health and the handshake of ws."""
+        path = urlsplit(self.path).path
+        if path in ("/health", "/ready", "/live"):
+            well = self.service.ready or path == "/live"
+            self._say(200 if well else 503, "Running" if well else "not ready")
+        elif path == "/ws":
+            self._talk()
+        else:
+            asked = self.asked
+            if "etl_fqn" in asked:
+                self._answer(file_blocks(asked["etl_fqn"], self.service.roots), iter(()))
+                return
+            passed = {name: value for name, value in asked.items() if not name.startswith("etl_")}
+            self._answer(self._pulled(path, passed), iter(()))
+
+    def _pulled(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
+        with pulled_blocks(self.service.target, path, query, self.service.timeouts) as blocks:
+            yield from blocks
+
+    def _answer(self, blocks: Iterator[bytes], body: Iterator[bytes]) -> None:
+        """The output. An error before its first piece has a status; one behind it ends the connection."""
+        asked, path = self.asked, urlsplit(self.path).path
+        begun = False
+        self.server.busy.add(threading.current_thread())
+        try:
+            with self.service.turn():
+                pieces = self._transformed(blocks, asked.get("etl_args", ""), path)
+                nodes = self.headers.get(NODE, "")
+                if nodes:
+                    self._put_directly(pieces, nodes, path, asked.get("etl_args", ""))
+                    return
+                first = next(pieces, b"")
+                begun = True
+                self._send(chain([first], pieces))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
+            left = isinstance(error, ConnectionError) and not isinstance(error, Tar2TFError)
+            if begun or left:
+                self.close_connection = True  # without the last chunk, so that nobody takes it for whole
+            else:
+                self._refuse(error, body)
+        finally:
+            self.server.busy.discard(threading.current_thread())
+            _close(blocks)
+
+    def _transformed(self, blocks: Iterable[bytes], arguments: str, path: str) -> Iterator[bytes]:
+        return self.service.transform.run(blocks, _said_shard(arguments) or shard_url(path))
+
+    def _put_directly(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
+        service = self.service
+        done = deliver(
+            pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
+        )
+        if done.content is not None:
+            self._send(done.content)
+            return
+        self.send_response(done.status)
+        self.send_header(LENGTH, str(done.length))
+        self.end_headers()
+
+    def _send(self, pieces: Iterable[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in pieces:
+            if piece:
+                self.wfile.write(b"%x\r\n" % len(piece))
+                self.wfile.write(piece)
+                self.wfile.write(b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def _refuse(self, error: Exception, body: Iterator[bytes]) -> None:
+        """Status and text, behind the rest of the body: a client that still sends hears nothing."""
+        with suppress(ConnectionError):
+            for _ in body:
+                pass
+            self._say(_status_of(error), _text_of(error))
+
+    def _say(self, status: int, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    # ws
+
+    def _talk(self) -> None:
+        """Messages in turns: a control message, the shard unless a file is named, and then the output."""
+        key = self.headers.get("Sec-WebSocket-Key")
+        if not key or self.headers.get("Upgrade", "").lower() != "websocket":
+            self._say(400, "this is where a WebSocket begins")
+            return
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", accept_key(key))
+        self.end_headers()
+        self.wfile.flush()
+        self.close_connection = True
+        socket = Socket(cast("Any", self.rfile), cast("Any", self.wfile))
+        try:
+            while True:
+                control = _control(socket.whole_message(_CONTROL))
+                self.server.busy.add(threading.current_thread())
+                try:
+                    self._exchange(socket, control)
+                finally:
+                    self.server.busy.discard(threading.current_thread())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
+            if isinstance(error, OSError) and not isinstance(error, Tar2TFError):
+                return  # the other side has gone
+            with suppress(OSError):
+                socket.close(_FAILED, _text_of(error))  # a text would mean success
+
+    def _exchange(self, socket: Socket, control: dict[str, Any]) -> None:
+        file, path = str(control.get("fqn") or ""), str(control.get("path") or "")
+        arguments, nodes = str(control.get("etl_args") or ""), str(control.get("pipeline") or "")
+        blocks = file_blocks(file, self.service.roots) if file else socket.message()
+        with self.service.turn():
+            pieces = self._transformed(blocks, arguments, path)
+            if not nodes:
+                socket.send(pieces)
+                return
+            service = self.service
+            done = deliver(
+                pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
+            )
+            if done.content is not None:
+                socket.send(done.content)
+            else:
+                socket.send(iter([_SUCCESS.encode()]), TEXT)
+
+
+def _control(message: bytes) -> dict[str, Any]:
+    found: Any = json.loads(message)
+    if not isinstance(found, dict):
+        raise ClosedError("a control message is a JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def _said_shard(arguments: str) -> str:
+    """The shard's URL, if the client said it by `etl_args`: a target names no bucket over ws."""
+    try:
+        said: Any = json.loads(arguments) if arguments else None
+    except ValueError:
+        return ""
+    return str(said.get("shard") or "") if isinstance(said, dict) else ""
+
+
+def _status_of(error: Exception) -> int:
+    if isinstance(error, AccessDenied):
+        return 403
+    if isinstance(error, ShardNotFound):
+        return 404
+    if isinstance(error, StoreError):
+        return 502
+    return 422 if isinstance(error, Tar2TFError) else 500
+
+
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_SAID]
+
+
+def _close(blocks: Iterator[bytes]) -> None:
+    """A generator that was left holds a file or a connection."""
+    closing = getattr(blocks, "close", None)
+    if closing is not None:
+        closing()

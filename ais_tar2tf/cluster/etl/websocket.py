@@ -1,0 +1,126 @@
+"""WebSocket (RFC 6455), a server's side: messages in and out as streams of pieces, so that none is held whole."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from ais_tar2tf.options import MIB
+
+__all__ = ["BINARY", "TEXT", "ClosedError", "Socket", "accept_key"]
+
+TEXT, BINARY = 1, 2
+_CONTINUED, _CLOSE, _PING, _PONG = 0, 8, 9, 10
+_FIN, _MASKED = 0x80, 0x80
+_MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # of the RFC
+_PIECE = 1 * MIB  # of a frame, read at once
+_MOST_CONTROL = 125  # bytes of a control frame: the RFC's
+
+
+class ClosedError(ConnectionError):
+    """The other side closed, or does not speak the protocol."""
+
+
+def accept_key(key: str) -> str:
+    """The answer to a handshake.
+
+    >>> accept_key("dGhlIHNhbXBsZSBub25jZQ==")
+    's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
+    """
+    return base64.b64encode(hashlib.sha1(f"{key}{_MAGIC}".encode(), usedforsecurity=False).digest()).decode()
+
+
+class Socket:
+    """After the handshake."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
+        self._in = incoming
+        self._out = outgoing
+
+    def message(self) -> Iterator[bytes]:
+        """The pieces of the next message. Read them to the end before the next one is asked for."""
+        final = False
+        first = True
+        while not final:
+            final, kind, length, mask = self._header()
+            if kind >= _CLOSE:
+                self._control(kind, length, mask)
+                final = False
+                continue
+            if (kind == _CONTINUED) is first:
+                raise ClosedError("a message's frames are out of order")
+            first = False
+            yield from self._payload(length, mask)
+
+    def whole_message(self, most: int) -> bytes:
+        pieces: list[bytes] = []
+        for piece in self.message():
+            pieces.append(piece)
+            if sum(map(len, pieces)) > most:
+                raise ClosedError(f"a control message has over {most:,} bytes")
+        return b"".join(pieces)
+
+    def send(self, pieces: Iterator[bytes], kind: int = BINARY) -> None:
+        """One message, a frame for each piece."""
+        waiting = next(pieces, b"")
+        for piece in pieces:
+            self._frame(kind, waiting, final=False)
+            kind, waiting = _CONTINUED, piece
+        self._frame(kind, waiting, final=True)
+
+    def close(self, code: int, reason: str) -> None:
+        """Tell the other side that this is the end, and why."""
+        self._frame(_CLOSE, struct.pack(">H", code) + reason.encode()[: _MOST_CONTROL - 2], final=True)
+
+    def _header(self) -> tuple[bool, int, int, bytes]:
+        begin = self._exactly(2)
+        length = begin[1] & 0x7F
+        if not begin[1] & _MASKED or begin[0] & 0x70:
+            raise ClosedError("a client's frames are masked, and use no extensions")
+        if length == 126:
+            (length,) = struct.unpack(">H", self._exactly(2))
+        elif length == 127:
+            (length,) = struct.unpack(">Q", self._exactly(8))
+        return bool(begin[0] & _FIN), begin[0] & 0x0F, length, self._exactly(4)
+
+    def _control(self, kind: int, length: int, mask: bytes) -> None:
+        if length > _MOST_CONTROL:
+            raise ClosedError("a control frame is too long")
+        payload = b"".join(self._payload(length, mask))
+        if kind == _CLOSE:
+            raise ClosedError("closed by the other side")
+        if kind == _PING:
+            self._frame(_PONG, payload, final=True)
+
+    def _payload(self, length: int, mask: bytes) -> Iterator[bytes]:
+        while length > 0:
+            size = min(length, _PIECE)  # a multiple of the mask's length, but for the last
+            data = np.frombuffer(self._exactly(size), np.uint8)
+            key = np.resize(np.frombuffer(mask, np.uint8), size)
+            length -= size
+            yield (data ^ key).tobytes()
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._in.read(size)
+        if len(data) < size:
+            raise ClosedError("the connection broke off")
+        return data
+
+    def _frame(self, kind: int, payload: bytes, *, final: bool) -> None:
+        size = len(payload)
+        begin = bytes((kind | (_FIN if final else 0),))
+        if size < 126:
+            begin += bytes((size,))
+        elif size < 1 << 16:
+            begin += struct.pack(">BH", 126, size)
+        else:
+            begin += struct.pack(">BQ", 127, size)
+        self._out.write(begin + payload if size < _MOST_CONTROL else begin)
+        if size >= _MOST_CONTROL:
+            self._out.write(payload)
+        self._out.flush()

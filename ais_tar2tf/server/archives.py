@@ -1,0 +1,120 @@
+"""What is in shards: members listed, matched and taken out, as tars that are streamed; it must not know of HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import posixpath
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, cast
+
+import lz4.frame
+
+from ais_tar2tf.server.refusals import RefusedError, bad_match_mode, bad_pattern, unknown_format
+
+__all__ = ["Member", "begin_entry", "end_mark", "is_archive", "joined", "list_members", "matcher", "read_members"]
+
+MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
+PIECE = 256 * 1024  # of a member, read and sent at once
+_BLOCK = 512
+
+Member = tuple[str, int, IO[bytes] | None]
+"""Name, size, and the bytes (None where nobody wants them)."""
+
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".tar": lambda file: file,
+    ".tgz": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    ".tar.gz": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    ".tar.lz4": lambda file: cast("IO[bytes]", lz4.frame.LZ4FrameFile(file)),
+}
+
+
+def is_archive(name: str) -> bool:
+    """By its name alone, as AIStore tells."""
+    return name.endswith((*_OPENERS, ".zip"))
+
+
+def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
+    """Which names match; an empty pattern is matched by all."""
+    if mode not in MATCH_MODES:
+        raise bad_match_mode(mode, MATCH_MODES)
+    if pattern in ("", "*"):
+        return lambda _: True
+    if mode == "regexp":
+        try:
+            found = re.compile(pattern)
+        except re.error as error:
+            raise bad_pattern(str(error)) from error
+        return lambda name: found.search(name) is not None
+    return {
+        "prefix": lambda name: name.startswith(pattern),
+        "suffix": lambda name: name.endswith(pattern),
+        "substr": lambda name: pattern in name,
+        "wdskey": lambda name: _key(name) == pattern,
+    }[mode]
+
+
+def _key(name: str) -> str:
+    """The path without the last extension."""
+    base = name[name.rfind("/") + 1 :]
+    return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
+
+
+def list_members(file: IO[bytes], name: str) -> list[tuple[str, int]]:
+    """Names and sizes, by name; held whole, as a listing's page is."""
+    return sorted((member, size) for member, size, _ in _members(file, name, lambda _: False))
+
+
+def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:
+    """The matching members in the archive's order; the bytes of each are to be read before the next one."""
+    return (member for member in _members(file, name, matches) if member[2] is not None)
+
+
+def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
+    if name.endswith(".zip"):
+        yield from _of_zip(file, wanted)
+        return
+    opener = next((opener for suffix, opener in _OPENERS.items() if name.endswith(suffix)), None)
+    if opener is None:
+        raise unknown_format(name)
+    with tarfile.open(fileobj=opener(file), mode="r:") as archive:
+        while (info := archive.next()) is not None:
+            cast("list[Any]", archive.members).clear()  # which would grow
+            if not info.isdir():
+                body = archive.extractfile(info) if info.isreg() else io.BytesIO()
+                yield info.name, info.size if info.isreg() else 0, body if wanted(info.name) else None
+
+
+def _of_zip(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Member]:
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                body = archive.open(info) if wanted(info.filename) else None
+                yield info.filename, info.file_size, body
+
+
+def begin_entry(name: str, size: int, body: IO[bytes]) -> Iterator[bytes]:
+    """One member of a tar: its header, its bytes, and what fills its last block."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    left = size
+    while left > 0:
+        piece = body.read(min(left, PIECE))
+        if not piece:
+            raise RefusedError(500, "the archive was cut while it was read")
+        left -= len(piece)
+        yield piece
+    yield bytes(-size % _BLOCK)
+
+
+def end_mark() -> bytes:
+    return bytes(2 * _BLOCK)
+
+
+def joined(shard: str, members: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Members as they stand in a listing: below their shard's name."""
+    return [(posixpath.normpath(f"{shard}/{name}"), size) for name, size in members]
