@@ -9,8 +9,10 @@ from pathlib import Path
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
+from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.reader import Shards, read_places
+from ais_tar2tf.records import splitter
 from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
 
@@ -143,8 +145,11 @@ def _differs(index: Index, name: str, now: Identity) -> str:
 # Writing one.
 
 
-def write(shards: Shards, place: Place, account: Account) -> Index:
-    """Read every shard whose entry at `place` is not true any more, and put the index there, whole."""
+def write(shards: Shards, place: Place, account: Account, *, counts_only: bool = False) -> Index:
+    """Read every shard whose entry at `place` is not true any more, and put the index there, whole.
+
+    `counts_only`: shards are not read where a listing of what is in them says how many records there are.
+    """
     if callable(shards.grouping):
         raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
     if place.url.startswith(("http://", "https://")):
@@ -152,8 +157,8 @@ def write(shards: Shards, place: Place, account: Account) -> Index:
     folder = folder_of(shards.names)
     known = _known_before(shards, place, folder)
     entries = {shard.name: shard for shard in known} if known is not None else {}
-    kept = {name: _still_true(shards, known, name) for name in shards.names}
-    for entry in _read_entries(shards, [name for name in shards.names if kept[name] is None], account):
+    missing = [name for name in shards.names if not _still_true(shards, known, name, counts_only)]
+    for entry in _entries(shards, missing, account, counts_only):
         entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
     index = Index(shards.grouping, entries.values(), folder=folder)
     data = index.to_bytes()
@@ -177,16 +182,49 @@ def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
     return index.within(folder) if index is not None and index.grouping == shards.grouping else None
 
 
-def _still_true(shards: Shards, known: Index | None, name: str) -> ShardIndex | None:
+def _still_true(shards: Shards, known: Index | None, name: str, counts_only: bool) -> bool:
     entry = known.get(name) if known is not None else None
-    if entry is None or not entry.placed:
-        return None
+    if entry is None or not (entry.placed or counts_only):
+        return False
     said, now = entry.identity, shards.store.head(name).identity
     told = any((said.version and now.version, said.etag and now.etag, said.checksum and now.checksum))
-    return entry if told and said.differs_from(now) is None else None
+    return told and said.differs_from(now) is None
+
+
+def _entries(shards: Shards, names: Sequence[str], account: Account, counts_only: bool) -> Iterator[ShardIndex]:
+    to_read: list[str] = []
+    for name in names:
+        counted = _listed(shards, name) if counts_only else None
+        if counted is None:
+            to_read.append(name)
+        else:
+            yield counted
+    yield from _read_entries(shards, to_read, account)
+
+
+def _listed(shards: Shards, name: str) -> ShardIndex | None:
+    """From a listing of what is in the shard; None where that leaves a doubt.
+
+    A listing names links, too, without a size: a record of which nothing has one may be none. Without a version
+    the entry would be believed for ever.
+    """
+    if not isinstance(shards.store, SelectsInside):
+        return None
+    try:
+        inside = shards.store.inside(name)
+    except StoreError:
+        return None  # reading it will tell what is wrong, if anything is
+    if inside is None or not inside.shard.identity.version:
+        return None
+    records = listed_records(inside.members, splitter(shards.grouping))
+    sure = bool(records) and all(any(fields.values()) for fields in records.values())
+    return ShardIndex(name, len(records), inside.shard.identity) if sure else None
 
 
 def _read_entries(shards: Shards, names: Sequence[str], account: Account) -> Iterator[ShardIndex]:
     """From the bytes of the shards."""
     for name, mark, seen in read_places(replace(shards, names=names, index=None), account):
-        yield ShardIndex.of(name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=mark.compressed)
+        compressed = mark.compressed
+        yield ShardIndex.of(
+            name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=compressed, keys=seen.keys
+        )

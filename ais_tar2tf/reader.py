@@ -153,7 +153,7 @@ class _Lane:
             while self._shard is shard:
                 self._batch = RecordBatch()
                 self._advance()
-                seen.add_places(self._batch)
+                seen.add_places(self._batch, keys=shard.archive.compressed is True)
             yield shard.name, self._of_batch, seen
 
     @property

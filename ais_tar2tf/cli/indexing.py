@@ -19,6 +19,9 @@ def index(
         str | None,
         typer.Option("--out", "-o", help="a folder or file elsewhere; one that ends in .json is webdataset's wids"),
     ] = None,
+    counts_only: Annotated[
+        bool, typer.Option("--counts-only", help="how many records there are, and no more; AIStore lists that unread")
+    ] = False,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -43,7 +46,7 @@ def index(
         return
     try:
         with console.waiting("reading the shards that the index does not know"):
-            found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint)
+            found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint, counts_only=counts_only)
     except KeyboardInterrupt:
         raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None
     shards = [{"shard": shard.name, "records": shard.records} for shard in found]
