@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
-from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
+from ais_tar2tf.shard_index import INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
+
+_EXPORTED = re.compile(r"-\d{5,}-of-\d{5,}")  # names that an export gives, which has a manifest beside its files
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,9 @@ def place_at(
 def find(shards: Shards, place: Place) -> Found:
     """The index at a place, if it is there and still true; of an implicit place, nothing but its absence is told."""
     data = _read(shards, place)
+    if data is None and len(shards.names) and _EXPORTED.search(shards.names[0]):
+        place = replace(place, name=folder_of(shards.names) + MANIFEST_NAME)
+        data = _read(shards, place)
     if data is None:
         return Found(None, f"there is no index at {place.url}")
     try:

@@ -14,7 +14,7 @@ A shard is {"name", "records", "first", "unit", "compressed", "identity", "keys"
 shards share, where its first record begins, how many bytes a unit has, [version, etag, checksum, size] of the object,
 and how many bytes its keys take.
 "unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON,
-is read and written too; it knows no more than that.
+is read and written too; it knows no more than that. Nor does the manifest of an export, which is only read.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ import numpy as np
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.stores import Identity
 
-__all__ = ["INDEX_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
+__all__ = ["INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
 
 INDEX_NAME = "index.t2t"
 """The object, beside the shards, in which their index is looked for."""
+
+MANIFEST_NAME = "manifest.json"
+"""The object, beside files that were exported, which counts their records, too."""
 
 _MAGIC = b"t2tindex"
 _VERSION = 1
@@ -44,6 +47,7 @@ _NUMBER = np.dtype("<u4")
 _TAR_BLOCK = 512
 _MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, unpacked: 2 million keys of 100 characters
 _WIDS = "wids-shard-index-v1"
+_MANIFEST = "manifest"  # what an export's manifest begins with
 
 
 class Cut(NamedTuple):
@@ -203,7 +207,7 @@ class Index:
         """None when it is something else; `SchemaError` when it is an index, and damaged or of a later version."""
         if data.startswith(_MAGIC):
             return _from_columns(data)
-        return _from_wids(data) if data.lstrip()[:1] == b"{" else None
+        return _from_json(data) if data.lstrip()[:1] == b"{" else None
 
     def to_wids(self, urls: Mapping[str, str], name: str) -> bytes:
         """As `wids-shard-index-v1`; `urls` says what each shard's name becomes there."""
@@ -277,17 +281,20 @@ def _unpacked(packed: bytes, records: int) -> list[str]:
     raise SchemaError("the index is damaged (its keys are not those of its records): write it again by t2t.index")
 
 
-def _from_wids(data: bytes) -> Index | None:
+def _from_json(data: bytes) -> Index | None:
+    """Of webdataset's index, or of the manifest of files that were exported here."""
     try:
         document = json.loads(data)
-        if document.get("__kind__") != _WIDS:
+        if document.get("__kind__") == _WIDS:
+            counted = [(each["url"], each["nsamples"], each.get("filesize")) for each in document["shardlist"]]
+        elif _MANIFEST in document:
+            files = [file for split in document["splits"].values() for file in split["files"]]
+            counted = [(file["name"], file["records"], file["bytes"]) for file in files]
+        else:
             return None
-        shards = [
-            ShardIndex(str(each["url"]), int(each["nsamples"]), Identity(size=each.get("filesize")))
-            for each in document["shardlist"]
-        ]
+        shards = [ShardIndex(str(name), int(records), Identity(size=size)) for name, records, size in counted]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SchemaError(f"this is no {_WIDS} ({error})") from error
+        raise SchemaError(f"this is neither a {_WIDS} nor a manifest ({error})") from error
     return Index("", _by_name(shards))
 
 
