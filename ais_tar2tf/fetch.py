@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -103,6 +103,7 @@ class Fetch:
         self._waiting: deque[_Part] = deque()  # of these, the ones that no worker has begun
         self._planning: _Shard | None = None
         self._no_more = False
+        self._has_ranges = True  # as far as was seen
         self._failed: Exception | None = None  # what `spans` raised
         self._planned = 0  # bytes, over all shards
         self._consumed = 0
@@ -153,6 +154,29 @@ class Fetch:
             self._checksum.update(data)
         self._delivered += count
         return data
+
+    def skip(self, count: int) -> bool:
+        """Go on `count` bytes later in this shard, by a new request; False where reading them is better.
+
+        That is where the read-ahead has them, or reaches the shard's end. Nothing proves what was passed over.
+        """
+        with self._lock:
+            shard, offset = self._current, self._delivered + count
+            if shard is None or not self._has_ranges or self._no_more or count < self._ahead:
+                return False
+            if shard.end is None or offset >= shard.end:
+                return False  # what breaks off is told as ever
+            if any(part.shard is not shard for part in self._parts) or self._planning not in (None, shard):
+                return False
+            self._take_back_lent()
+            self._drop_current()
+            span = replace(shard.span, start=offset, identity=shard.identity)
+            self._planning = _Shard(span, shard.identity, shard.size, planned=offset)
+            self._plan()
+            self._current = self._parts[0].shard
+            self._delivered, self._checksum = offset, None
+            self._start_workers()
+            return True
 
     @property
     def identity(self) -> Identity:
@@ -434,6 +458,7 @@ class Fetch:
     def _skip_to(self, body: Body, begin: int) -> None:
         """A server without ranges sends everything again: read past what we have."""
         left = begin - body.start
+        self._has_ranges = self._has_ranges and not left
         buffer = memoryview(bytearray(min(left, _BLOCK)))
         while left > 0:
             count = body.readinto(buffer[:left])

@@ -110,6 +110,7 @@ class _Lane:
         self._account = account
         self._start = mark
         self._closed = False
+        self._keys_only = shards.selection is not None and not shards.selection.wants
         self._fetch = Fetch(shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead)
         self._aside: Fetch | None = None  # beside the stream, while a directory is looked for
         self._next_at = mark.at
@@ -232,6 +233,9 @@ class _Lane:
         if shard.archive.missing:
             shard.members = shard.archive.resume(self._find_directory(shard))
             return
+        unwanted = shard.archive.unwanted if self._keys_only else 0
+        if unwanted and self._fetch.skip(unwanted):
+            shard.archive.pass_over(unwanted)
         block = self._fetch.read()
         if block:
             shard.members = shard.archive.feed(block)

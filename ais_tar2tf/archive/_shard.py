@@ -68,6 +68,16 @@ class ShardArchive:
     def missing(self) -> bool:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 
+    @property
+    def unwanted(self) -> int:
+        """How many of the object's next bytes nobody will look at: of a plain tar only."""
+        return self._archive.unwanted if self._decoder is None and isinstance(self._archive, TarReader) else 0
+
+    def pass_over(self, count: int) -> None:
+        """So many unwanted bytes do not come."""
+        assert isinstance(self._archive, TarReader)
+        self._archive.pass_over(count)
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         if self._outer is not None:
             kind, block = self._outer.take(block)

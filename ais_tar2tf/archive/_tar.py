@@ -136,6 +136,19 @@ class TarReader:
         self._base += length
 
     @property
+    def unwanted(self) -> int:
+        """How many of the next bytes nobody will look at, up to the last one of a member's body."""
+        body = self._body
+        return 0 if body is None or body.keep else max(0, body.header.size - body.have - 1)
+
+    def pass_over(self, count: int) -> None:
+        """So many unwanted bytes do not come."""
+        assert self._body is not None
+        assert count <= self.unwanted
+        self._body.have += count
+        self._base += count
+
+    @property
     def end(self) -> int:
         """Where the end mark begins; as far as bytes came, where there was none yet."""
         return self._base if self._ended_at is None else self._ended_at
