@@ -144,6 +144,8 @@ class Tls:
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
+    _may_be_zero = frozenset({"jump_bytes"})
+
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     limits: Limits = Limits()
@@ -154,6 +156,9 @@ class Read(_Checked):
     range_bytes: int = (
         16 * MIB
     )  # asked for in one request when there are several connections; with 8 a thousand readers wear proxies out
+    jump_bytes: int = (
+        512 * KIB
+    )  # of fields that are not selected: from here on, asking for what is behind them beats receiving them; 0: never
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
     allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`
 

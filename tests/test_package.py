@@ -21,11 +21,11 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "errors", "options", "retries", "allocation", "account", "templates", "globs", "archive", "stores", "checksum",
-    "records", "extraction", "fetch", "shard_index", "environment", "plan", "features", "headers", "schema",
-    "netcdf", "arrays", "examples", "window", "epochs", "reader", "picking", "shares", "seek", "indexing", "mapping",
-    "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing", "progress", "export",
-    "source", "loading", "loaded", "writing", "packing", "packer", "cluster", "dataset", "server", "card", "datum",
-    "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
+    "keys", "records", "extraction", "fetch", "fetch_files", "shard_index", "environment", "plan", "features",
+    "headers", "schema", "netcdf", "arrays", "examples", "window", "epochs", "reader", "picking", "shares", "seek",
+    "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "parsing",
+    "progress", "export", "source", "loading", "loaded", "writing", "packing", "packer", "cluster", "dataset",
+    "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "retries", "account", "templates", "globs", "archive", "records", "shard_index",

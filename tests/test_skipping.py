@@ -6,13 +6,10 @@ import tarfile
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.account import Account
-from ais_tar2tf.archive import ShardArchive
 from ais_tar2tf.errors import TruncatedArchive
 from ais_tar2tf.options import MIB, Limits, Read, Shuffle
 from ais_tar2tf.plan import Plan
@@ -28,16 +25,14 @@ NAMES = [f"{number}.tar" for number in range(SHARDS)]
 
 
 class CountingStore(MemoryStore):
-    """Notes how many bytes were taken, and how often an object was opened; it may know no ranges."""
+    """Notes how many bytes were taken."""
 
-    def __init__(self, bucket: str, *, ranges: bool = True) -> None:
+    def __init__(self, bucket: str) -> None:
         super().__init__(bucket)
-        self.taken = self.opened = 0
-        self._ranges = ranges
+        self.taken = 0
 
     def open(self, name: str, start: int = 0, stop: int | None = None, **options: Any) -> Any:
-        self.opened += 1
-        body = super().open(name, start if self._ranges else 0, stop if self._ranges else None, **options)
+        body = super().open(name, start, stop, **options)
         read = body.readinto
 
         def readinto(buffer: memoryview) -> int:
@@ -76,17 +71,8 @@ def test_keys_alone_cost_less_than_all(large, shuffle, connections):
     store = CountingStore("large")
     found = keys(store, plan, read, Selection(()))
     assert store.taken < large * 3 // 4
-    whole = CountingStore("large")
-    assert found == keys(whole, plan, read, Selection(["cls"]))
+    assert found == keys(MemoryStore("large"), plan, read, None)
     assert len(found) == RECORDS * SHARDS
-    assert whole.taken >= large
-
-
-def test_where_there_are_no_ranges_it_is_tried_once(large):
-    store = CountingStore("large", ranges=False)
-    read = Read(limits=LIMITS, connections=1)
-    assert len(keys(store, Plan(SHARDS), read, Selection(()))) == RECORDS * SHARDS
-    assert store.opened == SHARDS + 1
 
 
 def test_records_may_begin_behind_large_ones():
@@ -108,32 +94,3 @@ def test_what_breaks_off_in_a_large_one_is_told(left):
     with pytest.raises(TruncatedArchive):
         stream.next_chunk()
     stream.close()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 5_000), st.booleans()), max_size=12),
-    st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
-    st.integers(100, 3_000),
-    st.data(),
-)
-def test_members_are_the_same_whatever_is_passed_over(members, tar_format, block, data):
-    named = [(f"{'n' * 70}/{'n' * (90 if long else 5)}{i}.x", bytes(size)) for i, (size, long) in enumerate(members)]
-    tar = tar_of(named, tar_format)
-
-    def found(*, passing: bool) -> list[tuple[str, int]]:
-        archive = ShardArchive("s", Limits(), wanted=lambda _: False)
-        seen: list[tuple[str, int]] = []
-        at = 0
-        while at < len(tar):
-            for part in archive.feed(tar[at : at + block]):
-                seen += zip(part.names, part.offsets, strict=True)
-            at += block
-            if passing and at < len(tar) and archive.unwanted and data.draw(st.booleans()):
-                count = min(archive.unwanted, len(tar) - at)
-                archive.pass_over(count)
-                at += count
-        archive.finish()
-        return seen
-
-    assert found(passing=True) == found(passing=False)

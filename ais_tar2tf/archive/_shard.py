@@ -69,12 +69,12 @@ class ShardArchive:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 
     @property
-    def unwanted(self) -> int:
-        """How many of the object's next bytes nobody will look at: of a plain tar only."""
-        return self._archive.unwanted if self._decoder is None and isinstance(self._archive, TarReader) else 0
+    def gap(self) -> int:
+        """How many of the object's next bytes nobody will look at; 0 where that is not known."""
+        return self._archive.gap if self._decoder is None and isinstance(self._archive, TarReader) else 0
 
     def pass_over(self, count: int) -> None:
-        """So many unwanted bytes do not come."""
+        """So many bytes of the gap will not be fed."""
         assert isinstance(self._archive, TarReader)
         self._archive.pass_over(count)
 
