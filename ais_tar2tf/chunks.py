@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Account
+from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan import Plan, Position
@@ -25,7 +26,7 @@ from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import NAMES, Record, Selection
 from ais_tar2tf.seek import seek
 from ais_tar2tf.shard_index import ShardIndex
-from ais_tar2tf.shares import Stream, open_stream
+from ais_tar2tf.shares import open_stream
 from ais_tar2tf.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Chunks", "Request"]

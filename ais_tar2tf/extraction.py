@@ -21,7 +21,7 @@ from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.records import Grouping, Selection, Split, is_no_field, splitter
 from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store
 
-__all__ = ["Extracted", "MembersStore", "SelectsInside", "choose", "pattern_of"]
+__all__ = ["Extracted", "MembersBody", "MembersStore", "SelectsInside", "choose", "listed_records", "pattern_of"]
 
 _WORTH = 0.5  # of the shard's bytes: above this, the target's reading of a shard costs more than its bytes do
 _BLOCK = 512
@@ -81,7 +81,7 @@ def pattern_of(selection: Selection, grouping: Grouping) -> str | None:
 
 def choose(listed: _Listed, selection: Selection, grouping: Grouping, *, whenever: bool = False) -> Choice:
     """What to do about one shard; `whenever`: also where it saves no bytes."""
-    records = _records(listed.members, splitter(grouping))
+    records = listed_records(listed.members, splitter(grouping))
     if not records or not all(_is_in_order(fields, selection) for fields in records.values()):
         return Choice(members=False)
     wanted = [fields[source] for fields in records.values() for source in selection.sources if source in fields]
@@ -90,7 +90,7 @@ def choose(listed: _Listed, selection: Selection, grouping: Grouping, *, wheneve
     return Choice(members=whenever or saves, records=len(records), size=size)
 
 
-def _records(members: list[tuple[str, int]], split: Split) -> dict[str, dict[str, int]]:
+def listed_records(members: list[tuple[str, int]], split: Split) -> dict[str, dict[str, int]]:
     """The sizes of each record's fields; nothing where a member belongs to no record, or a field is there twice."""
     records: dict[str, dict[str, int]] = {}
     for name, size in members:
@@ -154,7 +154,7 @@ class MembersStore:
         digest = xxhash.xxh64_hexdigest(pattern.encode("utf-8", "surrogateescape"))
         marked = Identity(version, checksum=f"members:{digest}")  # so that no checkpoint takes one for the other
         body = self._inside.open_members(name, pattern, interrupt=interrupt)
-        return _MembersBody(body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version))
+        return MembersBody(body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version))
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)
@@ -234,7 +234,7 @@ class MembersStore:
             )
 
 
-class _MembersBody:
+class MembersBody:
     """The tar of the members; at its end it is proved that the shard is still the one that was looked into."""
 
     def __init__(self, body: Body, info: ObjectInfo, at_end: Callable[[], None]) -> None:

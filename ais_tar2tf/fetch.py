@@ -25,6 +25,7 @@ from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
+from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 
 __all__ = ["Fetch", "Span"]
@@ -447,7 +448,7 @@ class Fetch:
 
     def _fetch(self, part: _Part) -> None:
         """Fill the part, with as many requests as it takes. The budget of retries begins again with progress."""
-        tried = 0
+        tries = Tries(self._read.retry)
         while not self._is_over(part):
             before = part.received
             try:
@@ -457,12 +458,12 @@ class Fetch:
             except TransportError as error:
                 if self._is_over(part):
                     return
-                tried = 1 if part.received > before else tried + 1
-                if tried >= self._read.retry.attempts:
-                    raise self._exhausted(error, tried) from error
+                delay = tries.after_failure(self._draw, progress=part.received > before, asked=error.retry_after)
+                if delay is None:
+                    raise self._exhausted(error, tries.failed) from error
                 _LOG.info("%s. Trying again, at most %d times.", error, self._read.retry.attempts)
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
-                self._wait(self._read.retry.delay(tried, self._draw, asked=error.retry_after))
+                self._wait(delay)
             else:
                 return
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
+from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
-from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
+from ais_tar2tf.records import splitter
+from ais_tar2tf.shard_index import INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
+
+_EXPORTED = re.compile(r"-\d{5,}-of-\d{5,}")  # names that an export gives, which has a manifest beside its files
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ def place_at(
 def find(shards: Shards, place: Place) -> Found:
     """The index at a place, if it is there and still true; of an implicit place, nothing but its absence is told."""
     data = _read(shards, place)
+    if data is None and len(shards.names) and _EXPORTED.search(shards.names[0]):
+        place = replace(place, name=folder_of(shards.names) + MANIFEST_NAME)
+        data = _read(shards, place)
     if data is None:
         return Found(None, f"there is no index at {place.url}")
     try:
@@ -144,8 +152,13 @@ def _differs(index: Index, name: str, now: Identity) -> str:
 # Writing one.
 
 
-def write(shards: Shards, place: Place, account: Account, progress: bool | None = None) -> Index:
-    """Read every shard whose entry at `place` is not true any more, and put the index there, whole."""
+def write(
+    shards: Shards, place: Place, account: Account, progress: bool | None = None, *, counts_only: bool = False
+) -> Index:
+    """Read every shard whose entry at `place` is not true any more, and put the index there, whole.
+
+    `counts_only`: shards are not read where a listing of what is in them says how many records there are.
+    """
     if callable(shards.grouping):
         raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
     if place.url.startswith(("http://", "https://")):
@@ -153,9 +166,8 @@ def write(shards: Shards, place: Place, account: Account, progress: bool | None 
     folder = folder_of(shards.names)
     known = _known_before(shards, place, folder)
     entries = {shard.name: shard for shard in known} if known is not None else {}
-    kept = {name: _still_true(shards, known, name) for name in shards.names}
-    unknown = [name for name in shards.names if kept[name] is None]
-    for entry in _read_entries(shards, unknown, account, progress):
+    missing = [name for name in shards.names if not _still_true(shards, known, name, counts_only)]
+    for entry in _entries(shards, missing, account, progress, counts_only=counts_only):
         entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
     index = Index(shards.grouping, entries.values(), folder=folder)
     data = index.to_bytes()
@@ -179,13 +191,45 @@ def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
     return index.within(folder) if index is not None and index.grouping == shards.grouping else None
 
 
-def _still_true(shards: Shards, known: Index | None, name: str) -> ShardIndex | None:
+def _still_true(shards: Shards, known: Index | None, name: str, counts_only: bool) -> bool:
     entry = known.get(name) if known is not None else None
-    if entry is None or not entry.placed:
-        return None
+    if entry is None or not (entry.placed or counts_only):
+        return False
     said, now = entry.identity, shards.store.head(name).identity
     told = any((said.version and now.version, said.etag and now.etag, said.checksum and now.checksum))
-    return entry if told and said.differs_from(now) is None else None
+    return told and said.differs_from(now) is None
+
+
+def _entries(
+    shards: Shards, names: Sequence[str], account: Account, progress: bool | None, *, counts_only: bool
+) -> Iterator[ShardIndex]:
+    to_read: list[str] = []
+    for name in names:
+        counted = _listed(shards, name) if counts_only else None
+        if counted is None:
+            to_read.append(name)
+        else:
+            yield counted
+    yield from _read_entries(shards, to_read, account, progress)
+
+
+def _listed(shards: Shards, name: str) -> ShardIndex | None:
+    """From a listing of what is in the shard; None where that leaves a doubt.
+
+    A listing names links, too, without a size: a record of which nothing has one may be none. Without a version
+    the entry would be believed for ever.
+    """
+    if not isinstance(shards.store, SelectsInside):
+        return None
+    try:
+        inside = shards.store.inside(name)
+    except StoreError:
+        return None  # reading it will tell what is wrong, if anything is
+    if inside is None or not inside.shard.identity.version:
+        return None
+    records = listed_records(inside.members, splitter(shards.grouping))
+    sure = bool(records) and all(any(fields.values()) for fields in records.values())
+    return ShardIndex(name, len(records), inside.shard.identity) if sure else None
 
 
 def _read_entries(
@@ -200,6 +244,7 @@ def _read_entries(
 
         for name, mark, seen in read_places(replace(shards, names=names, index=None), account, found):
             shown.shard()
+            compressed = mark.compressed
             yield ShardIndex.of(
-                name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=mark.compressed
+                name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=compressed, keys=seen.keys
             )

@@ -6,13 +6,15 @@ Every default stands here once, with its unit and its reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 __all__ = ["EVEN", "KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+_LEAST_READ_AHEAD = 4 * MIB  # of one of the shards that are read at once, however many there are
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
@@ -56,7 +58,7 @@ class Retry(_Checked):
 
     _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after"})
 
-    attempts: int = 8  # with the delays below: half a minute, longer than AIStore needs to see a target's death
+    attempts: int = 11  # with the delays below 22 to 45 s: AIStore needs 20 to see a target's death
     first_delay: float = 0.2  # seconds; a target that restarts is back in about one
     max_delay: float = 8.0  # seconds
     max_retry_after: float = 60.0  # seconds; a server that asks for more gets this
@@ -151,12 +153,20 @@ class Read(_Checked):
     connections: int = (
         2  # to the store at once, per stream; more pay off where one connection is slower than the link
     )
-    range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
+    range_bytes: int = (
+        16 * MIB
+    )  # asked for in one request when there are several connections; with 8 a thousand readers wear proxies out
     jump_bytes: int = (
         512 * KIB
     )  # of fields that are not selected: from here on, asking for what is behind them beats receiving them; 0: never
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
     allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`
+
+    def of_lane(self, lanes: int) -> Read:
+        """For one of several shards that are read at once: they share the connections and the read-ahead."""
+        read_ahead = max(_LEAST_READ_AHEAD, self.limits.read_ahead_bytes // lanes)
+        limits = replace(self.limits, read_ahead_bytes=read_ahead)
+        return replace(self, connections=-(-self.connections // lanes), limits=limits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
+from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
@@ -22,6 +23,7 @@ from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
+from ais_tar2tf.window import Window
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
@@ -96,7 +98,13 @@ class _Lane:
     """Every `step`-th shard of an order, from a mark on."""
 
     def __init__(
-        self, shards: Shards, order: Order, step: int, mark: Mark, account: Account, read_ahead: int
+        self,
+        shards: Shards,
+        order: Order,
+        step: int,
+        mark: Mark,
+        account: Account,
+        read_ahead: int | None = None,
     ) -> None:
         self._shards = shards
         self._order = order
@@ -151,7 +159,7 @@ class _Lane:
             while self._shard is shard:
                 self._batch = RecordBatch()
                 self._advance()
-                seen.add_places(self._batch)
+                seen.add_places(self._batch, keys=shard.archive.compressed is True)
                 found(len(self._batch.offsets))
             yield shard.name, self._of_batch, seen
 
@@ -284,7 +292,7 @@ class _Lane:
         self._behind = Mark(self._next_at)
 
 
-def _fetch(shards: Shards, spans: Iterator[Span], account: Account, read_ahead: int) -> Fetch | FileFetch:
+def _fetch(shards: Shards, spans: Iterator[Span], account: Account, read_ahead: int | None) -> Fetch | FileFetch:
     if isinstance(shards.store, FileStore):
         return FileFetch(shards.store, spans, shards.read, account)
     return Fetch(shards.store, spans, shards.read, account, read_ahead_bytes=read_ahead)
@@ -321,14 +329,14 @@ def read_places(
     """
     whole = replace(shards, selection=None)
     order = Order(range(len(shards.names)))
-    lane = _Lane(whole, order, 1, Mark(0), account, shards.read.limits.read_ahead_bytes)
+    lane = _Lane(whole, order, 1, Mark(0), account)
     try:
         yield from lane.places(found)
     finally:
         lane.close()
 
 
-class RecordStream:
+class RecordStream(Stream):
     """The records of a plan from `position` on, in chunks; between two chunks, `position` says where it is."""
 
     def __init__(self, shards: Shards, plan: Plan, position: Position, account: Account) -> None:
@@ -338,26 +346,15 @@ class RecordStream:
         self._limits = shards.read.limits
         self.position: Position = position
         self._lanes: list[_Lane] = []
-        self._window: list[Record] = []
+        self._window = Window(0 if plan.shuffle is None else plan.shuffle.window_bytes)
         self._behind_window: Position | None = None
         self._failure: Exception | None = None
-        self.closed: bool = False
+        self._closed = False
         shards.streams.add(self)
         self._open_lanes()
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """The next records, at most `most` and the chunk's limits; [] at the end.
-
-        `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
-        """
-        while True:
-            chunk = self.next_in_epoch(most, full=full)
-            if chunk or not self.begin_next_epoch():
-                return chunk
-
     def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """As `next_chunk`; [] at the end of the epoch."""
-        if self.closed:
+        if self._closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
         chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
@@ -375,16 +372,12 @@ class RecordStream:
         for lane in self._lanes:
             lane.read_ahead()
 
-    def discard(self, count: int) -> None:
-        """Go on `count` records later."""
-        while count > 0:
-            chunk = self.next_chunk(count)
-            if not chunk:
-                return
-            count -= len(chunk)
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
-        self.closed = True
+        self._closed = True
         self._close_lanes()
 
     def _close_lanes(self) -> None:
@@ -398,11 +391,10 @@ class RecordStream:
         position = self.position
         order = self._plan.order(position.epoch, position.seed)
         step = len(position.marks)
-        share = max(_LEAST_READ_AHEAD, self._limits.read_ahead_bytes // step)
-        self._lanes = [_Lane(self._shards, order, step, mark, self._account, share) for mark in position.marks]
+        shards = replace(self._shards, read=self._shards.read.of_lane(step))
+        self._lanes = [_Lane(shards, order, step, mark, self._account) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:
-        """False behind the last one."""
         following = self._plan.next_epoch(self.position)
         if following is None:
             return False
@@ -436,12 +428,10 @@ class RecordStream:
             if self._behind_window is not None:
                 self.position = replace(self._behind_window, count=self.position.count)
             self._fill_window()
-            if not self._window:
+            if not len(self._window):
                 return []
-        emitted = self.position.emitted
-        chunk = self._window[emitted : emitted + most]
-        self._window[emitted : emitted + most] = [{}] * len(chunk)  # handed out: not held here any longer
-        self.position = replace(self.position, emitted=emitted + len(chunk))
+        chunk = self._window.take(self.position.emitted, most, self._limits.chunk_bytes)
+        self.position = replace(self.position, emitted=self.position.emitted + len(chunk))
         return chunk
 
     def _fill_window(self) -> None:
@@ -449,18 +439,19 @@ class RecordStream:
         shuffle = self._plan.shuffle
         assert shuffle is not None
         begin = self.position
-        records: list[Record] = []
+        window = self._window
+        window.clear()
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
-        while len(records) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
-            most = min(shuffle.turn - turn, shuffle.window - len(records))
+        while len(window) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
+            most = min(shuffle.turn - turn, shuffle.window - len(window))
             taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
-            records += taken
+            window.add(taken, taken_bytes)
             size += taken_bytes
             turn += len(taken)
             ended = 0 if taken else ended + 1
             if not taken or turn == shuffle.turn:
                 lane, turn = (lane + 1) % len(self._lanes), 0
-        self._window = [records[i] for i in self._plan.window_order(len(records), begin)]
+        window.permute(self._plan.window_order(len(window), begin))
         self._behind_window = replace(
             begin,
             marks=tuple(lane.mark for lane in self._lanes),

@@ -67,9 +67,12 @@ class RecordBatch:
     sizes: list[int] = field(default_factory=list[int])
     extents: list[int] = field(default_factory=list[int])
     numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
+    keys: list[str] = field(default_factory=list[str])  # where the records are not kept
 
-    def add_places(self, other: RecordBatch) -> None:
-        """Where the records of `other` are, without the records."""
+    def add_places(self, other: RecordBatch, *, keys: bool) -> None:
+        """Where the records of `other` are, and on request their keys, without the records."""
+        if keys:
+            self.keys += [record["__key__"] for record in other.records]
         self.offsets += other.offsets
         self.sizes += other.sizes
         self.extents += other.extents

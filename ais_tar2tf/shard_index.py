@@ -8,19 +8,23 @@ The file, little-endian throughout:
     for each shard, in that order
       u4 × records   extents: what a record takes of the archive, up to the next one, in the shard's unit
       u4 × records   sizes: the bytes of a record's fields
+      bytes          its keys as a JSON array, deflated; only of a compressed shard, whose ranges are of no use
 
-A shard is {"name", "records", "first", "unit", "compressed", "identity"}: its name below the folder that all shards
-share, where its first record begins, how many bytes a unit has, and [version, etag, checksum, size] of the object.
+A shard is {"name", "records", "first", "unit", "compressed", "identity", "keys"}: its name below the folder that all
+shards share, where its first record begins, how many bytes a unit has, [version, etag, checksum, size] of the object,
+and how many bytes its keys take.
 "unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON,
-is read and written too; it knows no more than that.
+is read and written too; it knows no more than that. Nor does the manifest of an export, which is only read.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,17 +32,22 @@ import numpy as np
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.stores import Identity
 
-__all__ = ["INDEX_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
+__all__ = ["INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
 
 INDEX_NAME = "index.t2t"
 """The object, beside the shards, in which their index is looked for."""
+
+MANIFEST_NAME = "manifest.json"
+"""The object, beside files that were exported, which counts their records, too."""
 
 _MAGIC = b"t2tindex"
 _VERSION = 1
 _LENGTH = struct.Struct("<Q")
 _NUMBER = np.dtype("<u4")
 _TAR_BLOCK = 512
+_MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, unpacked: 2 million keys of 100 characters
 _WIDS = "wids-shard-index-v1"
+_MANIFEST = "manifest"  # what an export's manifest begins with
 
 
 class Cut(NamedTuple):
@@ -60,6 +69,7 @@ class ShardIndex:
     compressed: bool = False
     extents: np.ndarray | None = None
     sizes: np.ndarray | None = None
+    packed_keys: bytes = b""
 
     @classmethod
     def of(
@@ -71,8 +81,9 @@ class ShardIndex:
         sizes: Sequence[int],
         *,
         compressed: bool,
+        keys: Sequence[str] = (),
     ) -> ShardIndex:
-        """From where each record begins, what it takes of the archive, and the bytes of its fields."""
+        """From where each record begins, what it takes of the archive, the bytes of its fields, and its key."""
         begins = np.asarray(offsets, np.int64)
         takes = np.append(np.diff(begins), extents[-1:]).astype(np.int64)
         unit = 1 if ((begins % _TAR_BLOCK).any() or (takes % _TAR_BLOCK).any()) else _TAR_BLOCK
@@ -87,6 +98,7 @@ class ShardIndex:
             compressed,
             (takes // unit).astype(_NUMBER),
             np.asarray(sizes, _NUMBER),
+            _packed(keys) if compressed else b"",
         )
 
     @property
@@ -103,6 +115,10 @@ class ShardIndex:
         """What a mark states as the number of a record: in a tar, which has blocks, that says nothing."""
         return 0 if self.unit == _TAR_BLOCK else record
 
+    def key(self, record: int) -> str | None:
+        """What it is called; None where only its place is known."""
+        return _unpacked(self.packed_keys, self.records)[record] if self.packed_keys else None
+
     def all_extents(self) -> list[int]:
         """What each record takes of the archive, in bytes."""
         assert self.extents is not None
@@ -117,6 +133,7 @@ class ShardIndex:
             "unit": self.unit,
             "compressed": self.compressed,
             "identity": [i.version, i.etag, i.checksum, i.size],
+            "keys": len(self.packed_keys),
         }
 
 
@@ -178,7 +195,10 @@ class Index:
             separators=(",", ":"),
         ).encode()
         columns = [
-            column.tobytes() for shard in shards for column in (shard.extents, shard.sizes) if column is not None
+            column
+            for shard in shards
+            if shard.extents is not None and shard.sizes is not None
+            for column in (shard.extents.tobytes(), shard.sizes.tobytes(), shard.packed_keys)
         ]
         return b"".join([_MAGIC, _LENGTH.pack(len(header)), header, *columns])
 
@@ -187,7 +207,7 @@ class Index:
         """None when it is something else; `SchemaError` when it is an index, and damaged or of a later version."""
         if data.startswith(_MAGIC):
             return _from_columns(data)
-        return _from_wids(data) if data.lstrip()[:1] == b"{" else None
+        return _from_json(data) if data.lstrip()[:1] == b"{" else None
 
     def to_wids(self, urls: Mapping[str, str], name: str) -> bytes:
         """As `wids-shard-index-v1`; `urls` says what each shard's name becomes there."""
@@ -227,33 +247,54 @@ def _parsed(data: bytes) -> tuple[Any, Index | None, int]:
             size = shard.records * _NUMBER.itemsize
             extents = np.frombuffer(data, _NUMBER, shard.records, at)
             sizes = np.frombuffer(data, _NUMBER, shard.records, at + size)
-            shard = replace(shard, extents=extents, sizes=sizes)
-            at += 2 * size
+            keys = each.get("keys", 0)
+            packed = data[at + 2 * size : at + 2 * size + keys]
+            shard = replace(shard, extents=extents, sizes=sizes, packed_keys=packed)
+            at += 2 * size + keys
         shards[shard.name] = shard
     return _VERSION, Index(str(header["grouping"]), shards.values()), at
 
 
 def _from_header(each: Any) -> ShardIndex:
-    numbers = [each["records"], each["first"], each["unit"]]
+    numbers = [each["records"], each["first"], each["unit"], each.get("keys", 0)]
     if any(not isinstance(number, int) or number < 0 for number in numbers):
         raise ValueError("a number is negative, or none")
     version, etag, checksum, size = each["identity"]
     identity = Identity(str(version), str(etag), str(checksum), None if size is None else int(size))
-    records, first, unit = numbers
+    records, first, unit, _ = numbers
     return ShardIndex(str(each["name"]), records, identity, first, unit, bool(each["compressed"]))
 
 
-def _from_wids(data: bytes) -> Index | None:
+def _packed(keys: Sequence[str]) -> bytes:
+    return zlib.compress(json.dumps(list(keys), separators=(",", ":")).encode()) if keys else b""
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: bytes, records: int) -> list[str]:
+    try:
+        unpacker = zlib.decompressobj()
+        keys = json.loads(unpacker.decompress(packed, _MOST_KEY_BYTES))
+        if len(keys) == records and all(isinstance(key, str) for key in keys):
+            return keys
+    except (ValueError, TypeError, zlib.error) as error:
+        raise SchemaError(f"the index is damaged (keys: {error}): write it again by t2t.index") from error
+    raise SchemaError("the index is damaged (its keys are not those of its records): write it again by t2t.index")
+
+
+def _from_json(data: bytes) -> Index | None:
+    """Of webdataset's index, or of the manifest of files that were exported here."""
     try:
         document = json.loads(data)
-        if document.get("__kind__") != _WIDS:
+        if document.get("__kind__") == _WIDS:
+            counted = [(each["url"], each["nsamples"], each.get("filesize")) for each in document["shardlist"]]
+        elif _MANIFEST in document:
+            files = [file for split in document["splits"].values() for file in split["files"]]
+            counted = [(file["name"], file["records"], file["bytes"]) for file in files]
+        else:
             return None
-        shards = [
-            ShardIndex(str(each["url"]), int(each["nsamples"]), Identity(size=each.get("filesize")))
-            for each in document["shardlist"]
-        ]
+        shards = [ShardIndex(str(name), int(records), Identity(size=size)) for name, records, size in counted]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SchemaError(f"this is no {_WIDS} ({error})") from error
+        raise SchemaError(f"this is neither a {_WIDS} nor a manifest ({error})") from error
     return Index("", _by_name(shards))
 
 

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
 
 from ais_tar2tf.account import Account
+from ais_tar2tf.epochs import Stream
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Record
 
-__all__ = ["SharedStream", "Stream", "open_stream"]
-
-
-class Stream(Protocol):
-    """Records in chunks; between two chunks, `position` says where it is."""
-
-    position: Position
-
-    @property
-    def closed(self) -> bool: ...
-
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]: ...
-
-    def discard(self, count: int) -> None: ...
-
-    def close(self) -> None: ...
+__all__ = ["SharedStream", "open_stream"]
 
 
 def open_stream(shards: Shards, plan: Plan, position: Position, account: Account) -> Stream:
@@ -36,7 +21,7 @@ def open_stream(shards: Shards, plan: Plan, position: Position, account: Account
     return SharedStream(shards, plan, position, account)
 
 
-class SharedStream:
+class SharedStream(Stream):
     """The k-th of every m records, and no more than the plan allows in an epoch.
 
     Where no counts are known and all hosts are to get equally many, a record is handed out when its round of m is
@@ -58,23 +43,22 @@ class SharedStream:
     def closed(self) -> bool:
         return self._raw.closed
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
         while True:
             self._pass_over()
             count = self.position.count
             chunk, ended = self._next(most, full)
             if chunk:
                 self.position = replace(self.position, count=count + len(chunk))
+            if chunk or ended:
                 return chunk
-            if ended and not self._begin_next_epoch():
-                return []
 
-    def discard(self, count: int) -> None:
-        while count > 0:
-            chunk = self.next_chunk(count)
-            if not chunk:
-                return
-            count -= len(chunk)
+    def begin_next_epoch(self) -> bool:
+        if not self._raw.begin_next_epoch():
+            return False
+        self.position = replace(self._raw.position, skip=0, number=0, count=self.position.count)
+        self._most = self._plan.most(self.position.epoch, self.position.seed)
+        return True
 
     def close(self) -> None:
         self._raw.close()
@@ -130,10 +114,3 @@ class SharedStream:
 
     def _move_to(self, base: Position, skip: int, number: int) -> None:
         self.position = replace(base, skip=skip, number=number, count=self.position.count)
-
-    def _begin_next_epoch(self) -> bool:
-        if not self._raw.begin_next_epoch():
-            return False
-        self.position = replace(self._raw.position, skip=0, number=0, count=self.position.count)
-        self._most = self._plan.most(self.position.epoch, self.position.seed)
-        return True

@@ -27,8 +27,9 @@ from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
+from ais_tar2tf.picking import read_numbered
 from ais_tar2tf.plan import Plan
-from ais_tar2tf.reader import RecordStream, Shards, read_part
+from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
@@ -151,16 +152,18 @@ def index_shards(
     endpoint: str | None = None,
     token: TokenSource | None = None,
     progress: bool | None = None,
+    counts_only: bool = False,
     **options: Any,
 ) -> Index:
     """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
 
     `out` may be a folder, a file, or a file that ends in .json: that becomes a `wids-shard-index-v1`, which counts
-    records and no more.
+    records and no more. `counts_only`: lengths are all that is wanted; AIStore then lists what is in its shards, and
+    none of them is read.
     """
     source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
     with source:
-        return source.write_index(out, endpoint=endpoint, token=token, progress=progress)
+        return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
 
 
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
@@ -417,11 +420,12 @@ class Source:
         endpoint: str | None = None,
         token: TokenSource | None = None,
         progress: bool | None = None,
+        counts_only: bool = False,
     ) -> Index:
         """What `t2t.index` does."""
         shards = replace(self._shards, selection=None)
         place = beside(shards) if out is None else place_at(out, shards, endpoint=endpoint, token=token)
-        return write(shards, place, self._account, progress)
+        return write(shards, place, self._account, progress, counts_only=counts_only)
 
     def _find_index(self) -> Found:
         """The index, looked for once."""
@@ -451,7 +455,7 @@ class Source:
         shards = replace(self._shards, index=index)
         found: list[Record] = []
         for shard, cut in index.pieces(self._shards.names, numbers):
-            part = read_part(shards, shard, cut, self._account.twin())
+            part = read_numbered(shards, shard, cut, self._account.twin())
             if len(part) < cut.behind - cut.first:
                 raise IndexMissing(
                     "the shard has fewer records than its index says; write it again by t2t.index(…)",

@@ -242,6 +242,19 @@ def test_as_wids_and_back(tmp_path, monkeypatch):
 # Whether it is true.
 
 
+@pytest.mark.parametrize("file_format", ["tar", "tfrecord"])
+def test_a_manifest_tells_the_length_of_exported_files(memory, tmp_path, file_format):
+    files = t2t.open(put(memory)).export(tmp_path, format=file_format, shard_records=6)
+    source = t2t.open(sorted(files)).select("x")
+    assert len(source) == 15
+    assert source.dataset(batch=4).cardinality() == len(list(source.dataset(batch=4))) == 4
+    assert source[14]["x"] == b"5"
+    assert len(t2t.open(sorted(files)[1:], index=tmp_path / "manifest.json")) == 9
+    longer = Path(sorted(files)[0])
+    longer.write_bytes(longer.read_bytes() + bytes(512))
+    assert t2t.open(sorted(files)).select("x").dataset().cardinality() < 0
+
+
 def test_an_index_that_is_older_than_a_shard_is_not_used(memory):
     url = put(memory)
     t2t.index(url)

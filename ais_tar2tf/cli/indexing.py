@@ -21,6 +21,9 @@ def index(
             "--out", "-o", help="a folder or file elsewhere; one in .json is webdataset's wids", metavar="PLACE"
         ),
     ] = None,
+    counts_only: Annotated[
+        bool, typer.Option("--counts-only", help="how many records there are, and no more; AIStore lists that unread")
+    ] = False,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -47,7 +50,13 @@ def index(
         console.document({"dry_run": True, "shards": len(sizes), "bytes": sum(sizes)}, lambda: console.data(text))
         return
     try:
-        found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint, progress=console.bars)
+        found = index_shards(
+            [as_template(url) for url in urls],
+            out,
+            endpoint=endpoint,
+            progress=console.bars,
+            counts_only=counts_only,
+        )
     except KeyboardInterrupt:
         raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None
     shards = [{"shard": shard.name, "records": shard.records} for shard in found]

@@ -10,10 +10,11 @@ from typing import Any
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.work import Identified
 from ais_tar2tf.schema import Schema
+from ais_tar2tf.shard_index import MANIFEST_NAME
 
 __all__ = ["MANIFEST", "Manifest", "RecordFile", "SourceObject", "SplitEntry"]
 
-MANIFEST = "manifest.json"
+MANIFEST = MANIFEST_NAME
 _VERSION = 1
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Retry, Timeouts, Tls
+from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import error_for, followed
 from ais_tar2tf.stores._token import Token
 
@@ -65,7 +66,7 @@ class ControlPlane:
         follow: bool = True,
     ) -> requests.Response:
         """The answer, redirects followed by hand; statuses of `accept` beside 2xx. Our errors for all others."""
-        tried, renewed = 0, False
+        tries, renewed = Tries(self._retry), False
         while True:
             token = self._token.value() if self._token else None
             try:
@@ -78,11 +79,11 @@ class ControlPlane:
                 secrets = self._token.secrets() if self._token else ()
                 raise error_for(answer.status_code, shown, answer.headers, answer.content, secrets)
             except TransportError as error:
-                tried += 1
-                if tried >= self._retry.attempts:
+                delay = tries.after_failure(random.random, asked=error.retry_after)
+                if delay is None:
                     raise
                 _LOG.info("%s Trying again, at most %d times.", error, self._retry.attempts)
-                self._pause(self._retry.delay(tried, random.random, asked=error.retry_after))
+                self._pause(delay)
 
     def close(self) -> None:
         if self._session is not None:

@@ -1,0 +1,87 @@
+"""The records that a shuffle holds: their large fields stand in one buffer that every window uses again. No I/O.
+
+As objects of their own, 64 MB of records would be given back to the system with every window and faulted in again
+with the next, which costs more than reading them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from ais_tar2tf.options import KIB
+from ais_tar2tf.records import Record
+
+__all__ = ["Window"]
+
+_LARGE = 8 * KIB  # bytes of a record: below this, handling its fields costs more than the faults that it saves
+
+
+class Window:
+    """Some records, handed out in an order that is said when they are complete."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._buffer: memoryview | None = None
+        self._used = 0
+        self._records: list[Record] = []
+        self._sizes: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def clear(self) -> None:
+        self._records.clear()
+        self._sizes.clear()
+        self._used = 0
+
+    def add(self, records: list[Record], size: int) -> None:
+        """Records that take `size` bytes in all; what each one takes of them is not told apart."""
+        if not records:
+            return
+        each = size // len(records)
+        if each >= _LARGE:
+            for record in records:
+                self._keep_fields(record)
+        self._records += records
+        self._sizes += [each] * len(records)
+
+    def permute(self, order: Sequence[int]) -> None:
+        self._records = [self._records[at] for at in order]
+        self._sizes = [self._sizes[at] for at in order]
+
+    def take(self, begin: int, most: int, most_bytes: int) -> list[Record]:
+        """Up to `most` records from the `begin`-th on, ending with the one that reaches `most_bytes`.
+
+        They are held here no longer.
+        """
+        sizes = list(accumulate(self._sizes[begin : begin + most]))
+        end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
+        taken = self._records[begin:end]
+        self._records[begin:end] = [{}] * len(taken)
+        if self._used:
+            for record in taken:
+                _copy_out(record)
+        return taken
+
+    def _keep_fields(self, record: Record) -> None:
+        for name, value in record.items():
+            if type(value) is bytes and len(value) <= self._most - self._used:
+                record[name] = self._kept(value)
+
+    def _kept(self, value: bytes) -> memoryview:
+        if self._buffer is None:
+            self._buffer = np.empty(self._most, np.uint8).data  # of this, what is never used is never there
+        begin, self._used = self._used, self._used + len(value)
+        place = self._buffer[begin : self._used]
+        place[:] = value
+        return place
+
+
+def _copy_out(record: Record) -> None:
+    for name, value in record.items():
+        if type(value) is memoryview:
+            record[name] = bytes(value)
