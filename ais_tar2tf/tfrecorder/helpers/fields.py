@@ -82,6 +82,8 @@ def stored(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[st
 
 def _array(name: str, kind: FieldType, value: Any) -> Any:
     array = np.atleast_1d(np.asarray(value))
+    if array.dtype == kind.dtype:
+        return array
     if array.dtype.kind not in "biuf":
         raise SchemaError(f"field {name!r} is declared {kind.name}, and its value is of {array.dtype}")
     if kind is FieldType.TYPE_ARRAY_INT32 and array.size and (array.dtype.kind == "f" or _overflows(array)):
