@@ -49,7 +49,7 @@ def _check_header(data: bytes, limit: int) -> None:
     size = netcdf.size_of(shape, dtype)
     if size > len(data) - header.tell():
         raise SchemaError(
-            f"no .npy file that can be read here: it is cut, {dtype} {shape} takes {size:,} bytes of its {len(data):,}"
+            f"no .npy file that can be read here: it is cut, {dtype} {shape} takes more than its {len(data):,} bytes"
         )
     if size > limit:
         raise SchemaError(f"an array of {size:,} bytes passes the limit of {limit:,}, Limits.member_bytes")

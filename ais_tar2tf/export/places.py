@@ -9,9 +9,10 @@ from typing import Protocol
 
 from ais_tar2tf.errors import ExportError, ShardNotFound, StoreError
 from ais_tar2tf.export.work import sync_folder, write_synced
-from ais_tar2tf.stores import Store
+from ais_tar2tf.options import Read
+from ais_tar2tf.stores import Store, open_store, split_url
 
-__all__ = ["Destination", "Folder", "StorePlace", "read_whole"]
+__all__ = ["Destination", "Folder", "StorePlace", "place_of", "read_whole"]
 
 _READ = 1 << 20
 
@@ -124,6 +125,16 @@ class StorePlace:
 
     def settle(self) -> None:
         pass
+
+
+def place_of(
+    where: str | os.PathLike[str], *, read: Read | None = None, endpoint: str | None = None, token: str | None = None
+) -> Destination:
+    """A folder or a URL."""
+    scheme, bucket, name = split_url(os.fspath(where))
+    if scheme == "file":
+        return Folder(Path(name))
+    return StorePlace(open_store(scheme, bucket, read or Read(), endpoint=endpoint, token=token), name)
 
 
 def read_whole(store: Store, name: str, start: int = 0, stop: int | None = None) -> bytes:
