@@ -85,10 +85,10 @@ def _of_manifest(manifest: Manifest) -> int:
     return parsed_at_once(sum(entry.bytes for entry in entries), sum(entry.records for entry in entries))
 
 
-def parsed_at_once(size: int, records: int) -> int:
-    """How many records of files with so many bytes and records are best parsed at once."""
+def parsed_at_once(size: int, records: int, *, large: int = _LARGE) -> int:
+    """How many records of files with so many bytes and records are best parsed at once; 1 where they are larger."""
     each = size // max(1, records)
-    return 1 if each > _LARGE else min(_MOST_PARSED, _PARSED_BYTES // max(1, each))
+    return 1 if each > large else min(_MOST_PARSED, _PARSED_BYTES // max(1, each))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from ais_tar2tf.export.streams import files_at
 from ais_tar2tf.export.verify import frames
 from ais_tar2tf.features import SHAPE
 from ais_tar2tf.loading import READ_BUFFER, parsed_at_once, parsed_fields, read_payloads
-from ais_tar2tf.options import Read
+from ais_tar2tf.options import KIB, Read
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import split_url
 from ais_tar2tf.tfrecorder.config import Stated
@@ -21,6 +21,8 @@ else:
     import tensorflow as tf
 
 __all__ = ["read_examples"]
+
+_LARGE = 256 * KIB  # of a record; arrays are copied out of larger ones, too, so more of them are parsed at once
 
 
 def read_examples(
@@ -41,11 +43,12 @@ def read_examples(
     schema, shapes = _known(types, stated)
     if schema is not None:
         size, records = (sum(getattr(each, what) for each in stated if each) for what in ("bytes", "records"))
+        at_once = parsed_at_once(size, records, large=_LARGE)
 
         def known(found: dict[str, Any]) -> tuple[Any, ...]:
             return tuple(_known_value(found, name, kind, shapes, with_shapes) for name, kind in types.items())
 
-        return parsed_fields(examples, schema, parsed_at_once(size, records), known).prefetch(tf.data.AUTOTUNE)
+        return parsed_fields(examples, schema, at_once, known).prefetch(tf.data.AUTOTUNE)
 
     def unknown(found: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(_value(found, name, kind, with_shapes) for name, kind in types.items())

@@ -21,7 +21,7 @@ __all__ = ["LINES", "Bench", "Result"]
 _GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
-_LAYER_RECORDS = 4_000  # files of some 3 KB: pictures, and arrays
+_LAYER_KINDS = {"2KB": (4_000, 500), "64KB": (500, 16_000)}  # records, and float32 values of an array: 1 s of sound
 _LAYER_WARM = 64
 _LOCAL = frozenset(
     {"isal", "zstd", "lz4", "our-decoder", *WRITERS}
@@ -89,15 +89,16 @@ class Bench:
             "warm_up_records": self.data.warm_up_records(kind),
         }
 
-    def layer_task(self, name: str) -> dict[str, Any]:
+    def layer_task(self, name: str, kind: str) -> dict[str, Any]:
         """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
-        records = _LAYER_RECORDS // (4 if self.quick else 1)
-        for folder, count in ((f"layers-{records}", records), ("layers-warm", _LAYER_WARM)):
+        records, values = _LAYER_KINDS[kind]
+        records //= 4 if self.quick else 1
+        for folder, count in ((f"layers-{kind}", records), ("layers-warm", _LAYER_WARM)):
             if not (self.home / folder).exists():
-                make_folder(self.home / folder, count)
+                make_folder(self.home / folder, count, values)
         return {
             "reader": name,
-            "shards": [str(self.home / f"layers-{records}")],
+            "shards": [str(self.home / f"layers-{kind}")],
             "records": records,
             "warm_up": [str(self.home / "layers-warm")],
             "warm_up_records": _LAYER_WARM,
@@ -194,11 +195,11 @@ def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
     return line
 
 
-def _layer(ours: str, peer: str, goal: float) -> Line:
+def _layer(ours: str, peer: str, goal: float | None, kind: str = "2KB") -> Line:
     """A layer's job, to the same job as TensorFlow's guides write it by hand."""
 
     def line(name: str, bench: Bench) -> Result:
-        tasks = [bench.layer_task(ours), bench.layer_task(peer)]
+        tasks = [bench.layer_task(reader, kind) for reader in (ours, peer)]
         return _against(name, bench, tasks, tasks[0]["records"], "tf.train.Example by hand", goal)
 
     return line
@@ -284,9 +285,13 @@ LINES: dict[str, Line] = {
     "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
     "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
     "datum-export": _layer("datum-export", "guide-export", 3),
-    "datum-load": _layer("datum-loaded", "guide-loaded", 1.5),
-    "tfrecorder-export": _layer("tfrecorder-export", "guide-arrays", 3),
-    "tfrecorder-load": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
+    "datum-load": _layer("datum-loaded", "guide-loaded", None),  # both decode JPEGs, and little else
+    "datum-texts-export": _layer("datum-texts-export", "guide-texts", None),  # ours looks at each to find its type
+    "datum-texts-load": _layer("datum-texts-loaded", "guide-texts-loaded", 1.5),
+    "tfrecorder-export-2KB": _layer("tfrecorder-export", "guide-arrays", None),  # np.load is half of it, in both
+    "tfrecorder-export-64KB": _layer("tfrecorder-export", "guide-arrays", 3, "64KB"),
+    "tfrecorder-load-2KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
+    "tfrecorder-load-64KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", None, "64KB"),  # both copy
     "tornet-zlib": _tornet("tornet-random", 1.5, "array_record", "zlib"),
     "tornet-zlib-tfrecord": _tornet("tornet-random", 1.5, "tfrecord", "zlib"),
     "tornet-zlib-tf.data": _tornet("tornet-tensorflow", 1.5, "tfrecord", "zlib"),
