@@ -21,6 +21,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from ais_tar2tf import netcdf
 from ais_tar2tf.arrays import decode_array, decode_hdf5, decode_npy, decode_npz, decode_record
+from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import MappingError, SchemaError
 
 NUMBERS = st.sampled_from(
@@ -153,6 +154,19 @@ def test_netcdf_as_xarray_reads_it(tmp_path: Path, radar: dict[str, Any]) -> Non
                 if variable.dtype.kind != "M":
                     assert ours.variables[name].dtype == variable.dtype, name
             assert {name: theirs.attrs[name] for name in theirs.attrs} == ours.attributes
+
+
+def test_decoders_read_netcdf_as_everything_here_does(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    packed = {"dtype": "int16", "scale_factor": 0.01, "_FillValue": -999, "zlib": True}
+    _dataset().to_netcdf(path, engine="h5netcdf", encoding={"radar": packed})
+    read = netcdf.read(path)
+    for kind in ("hdf5", "netcdf"):
+        decoded = Decoder(kind)(path.read_bytes())
+        assert np.isnan(decoded["radar"]).any()
+        assert decoded.keys() == read.variables.keys() | {f"@{name}" for name in read.attributes}
+        for name, values in {**read.variables, **{f"@{n}": v for n, v in read.attributes.items()}}.items():
+            np.testing.assert_array_equal(decoded[name], values)
 
 
 @given(
