@@ -264,7 +264,7 @@ LINES: dict[str, Line] = {
     "tornet-zlib-tf.data": _tornet("tornet-tensorflow", 1.5, "tfrecord", "zlib"),
     "tornet-none": _tornet("tornet-random", 5, "array_record", "none"),
     "tornet-none-tfrecord": _tornet("tornet-random", 5, "tfrecord", "none"),
-    "tornet-none-tf.data": _tornet("tornet-tensorflow", None, "tfrecord", "none"),
+    "tornet-none-tf.data": _tornet("tornet-tensorflow", 5, "tfrecord", "none"),
     "tornet-tar": _tornet("tornet-stream", 1.5),
     "tornet-build": _tornet_build,
     "import": _import,
