@@ -1,4 +1,7 @@
-"""Arrays out of members' bytes: `.npy`, `.npz`, and through `netcdf` netCDF-4 and HDF5. Nothing is unpickled."""
+"""Arrays out of members' bytes: `.npy`, `.npz`, and through `netcdf` netCDF-4 and HDF5. Nothing is unpickled.
+
+`decode_array` goes by a field's extension; the decoders call the others.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["DECODERS", "decode_array", "decode_hdf5", "decode_npy", "decode_npz"
 _LIMITS = Limits()
 
 
-def decode_npy(data: bytes, limit: int = _LIMITS.record_bytes) -> Any:
+def decode_npy(data: bytes, limit: int = _LIMITS.member_bytes) -> Any:
     """The array of a `.npy` file; one of Python objects is refused, since only unpickling would read it.
 
     >>> file = io.BytesIO()
@@ -27,7 +30,7 @@ def decode_npy(data: bytes, limit: int = _LIMITS.record_bytes) -> Any:
     array([0, 1, 2])
     """
     try:
-        _check_size(data, limit)
+        _check_header(data, limit)
         return np.load(io.BytesIO(data), allow_pickle=False)
     except SchemaError:
         raise
@@ -35,23 +38,32 @@ def decode_npy(data: bytes, limit: int = _LIMITS.record_bytes) -> Any:
         raise SchemaError(f"no .npy file that can be read here: {error}") from error
 
 
-def _check_size(data: bytes, limit: int) -> None:
-    """What an array is said to be fits into its file."""
+def _check_header(data: bytes, limit: int) -> None:
+    """What an array is said to be is plain values that fit into its file, and into `limit`."""
     header = io.BytesIO(data)
     first_version = np.lib.format.read_magic(header) == (1, 0)
     read: Any = np.lib.format.read_array_header_1_0 if first_version else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(header)
-    if not dtype.hasobject and netcdf.size_of(shape, dtype) > min(limit, len(data)):
-        raise SchemaError(f"a .npy file of {len(data):,} bytes states an array of shape {shape}")
+    if dtype.hasobject:
+        raise SchemaError("no .npy file that can be read here: it holds Python objects, which would be unpickled")
+    size = netcdf.size_of(shape, dtype)
+    if size > len(data) - header.tell():
+        raise SchemaError(
+            f"no .npy file that can be read here: it is cut, {dtype} {shape} takes more than its {len(data):,} bytes"
+        )
+    if size > limit:
+        raise SchemaError(f"an array of {size:,} bytes passes the limit of {limit:,}, Limits.member_bytes")
 
 
-def decode_npz(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]:
+def decode_npz(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]:
     """The arrays of a `.npz` file by name; `limit` bounds what they decompress to, in bytes."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             total = sum(info.file_size for info in archive.infolist())
-            if total > limit:
-                raise SchemaError(f"a .npz file of {total:,} bytes, when decompressed, passes Limits.record_bytes")
+            if total > min(limit, _LIMITS.ratio * len(data)):
+                raise SchemaError(
+                    f"a .npz file of {total:,} bytes, when decompressed, passes Limits.member_bytes or Limits.ratio"
+                )
             names = [info.filename for info in archive.infolist()]
             return {name.removesuffix(".npy"): decode_npy(archive.read(name), limit) for name in names}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
@@ -60,7 +72,7 @@ def decode_npz(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]
         raise SchemaError(f"no .npz file that can be read here: {error}") from error
 
 
-def decode_hdf5(data: bytes, limit: int = _LIMITS.record_bytes) -> dict[str, Any]:
+def decode_hdf5(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]:
     """The variables of a netCDF-4 or HDF5 file by name, gaps as NaN, packed values unpacked, times as datetime64."""
     return netcdf.read(data, limit=limit).variables
 

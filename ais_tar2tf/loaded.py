@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import MANIFEST, Manifest
-from ais_tar2tf.export.places import Folder, StorePlace
+from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of
-from ais_tar2tf.export.streams import Files, FolderFiles, StoreFiles
+from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.options import Limits, Retry, Timeouts
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import open_source, read_options
-from ais_tar2tf.stores import open_store, split_url
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -40,15 +38,11 @@ def load(
 ) -> Loaded:
     """What `export`, or `write_dataset`, wrote to a folder or a URL."""
     where = os.fspath(out)
-    scheme, bucket, name = split_url(where)
     read = read_options(limits=limits, retry=retry, timeouts=timeouts)
-    files: Files
-    if scheme == "file":
-        place: Folder | StorePlace = Folder(Path(name))
-        files = FolderFiles(Path(name))
-    else:
-        store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
-        place, files = StorePlace(store, name), StoreFiles(store, name, read)
+    place, files = (
+        place_of(where, read=read, endpoint=endpoint, token=token),
+        files_at(where, read, endpoint=endpoint, token=token),
+    )
     manifest = read_manifest(place)
     if manifest is None:
         raise ExportError(f"{place.url(MANIFEST)}: there is no manifest, so no export was finished there")

@@ -12,16 +12,25 @@ from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import KIB, MIB
-from ais_tar2tf.parsing import parse_spec, parser, restore
+from ais_tar2tf.parsing import parser
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema import Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["FileOrder", "LoadRequest", "build_dataset", "parsed_fields", "read_files", "read_payloads"]
+__all__ = [
+    "READ_BUFFER",
+    "FileOrder",
+    "LoadRequest",
+    "build_dataset",
+    "parsed_at_once",
+    "parsed_fields",
+    "read_files",
+    "read_payloads",
+]
 
-_READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
+READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises some megabytes
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
 _MOST_PARSED = 256  # the same in records
 _LARGE = 16 * KIB  # of a record; larger ones are parsed one by one, for taking a batch apart copies them
@@ -52,35 +61,37 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
         return _of_tar(request)
     whole = request.local and request.manifest.format == "tfrecord"
     order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
-    examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records)
+    examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records.payloads)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
     schema = request.records.schema
-    parse = parser(schema)
-    by_batches = all(field.dense for field in schema) and _parsed_at_once(request.manifest) > 1
+    at_once = _of_manifest(request.manifest)
     count = len(request.records)
-    if request.batch is not None:
+    if request.batch is None:
+        parsed = parsed_fields(examples, schema, at_once)
+    else:
+        by_batches = _by_batches(schema, at_once)
         if not by_batches:
-            examples = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-        batches = examples.batch(request.batch, drop_remainder=request.drop_remainder)
-        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE) if by_batches else batches
+            examples = parsed_fields(examples, schema)
+        parsed = examples.batch(request.batch, drop_remainder=request.drop_remainder)
+        if by_batches:
+            parsed = parsed.map(parser(schema), num_parallel_calls=tf.data.AUTOTUNE)
         full, rest = divmod(count, request.batch)
         count = full + (rest > 0 and not request.drop_remainder)
-    elif by_batches:
-        at_once = _parsed_at_once(request.manifest)
-        parsed = examples.batch(at_once).map(parse, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-    else:
-        parsed = examples.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     if request.counted:
         parsed = parsed.apply(tf.data.experimental.assert_cardinality(count))
     return parsed.prefetch(tf.data.AUTOTUNE)
 
 
-def _parsed_at_once(manifest: Manifest) -> int:
+def _of_manifest(manifest: Manifest) -> int:
     entries = manifest.splits.values()
-    records = sum(entry.records for entry in entries)
-    size = sum(entry.bytes for entry in entries) // max(1, records)
-    return 1 if size > _LARGE else min(_MOST_PARSED, _PARSED_BYTES // max(1, size))
+    return parsed_at_once(sum(entry.bytes for entry in entries), sum(entry.records for entry in entries))
+
+
+def parsed_at_once(size: int, records: int, *, large: int = _LARGE) -> int:
+    """How many records of files with so many bytes and records are best parsed at once; 1 where they are larger."""
+    each = size // max(1, records)
+    return 1 if each > large else min(_MOST_PARSED, _PARSED_BYTES // max(1, each))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +123,9 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
     if order.shuffled:
         files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
     elif cycle == 1 and all(span["filename"] in whole for span in spans):
-        return tf.data.TFRecordDataset(paths, buffer_size=_READ_BUFFER)
+        return tf.data.TFRecordDataset(paths, buffer_size=READ_BUFFER)
     return files.interleave(
-        lambda path, skip=0, take=0: tf.data.TFRecordDataset(path, buffer_size=_READ_BUFFER).skip(skip).take(take),
+        lambda path, skip=0, take=0: tf.data.TFRecordDataset(path, buffer_size=READ_BUFFER).skip(skip).take(take),
         cycle_length=max(1, min(cycle, len(spans))),
         block_length=order.turn,
         num_parallel_calls=tf.data.AUTOTUNE,
@@ -125,38 +136,44 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
 def parsed_fields(
     examples: tf.data.Dataset[Any],
     schema: Schema,
-    at_once: int = _MOST_PARSED,
+    at_once: int = 1,
     finish: Callable[[dict[str, Any]], Any] | None = None,
 ) -> tf.data.Dataset[Any]:
-    """Serialized Examples as dicts of a schema's fields, or what `finish` makes of them; parsed many at once."""
+    """Serialized Examples as dicts of a schema's fields, or what `finish` makes of them.
+
+    `at_once` are parsed together, and finished as a batch, where each field has one shape: a function called for
+    each record costs more than parsing does. `finish` with `at_once` over 1 is to take both.
+    """
     import tensorflow as tf
 
-    spec = parse_spec(schema)
+    parse = parser(schema)
 
-    def restored(parsed: dict[str, Any]) -> Any:
-        fields = restore(schema, parsed)
+    def finished(serialized: Any) -> Any:
+        fields = parse(serialized)
         return fields if finish is None else finish(fields)
 
-    return (
-        examples.batch(at_once)
-        .map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE)
-        .unbatch()
-        .map(restored, num_parallel_calls=tf.data.AUTOTUNE)
-    )
+    if _by_batches(schema, at_once):
+        return examples.batch(at_once).map(finished, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+    return examples.map(finished, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def read_payloads(records: Records) -> tf.data.Dataset[Any]:
+def _by_batches(schema: Schema, at_once: int) -> bool:
+    """Where each field has one shape; of no values there may be none, for TensorFlow's unbatch crashes on such."""
+    return at_once > 1 and all(field.dense and 0 not in field.shape for field in schema)
+
+
+def read_payloads(payloads: Callable[[], Iterator[bytes]]) -> tf.data.Dataset[Any]:
     """ArrayRecord files and URLs, which TensorFlow does not open: read by us, handed over many at once."""
     import tensorflow as tf
 
     signature = tf.TensorSpec((None,), tf.string)
-    return tf.data.Dataset.from_generator(lambda: _batches(records), output_signature=signature).unbatch()
+    return tf.data.Dataset.from_generator(lambda: _batches(payloads()), output_signature=signature).unbatch()
 
 
-def _batches(records: Records) -> Iterator[Any]:
+def _batches(payloads: Iterator[bytes]) -> Iterator[Any]:
     batch: list[bytes] = []
     size = 0
-    for payload in records.payloads():
+    for payload in payloads:
         batch.append(payload)
         size += len(payload)
         if size >= _PARSED_BYTES or len(batch) == _MOST_PARSED:

@@ -21,6 +21,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from ais_tar2tf import netcdf
 from ais_tar2tf.arrays import decode_array, decode_hdf5, decode_npy, decode_npz, decode_record
+from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import MappingError, SchemaError
 
 NUMBERS = st.sampled_from(
@@ -90,19 +91,19 @@ def test_an_npy_file_cut_anywhere_is_refused() -> None:
 def test_sizes_are_checked_before_they_are_believed() -> None:
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000), }"
     header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
-    with pytest.raises(SchemaError, match=r"states an array of shape \(1000000, 1000000\)"):
+    with pytest.raises(SchemaError, match=r"it is cut, float64 \(1000000, 1000000\) takes"):
         decode_npy(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", _npy(np.zeros(1_000_000)))
-    with pytest.raises(SchemaError, match=r"8,000,128 bytes, when decompressed, passes Limits\.record_bytes"):
+    with pytest.raises(SchemaError, match=r"8,000,128 bytes, when decompressed, passes Limits\.member_bytes"):
         decode_npz(file.getvalue(), limit=1_000_000)
     assert decode_npz(file.getvalue())["a"].shape == (1_000_000,)
 
     def huge(file: Any) -> None:
         file.create_dataset("x", (10**6, 10**6), "f8", chunks=(100, 100))
 
-    with pytest.raises(SchemaError, match=r"pass the limit of .*, Limits\.record_bytes"):
+    with pytest.raises(SchemaError, match=r"pass the limit of .*, Limits\.member_bytes"):
         decode_hdf5(_hdf5(huge))
 
 
@@ -153,6 +154,19 @@ def test_netcdf_as_xarray_reads_it(tmp_path: Path, radar: dict[str, Any]) -> Non
                 if variable.dtype.kind != "M":
                     assert ours.variables[name].dtype == variable.dtype, name
             assert {name: theirs.attrs[name] for name in theirs.attrs} == ours.attributes
+
+
+def test_decoders_read_netcdf_as_everything_here_does(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    packed = {"dtype": "int16", "scale_factor": 0.01, "_FillValue": -999, "zlib": True}
+    _dataset().to_netcdf(path, engine="h5netcdf", encoding={"radar": packed})
+    read = netcdf.read(path)
+    for kind in ("hdf5", "netcdf"):
+        decoded = Decoder(kind)(path.read_bytes())
+        assert np.isnan(decoded["radar"]).any()
+        assert decoded.keys() == read.variables.keys() | {f"@{name}" for name in read.attributes}
+        for name, values in {**read.variables, **{f"@{n}": v for n, v in read.attributes.items()}}.items():
+            np.testing.assert_array_equal(decoded[name], values)
 
 
 @given(

@@ -158,6 +158,14 @@ def test_a_dataset_comes_back_with_types_and_shapes(tmp_path, kind):
     assert (record["id"], record["nested/half"], bool(record["flag"])) == (7, 3.5, False)
 
 
+def test_arrays_without_values_come_back(tmp_path):
+    """They have one shape; parsed by batches, TensorFlow's unbatch would crash on them."""
+    rows = tf.data.Dataset.range(5).map(lambda i: {"id": i, "none": tf.zeros((0, 3), tf.float64)})
+    t2t.write_dataset(rows, tmp_path / "out")
+    for number, record in enumerate(t2t.load(tmp_path / "out").dataset("train")):
+        assert (int(record["id"]), tuple(record["none"].shape)) == (number, (0, 3))
+
+
 def test_serialized_examples_are_written_as_they_are(tmp_path):
     payloads = [features.encode({"a": i}) for i in range(5)]
     (file,) = t2t.write_dataset(tf.data.Dataset.from_tensor_slices(payloads), tmp_path / "out")

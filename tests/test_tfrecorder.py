@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+import ais_tar2tf as t2t
 from ais_tar2tf.errors import ExportError, MappingError, SchemaError
 from ais_tar2tf.stores.memory import MemoryStore
 from ais_tar2tf.tfrecorder import factory as tf_factory
@@ -157,7 +158,7 @@ def test_the_documents_samples(toys, spelling):
     for at, (label, data) in enumerate(seen):
         whole = (np.arange(10, dtype=np.float32) + label + 1) / np.float32(label + 10)
         assert data == whole[(at % 2) * 5 :][:5].tolist()
-    assert dataset.element_spec == (tf.TensorSpec((), tf.int32), tf.TensorSpec((None,), tf.float32))
+    assert dataset.element_spec == (tf.TensorSpec((), tf.int32), tf.TensorSpec((5,), tf.float32))
 
     with (toys / "saved" / "train" / "examples.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -531,3 +532,78 @@ def test_files_go_to_a_store_too(tmp_path):
         "eval": ["memory://tfrecorder/out/eval/0.tfr"],
     }
     assert MemoryStore("tfrecorder").head("out/train/examples.csv").size
+
+
+class Grid(Example):
+    """An array of the row's two sizes, counted through."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.grid_ = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+
+    @tfrecordable(dtype=Example.Field.TYPE_ARRAY_FLOAT32)
+    def grid(self):
+        return self.grid_
+
+    @tfrecordable(dtype=Example.Field.TYPE_DOUBLE)
+    def total(self):
+        return self.grid_.sum(dtype=np.float64)
+
+    @staticmethod
+    def from_csv_row(row, **_):
+        return Grid(int(row[0]), int(row[1]))
+
+
+def grids(folder: Path, sizes: list[tuple[int, int]]) -> list[str]:
+    folder.mkdir()
+    (folder / "sizes.csv").write_text("".join(f"{rows},{columns}\n" for rows, columns in sizes))
+    return generate(folder / "out", Grid, folder / "sizes.csv", 1.0)["train"]
+
+
+def test_arrays_of_one_shape_have_it_in_the_dataset(tmp_path):
+    """What all records have in common stands beside them, and lets many be read at once."""
+    same = grids(tmp_path / "same", [(2, 3)] * 5)
+    mixed = grids(tmp_path / "mixed", [(2, 3), (3, 2), (1, 4)])
+    config = configparser.ConfigParser()
+    config.read(tmp_path / "same" / "out" / "tfrecord_files_config.txt")
+    assert dict(config["shapes"]) == {"grid": "2 3"}
+    for cls in (Grid, None):
+        flat, shaped = (tf_factory.generate_dataset(same, cls, with_shapes=each) for each in (False, True))
+        assert (flat.element_spec[0].shape, shaped.element_spec[0].shape) == ((6,), (2, 3))
+        assert [grid.numpy().tolist() for grid, _ in flat] == [list(range(6))] * 5
+        assert all((grid.numpy() == np.arange(6).reshape(2, 3)).all() and total == 15 for grid, total in shaped)
+    both = tf_factory.generate_dataset([*same, *mixed], Grid, with_shapes=True)
+    assert both.element_spec[0].shape.rank is None
+    shapes = [tuple(grid.shape) for grid, _ in both]
+    assert shapes[:5] == [(2, 3)] * 5
+    assert sorted(shapes[5:]) == [(1, 4), (2, 3), (3, 2)]
+    assert [len(grid) for grid, _ in tf_factory.generate_dataset(grids(tmp_path / "none", [(0, 3)] * 3))] == [0] * 3
+
+
+@pytest.mark.parametrize("scheme", ["memory", "ais", "http"])
+def test_files_are_read_from_a_store_too(tmp_path, monkeypatch, scheme):
+    buckets = tmp_path / "buckets"
+    (buckets / "records").mkdir(parents=True)
+    with t2t.serve(buckets) as server:
+        monkeypatch.setenv("AIS_ENDPOINT", server.url)
+        where = "memory://records-to-read/out" if scheme == "memory" else "ais://records/out"
+        made = generate(where, Number, listed(tmp_path, 300), examples_tfrecord_file_max_size_in_bytes=2_000)
+        assert len(made["train"]) > 2
+        paths = made["train"]
+        if scheme == "http":
+            paths = [f"{server.url}/v1/objects/records/{path.removeprefix('ais://records/')}" for path in paths]
+        else:
+            assert tf_factory.get_tfrecord_filepaths(f"{where}/train") == paths
+        wanted = [int(row) for row in _csv_of(where, buckets)]
+        for cls in (Number, None):
+            assert [int(x) for (x,) in tf_factory.generate_dataset(paths, cls)] == wanted
+    with pytest.raises(ExportError, match=r"memory://nothing/here: there are no files 0\.tfr"):
+        tf_factory.get_tfrecord_filepaths("memory://nothing/here")
+
+
+def _csv_of(where: str, buckets: Path) -> list[str]:
+    """The rows of the train split's examples.csv, wherever it went."""
+    if where.startswith("memory"):
+        body = MemoryStore("records-to-read").open("out/train/examples.csv", 0, None)
+        buffer = bytearray(100_000)
+        return bytes(buffer[: body.readinto(memoryview(buffer))]).decode().split()
+    return (buckets / "records" / "out" / "train" / "examples.csv").read_text().split()

@@ -146,13 +146,16 @@ def test_the_example_trains_in_both_orders_of_axes() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_the_example_learns() -> None:
-    """With more samples and epochs, tornadoes that it has not seen are told from the rest."""
+    """With more samples, tornadoes that it has not seen are told from the rest."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "tornet_training.py"), "--samples", "200", "--epochs", "12"],
+        [sys.executable, str(ROOT / "examples" / "tornet_training.py"), "--samples", "160", "--epochs", "5"],
         env={"PYTHONPATH": str(ROOT), "PATH": str(Path(shutil.which("true") or "/bin/true").parent)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert all(float(each) > 0.8 for each in re.findall(r"of the test ([\d.]+)", done.stdout)), done.stdout
+    learned = [float(each) for each in re.findall(r"of the test ([\d.]+)", done.stdout)]
+    assert len(learned) == 2, done.stdout
+    assert min(learned) > 0.8, done.stdout

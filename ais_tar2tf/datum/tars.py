@@ -18,7 +18,7 @@ from ais_tar2tf.datum.folders import Attributes, Examples
 from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.errors import MissingField, SchemaError
-from ais_tar2tf.export.payloads import place_of
+from ais_tar2tf.export.places import place_of
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.source import open_source
 from ais_tar2tf.stores import split_url

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ais_tar2tf import arrays
 from ais_tar2tf.decoders import _graph, _python
 from ais_tar2tf.errors import SchemaError
 
@@ -90,8 +91,8 @@ _PLAIN: dict[str, Callable[[bytes], Any]] = {
     "text": _python.text,
     "json": _python.value_of_json,
     "msgpack": _python.unpacked,
-    "npy": _python.npy,
-    "npz": _python.npz,
+    "npy": arrays.decode_npy,
+    "npz": arrays.decode_npz,
     "audio": _python.audio,
     "hdf5": _python.hdf5,
     "netcdf": _python.hdf5,

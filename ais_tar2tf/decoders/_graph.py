@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ais_tar2tf.decoders import _python
+from ais_tar2tf.arrays import decode_npy
 from ais_tar2tf.mapping import to_number
 
 __all__ = ["array", "image", "label", "number", "sound"]
@@ -68,7 +68,7 @@ def array(encoded: Any, dtype: str, shape: Any) -> Any:
     import tensorflow as tf
 
     def load(data: bytes) -> Any:
-        loaded = _python.npy(data)
+        loaded = decode_npy(data)
         if loaded.dtype.newbyteorder("=") != dtype:
             raise TypeError(f"the array is {loaded.dtype}, and {dtype} was said or seen before")
         return loaded.astype(dtype, copy=False)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.headers import array_header
-from ais_tar2tf.options import Limits
+from ais_tar2tf import netcdf
 
-__all__ = ["audio", "hdf5", "image", "npy", "npz", "number", "text", "unpacked", "value_of_json"]
-
-_LIMITS = Limits()
+__all__ = ["audio", "hdf5", "image", "number", "text", "unpacked", "value_of_json"]
 
 
 def image(data: bytes, dtype: str = "uint8", channels: int = 0, at_least: tuple[int, int] | None = None) -> Any:
@@ -66,28 +61,7 @@ def unpacked(data: bytes) -> Any:
     return msgpack.unpackb(data, raw=False, strict_map_key=False)
 
 
-def npy(data: bytes) -> Any:
-    """An array; one of Python objects would need pickle, and is refused."""
-    header = array_header(data)
-    if header is None:
-        raise ValueError("this is no npy file of plain numbers")
-    dtype = np.dtype(header.dtype)
-    if len(data) - header.begin < dtype.itemsize * int(np.prod(header.shape, dtype=object)):
-        raise ValueError(f"the file is cut: {header.dtype} {header.shape} needs more bytes")
-    return np.load(io.BytesIO(data), allow_pickle=False)
-
-
-def npz(data: bytes) -> dict[str, Any]:
-    """Arrays by name."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        expanded = sum(info.file_size for info in archive.infolist())
-        if expanded > min(_LIMITS.member_bytes, _LIMITS.ratio * len(data)):
-            raise ValueError(f"{expanded:,} bytes are packed in it, over Limits.member_bytes or Limits.ratio")
-        return {name.removesuffix(".npy"): npy(archive.read(name)) for name in archive.namelist()}
-
-
 def hdf5(data: bytes) -> dict[str, Any]:
     """Arrays by path, of HDF5 and netCDF-4; attributes of the file under their name with an `@` before it."""
-    from ais_tar2tf.decoders._hdf5 import arrays_of
-
-    return arrays_of(data)
+    file = netcdf.read(data)
+    return {**file.variables, **{f"@{name}": value for name, value in file.attributes.items()}}

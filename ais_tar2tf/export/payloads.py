@@ -21,18 +21,13 @@ from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile, WorkFolder
 from ais_tar2tf.options import MIB
 
-__all__ = ["FileNames", "PayloadFiles", "Publication", "place_of"]
+__all__ = ["FileNames", "PayloadFiles", "Publication"]
 
 FileNames = Callable[[str, int, int], str]
 """(group, number of the file, how many there are) → the file's name; it may begin with a folder and a slash."""
 
 _WAITING_BYTES = 1 * MIB  # of one group, not written yet
 _NO_IDENTITY = ("", "", "", None)
-
-
-def place_of(out: str | os.PathLike[str], *, endpoint: str | None = None, token: str | None = None) -> Destination:
-    """A folder or a URL, as a place that can be read, too."""
-    return _target(os.fspath(out), (), endpoint=endpoint, token=token).place()
 
 
 def _target(

@@ -15,9 +15,9 @@ from ais_tar2tf.errors import ShardNotFound, StoreError
 from ais_tar2tf.export.work import sync_folder, write_synced
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores import Store
+from ais_tar2tf.stores import Store, open_store, split_url
 
-__all__ = ["Destination", "Folder", "StorePlace", "read_whole"]
+__all__ = ["Destination", "Folder", "StorePlace", "place_of", "read_whole"]
 
 _READ = 1 << 20
 _DELETED_AT_ONCE = 8  # enough to hide a store's distance
@@ -197,6 +197,16 @@ def _download(store: Store, name: str, path: Path) -> None:
                 file.write(block)
     finally:
         fetch.close()
+
+
+def place_of(
+    where: str | os.PathLike[str], *, read: Read | None = None, endpoint: str | None = None, token: str | None = None
+) -> Destination:
+    """A folder or a URL."""
+    scheme, bucket, name = split_url(os.fspath(where))
+    if scheme == "file":
+        return Folder(Path(name))
+    return StorePlace(open_store(scheme, bucket, read or Read(), endpoint=endpoint, token=token), name)
 
 
 def read_whole(store: Store, name: str, start: int = 0, stop: int | None = None) -> bytes:

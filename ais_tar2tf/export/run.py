@@ -20,16 +20,16 @@ from ais_tar2tf.export.boundaries import Bounds
 from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry
 from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
-from ais_tar2tf.export.places import Destination, Folder, StorePlace
+from ais_tar2tf.export.places import Destination, place_of
 from ais_tar2tf.export.pool import WorkerPool, portable
 from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
 from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
-from ais_tar2tf.options import Read, Writing
+from ais_tar2tf.options import Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import Identity, Store, open_store, split_url
+from ais_tar2tf.stores import Identity, Store, split_url
 
 __all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
 
@@ -60,10 +60,7 @@ class Target:
     staged: bool = False  # what is published was written by shares
 
     def place(self) -> Destination:
-        scheme, bucket, name = split_url(self.out)
-        if scheme == "file":
-            return Folder(Path(name))
-        return StorePlace(open_store(scheme, bucket, Read(), endpoint=self.endpoint, token=self.token), name)
+        return place_of(self.out, endpoint=self.endpoint, token=self.token)
 
     def work_path(self) -> Path:
         """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""

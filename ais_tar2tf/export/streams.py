@@ -13,9 +13,9 @@ from ais_tar2tf.errors import ShardNotFound, TransportError
 from ais_tar2tf.export.places import read_whole
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.stores import Store
+from ais_tar2tf.stores import Store, open_store, split_url
 
-__all__ = ["Files", "FolderFiles", "StoreFiles"]
+__all__ = ["Files", "FolderFiles", "StoreFiles", "files_at"]
 
 _BUFFER = 1 * MIB
 _READ_AHEAD = 16 * MIB  # of one stream from a store
@@ -73,6 +73,14 @@ class StoreFiles:
 
 
 Files = FolderFiles | StoreFiles
+
+
+def files_at(where: str, read: Read, *, endpoint: str | None = None, token: str | None = None) -> Files:
+    """The files of a folder or below a URL."""
+    scheme, bucket, name = split_url(where)
+    if scheme == "file":
+        return FolderFiles(Path(name))
+    return StoreFiles(open_store(scheme, bucket, read, endpoint=endpoint, token=token), name, read)
 
 
 class _FetchedFile(io.RawIOBase):

@@ -1,7 +1,8 @@
 """netCDF-4, which is HDF5, out of bytes or a file: arrays and attributes as xarray would give them.
 
 A file is data: links to other files, external storage and virtual datasets, which would read what the file names,
-are refused, and so is what states more bytes than `limit`. h5py is imported when something here is called.
+are refused, and so is what states more bytes than `limit`. h5py is imported when something here is called. This is
+the only way in which these files are read here: `arrays` and the decoders call it.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ def read(
     source: bytes | str | os.PathLike[str],
     names: Collection[str] | None = None,
     *,
-    limit: int = Limits().record_bytes,
+    limit: int = Limits().member_bytes,
 ) -> NetCDF:
     """The variables `names` (all by default) and the attributes of a netCDF-4 or HDF5 file: bytes, or a path."""
     try:
         import h5py
     except ImportError as error:
-        raise MissingDependency("h5py", extra="tornet") from error
+        raise MissingDependency("h5py", extra="hdf5") from error
     keep_freed(LARGE_FIELDS)
     _check_magic(source)
     try:
@@ -89,7 +90,7 @@ def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
 def _check_size(datasets: Mapping[str, Any], limit: int) -> None:
     total = sum(size_of(dataset.shape, dataset.dtype) for dataset in datasets.values())
     if total > limit:
-        raise SchemaError(f"variables of {total:,} bytes pass the limit of {limit:,}, Limits.record_bytes")
+        raise SchemaError(f"variables of {total:,} bytes pass the limit of {limit:,}, Limits.member_bytes")
 
 
 def _datasets(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -101,7 +102,7 @@ def _datasets(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[st
         value = _linked(group, name)
         if isinstance(value, h5py.Group):
             yield from _datasets(value, f"{prefix}{name}/", depth + 1)
-        elif isinstance(value, h5py.Dataset) and not _is_bare_dimension(value):
+        elif isinstance(value, h5py.Dataset) and value.shape is not None and not _is_bare_dimension(value):
             yield f"{prefix}{name}", value
 
 

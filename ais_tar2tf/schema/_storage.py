@@ -10,6 +10,7 @@ Where two sizes or more are unknown, `<name>/shape` says them.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,12 @@ from ais_tar2tf.schema._field import TEXTS, Field, Shape
 from ais_tar2tf.schema._observe import observe
 
 __all__ = ["Sparse", "feature_names", "has_shape_feature", "ragged_rank", "restore", "store", "wire_dtype"]
+
+_MOST = float(np.finfo(np.float32).max)
+_INTEGERS = {
+    name: range(int(np.iinfo(name).min), int(np.iinfo(name).max) + 1)
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+}
 
 
 class Sparse(NamedTuple):
@@ -61,6 +68,9 @@ def feature_names(field: Field) -> list[str]:
 
 def store(field: Field, value: Any) -> Iterator[tuple[str, Any]]:
     """The features of a value; SchemaError when it does not fit."""
+    plain = _as_it_is(field, value)
+    if plain is not None:
+        return iter(((field.name, plain),))
     if field.is_file:
         return iter(((field.name, _file_bytes(field, value)),))
     if field.sparse:
@@ -68,6 +78,31 @@ def store(field: Field, value: Any) -> Iterator[tuple[str, Any]]:
     if field.ragged:
         return _store_ragged(field, value)
     return _store_array(field, value)
+
+
+def _as_it_is(field: Field, value: Any) -> Any:
+    """What is stored of a value that fits at first sight, which most do; None for all that has to be looked at."""
+    of = type(value)
+    if of is np.ndarray:
+        return _array_as_it_is(field, value)
+    if field.shape or field.encoding != "list" or field.vocabulary is not None:
+        return None
+    if of is int:
+        return value if field.dtype in _INTEGERS and value in _INTEGERS[field.dtype] else None
+    if of is float:
+        return value if field.dtype in ("float32", "float64") and -_MOST < value < _MOST else None
+    return value if of in (str, bytes) and field.dtype in TEXTS else None
+
+
+def _array_as_it_is(field: Field, array: Any) -> Any:
+    """The bytes of an array of one dimension, or the only one of its integers."""
+    if len(field.shape) != 1 or array.ndim != 1 or field.ragged or field.sparse or field.vocabulary is not None:
+        return None
+    if array.dtype != field.dtype or field.shape[0] not in (None, len(array)):
+        return None
+    if field.encoding == "raw" and array.dtype.isnative and sys.byteorder == "little":
+        return array.tobytes()
+    return array.item() if field.encoding == "list" and len(array) == 1 and array.dtype.kind == "i" else None
 
 
 def _misfit(field: Field, value: Any) -> SchemaError:

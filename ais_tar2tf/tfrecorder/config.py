@@ -1,39 +1,65 @@
-"""tfrecord_files_config.txt: what was written, as INI. Its section `fields` lets files be read without the class."""
+"""tfrecord_files_config.txt: what was written, as INI, and what is needed to read it without the class.
+
+[fields]           name = type, in the order of their declaration
+[shapes]           name = sizes of the arrays that have one shape in all records: "120 240"
+[train], [eval] …  ratio, files, records, bytes
+"""
 
 from __future__ import annotations
 
 import configparser
 import io
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.tfrecorder.helpers.fields import FieldType
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape
+from ais_tar2tf.tfrecorder.rows import SPLITS
 
-__all__ = ["CONFIG", "config_text", "fields_of"]
+__all__ = ["CONFIG", "Stated", "config_text", "stated_in"]
 
 CONFIG = "tfrecord_files_config.txt"
-_FIELDS = "fields"
+_FIELDS, _SHAPES = "fields", "shapes"
 
 
-def config_text(fields: Mapping[str, FieldType], sections: Mapping[str, Mapping[str, Any]]) -> bytes:
+@dataclass(frozen=True)
+class Stated:
+    """What a configuration file says of the record files beside it."""
+
+    fields: dict[str, FieldType]
+    shapes: dict[str, Shape] | None  # None: an earlier version wrote it, so nothing is known
+    bytes: int = 0
+    records: int = 0
+
+
+def config_text(
+    fields: Mapping[str, FieldType], shapes: Mapping[str, Shape], sections: Mapping[str, Mapping[str, Any]]
+) -> bytes:
     """The file: the fields in the order of their declaration, and what else is to be known."""
     parser = _parser()
     for section, entries in sections.items():
         parser[section] = {name: str(value) for name, value in entries.items()}
     parser[_FIELDS] = {name: kind.name for name, kind in fields.items()}
+    parser[_SHAPES] = {name: " ".join(map(str, shape)) for name, shape in shapes.items()}
     text = io.StringIO()
     parser.write(text)
     return text.getvalue().encode()
 
 
-def fields_of(data: bytes, *, where: str) -> dict[str, FieldType]:
-    """The fields that a file states."""
+def stated_in(data: bytes, *, where: str) -> Stated:
+    """What a file states."""
     parser = _parser()
     try:
         parser.read_string(data.decode())
-        return {name: FieldType[kind] for name, kind in parser[_FIELDS].items()}
-    except (UnicodeDecodeError, configparser.Error, KeyError) as error:
+        return Stated(
+            {name: FieldType[kind] for name, kind in parser[_FIELDS].items()},
+            {name: tuple(map(int, sizes.split())) for name, sizes in parser[_SHAPES].items()}
+            if parser.has_section(_SHAPES)
+            else None,
+            *(sum(parser.getint(split, what, fallback=0) for split in SPLITS) for what in ("bytes", "records")),
+        )
+    except (UnicodeDecodeError, configparser.Error, KeyError, ValueError) as error:
         raise SchemaError(
             f"{where}: it does not say which fields there are ({error!r}); pass example_class"
         ) from error

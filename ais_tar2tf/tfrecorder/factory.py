@@ -12,16 +12,16 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import ExportError, SchemaError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE
-from ais_tar2tf.export.payloads import PayloadFiles, Publication, place_of
-from ais_tar2tf.export.places import Destination
+from ais_tar2tf.export.payloads import PayloadFiles, Publication
+from ais_tar2tf.export.places import Destination, Folder, place_of
 from ais_tar2tf.export.work import FinishedFile
-from ais_tar2tf.tfrecorder.config import CONFIG, config_text, fields_of
-from ais_tar2tf.tfrecorder.helpers.fields import FieldType
+from ais_tar2tf.stores import split_url
+from ais_tar2tf.tfrecorder.config import CONFIG, Stated, config_text, stated_in
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape
 from ais_tar2tf.tfrecorder.helpers.marshaller import Example
 from ais_tar2tf.tfrecorder.making import Making, make_all
 from ais_tar2tf.tfrecorder.rows import SPLITS, Row, assigned, count_rows, rows_of, shares_of, shuffled
@@ -73,10 +73,11 @@ def generate_and_save_train_eval_test_tfrecords_files(
     drawn = assigned(count_rows(listed), shares, examples_seed)
     rows = zip(shuffled(rows_of(listed), examples_seed), drawn, strict=True)
     with PayloadFiles(save_directory_path, tuple(shares), size=examples_tfrecord_file_max_size_in_bytes) as files:
-        counts = _write(files, making, rows, tuple(shares), examples_workers)
+        counts, seen = _write(files, making, rows, tuple(shares), examples_workers)
         written = files.finish()
         sections = _sections(making, shares, examples_seed, written)
-        published = files.publish(_publication(files, making, config_text(fields, sections), counts, written))
+        config = config_text(fields, seen.common(fields), sections)
+        published = files.publish(_publication(files, making, config, counts, written))
     return {split: _of_split(published, written, split) for split in shares}
 
 
@@ -88,9 +89,10 @@ def _either(name: str, given: Any, other: str, also: Any) -> Any:
 
 def _write(
     files: PayloadFiles, making: Making, rows: Iterator[tuple[Row, int]], splits: Sequence[str], workers: int | None
-) -> Counter[str]:
-    """Every row into its split's files and list; gives how many rows became how many records."""
+) -> tuple[Counter[str], _Shapes]:
+    """Every row into its split's files and list; gives how many rows became how many records, and their shapes."""
     counts: Counter[str] = Counter()
+    seen = _Shapes()
     with ExitStack() as stack:
         lists = [stack.enter_context(files.side_file(split).open("w", newline="")) for split in splits]
         writers = [csv.writer(each) for each in lists]
@@ -98,10 +100,31 @@ def _write(
             counts["rows"] += 1
             counts["ignored rows"] += made.ignored
             counts[f"{splits[at]} records"] += len(made.payloads)
+            seen.add(made.shapes)
             for payload in made.payloads:
                 files.add(splits[at], payload)
             writers[at].writerows(made.csv_rows)
-    return counts
+    return counts, seen
+
+
+class _Shapes:
+    """The shapes that arrays have in all records, as long as it is one for each."""
+
+    def __init__(self) -> None:
+        self._shapes: list[Shape | None] | None = None
+
+    def add(self, found: Iterable[Sequence[Shape | None]]) -> None:
+        for shapes in found:
+            if self._shapes is None:
+                self._shapes = list(shapes)
+            elif self._shapes != shapes:
+                self._shapes = [
+                    one if one == other else None for one, other in zip(self._shapes, shapes, strict=True)
+                ]
+
+    def common(self, fields: Mapping[str, FieldType]) -> dict[str, Shape]:
+        arrays = [name for name, kind in fields.items() if kind.is_array]
+        return {name: shape for name, shape in zip(arrays, self._shapes or (), strict=False) if shape is not None}
 
 
 def _sections(
@@ -115,6 +138,7 @@ def _sections(
             "ratio": round(share, 6),
             "files": len(written[split]),
             "records": sum(file.records for file in written[split]),
+            "bytes": sum(file.bytes for file in written[split]),
         }
         for split, share in shares.items()
     }
@@ -162,14 +186,14 @@ def _number(name: str) -> int | None:
 
 
 def get_tfrecord_filepaths(dirpath: str | os.PathLike[str]) -> list[str]:
-    """The record files of a folder, in the order of their numbers."""
-    folder = Path(dirpath)
-    if not folder.is_dir():
-        raise ExportError(f"{folder}: there is no such folder")
-    found = [(number, path) for path in folder.iterdir() if (number := _number(path.name)) is not None]
+    """The record files of a folder or below a URL, in the order of their numbers."""
+    folder = place_of(dirpath)
+    if isinstance(folder, Folder) and not folder.path.is_dir():
+        raise ExportError(f"{folder.path}: there is no such folder")
+    found = sorted((number, name) for name in folder.names("") if (number := _number(name)) is not None)
     if not found:
-        raise ExportError(f"{folder}: there are no files 0{EXTENSION}, 1{EXTENSION}, … in it")
-    return [os.fspath(path) for _, path in sorted(found)]
+        raise ExportError(f"{os.fspath(dirpath)}: there are no files 0{EXTENSION}, 1{EXTENSION}, … in it")
+    return [folder.url(name) for _, name in found]
 
 
 def generate_dataset(
@@ -179,22 +203,35 @@ def generate_dataset(
     with_shapes: bool = False,
     examples_class: type[Example] | None = None,
 ) -> tf.data.Dataset[Any]:
-    """A tf.data.Dataset of tuples, one value a field, in the order of their declaration.
+    """A tf.data.Dataset of tuples, one value a field, in the order of their declaration, from paths or URLs.
 
     Arrays are flat unless `with_shapes`. Without a class the fields are those that stand beside the files.
     """
-    paths = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else list(tfrecord_filepaths)
+    given = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else tfrecord_filepaths
+    paths = [os.fspath(path) for path in given]
     if not paths:
         raise ValueError("tfrecord_filepaths names no file")
     cls = example_class or examples_class
-    fields = _stated_fields(os.fspath(paths[0])) if cls is None else cls.tfrecordable_fields()
+    stated = [_stated(folder) for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
+    if cls is None and stated[0] is None:
+        raise SchemaError(f"{paths[0]}: there is no {CONFIG} beside it or above, so pass example_class")
+    fields = cls.tfrecordable_fields() if cls is not None else stated[0].fields if stated[0] else {}
     from ais_tar2tf.tfrecorder.reading import read_examples  # TensorFlow only here
 
-    return read_examples([os.fspath(path) for path in paths], fields, with_shapes=with_shapes)
+    return read_examples(paths, fields, stated, with_shapes=with_shapes)
 
 
-def _stated_fields(path: str) -> dict[str, FieldType]:
-    for folder in (Path(path).parent.parent, Path(path).parent):
-        if (folder / CONFIG).is_file():
-            return fields_of((folder / CONFIG).read_bytes(), where=os.fspath(folder / CONFIG))
-    raise SchemaError(f"{path}: there is no {CONFIG} beside it or above, so pass example_class")
+def _stated(folder: str) -> Stated | None:
+    """What stands above a folder of record files, or in it."""
+    for where in (f"{folder or '.'}/..", folder or ".") if split_url(folder)[0] == "file" else _of_url(folder):
+        place = place_of(where)
+        data = place.read(CONFIG)
+        if data is not None:
+            return stated_in(data, where=place.url(CONFIG))
+    return None
+
+
+def _of_url(folder: str) -> list[str]:
+    scheme, bucket, name = split_url(folder)
+    above = [f"{scheme}://{bucket}/{name.rpartition('/')[0]}"] if name else []
+    return [*above, folder]

@@ -11,7 +11,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from ais_tar2tf.errors import MappingError, Tar2TFError
-from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleException
+from ais_tar2tf.tfrecorder.helpers.fields import Shape
+from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleException, serialized
 from ais_tar2tf.tfrecorder.rows import Row
 
 __all__ = ["Made", "Making", "make_all"]
@@ -32,9 +33,13 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a row became: records with their rows for examples.csv; none when it was to be ignored."""
+    """What a row became: records with their rows for examples.csv; none when it was to be ignored.
+
+    `shapes` are those of the records' arrays, each combination once.
+    """
 
     payloads: list[bytes] = field(default_factory=list[bytes])
+    shapes: list[list[Shape]] = field(default_factory=list[list[Shape]])
     csv_rows: list[list[Any]] = field(default_factory=list[list[Any]])
     ignored: bool = False
 
@@ -58,7 +63,10 @@ def _made(making: Making, row: Row) -> Made:
     example.load(**arguments)
     made = Made()
     for chunk in example.split(**arguments):
-        made.payloads.append(chunk.serialize())
+        payload, shapes = serialized(chunk)
+        made.payloads.append(payload)
+        if shapes not in made.shapes:
+            made.shapes.append(shapes)
         if making.log_rows:
             made.csv_rows.append(chunk.to_csv_row())
         if chunk is not example:

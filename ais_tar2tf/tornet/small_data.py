@@ -127,12 +127,12 @@ def _labels(event: Event) -> Any:
 
 def _fields(event: Event, draw: Any) -> dict[str, Any]:
     echo = _smooth(draw)
-    gaps = echo < _GAP
+    bump, sides = _couplet(draw) if event.category == "TOR" else (0.0, 0.0)
+    gaps = echo + 4 * bump < _GAP  # no tornado without an echo
     fields: dict[str, Any] = {}
     for name in RADAR:
         values = _MIDDLE[name] + _SPREAD[name] * (_smooth(draw) + _TEXTURE * draw.standard_normal(RADAR_SHAPE))
-        if event.category == "TOR" and name in ("DBZ", "VEL"):
-            values += _couplet(name, draw)
+        values += bump * (25 if name == "DBZ" else 60 * sides if name == "VEL" else 0)
         quantised = (np.round(values / _STEPS[name]) * _STEPS[name]).astype("f4")
         quantised[gaps] = np.nan
         fields[name] = quantised
@@ -160,14 +160,14 @@ def _between(gates: int, knots: int) -> Any:
     return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(knots)))
 
 
-def _couplet(name: str, draw: Any) -> Any:
-    """Velocities towards and away side by side, within a strong echo, growing until the last frame."""
+def _couplet(draw: Any) -> tuple[Any, Any]:
+    """A strong echo, growing until the last frame, and on which of its sides winds blow away and towards."""
     _, azimuths, ranges, _ = RADAR_SHAPE
     azimuth = (np.arange(azimuths) - draw.uniform(40, 80))[:, None]
     distance = (np.arange(ranges) - draw.uniform(80, 160))[None, :]
     bump = np.exp(-(azimuth**2 + distance**2) / 128)
-    shape = bump * 25 if name == "DBZ" else bump * np.clip(azimuth / 4, -1, 1) * 60
-    return np.linspace(0.4, 1, FRAMES)[:, None, None, None] * shape[None, :, :, None]
+    grown = np.linspace(0.4, 1, FRAMES)[:, None, None, None]
+    return grown * bump[None, :, :, None], np.clip(azimuth / 4, -1, 1)[None, :, :, None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

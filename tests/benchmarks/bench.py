@@ -22,7 +22,7 @@ from tests.benchmarks.writers import WRITERS
 __all__ = ["Bench", "Result"]
 
 _GB = 1_000_000_000
-_LAYER_RECORDS = 4_000  # files of some 3 KB: pictures, and arrays
+_LAYER_KINDS = {"2KB": (4_000, 500), "64KB": (500, 16_000)}  # records, and float32 values of an array: 1 s of sound
 _LAYER_WARM = 64
 _LOCAL = frozenset(
     {"isal", "zstd", "lz4", "our-decoder", "dali", "grain", "tar-x", "cp", *WRITERS}
@@ -113,15 +113,16 @@ class Bench:
             "warm_up_records": each,
         }
 
-    def layer_task(self, name: str) -> dict[str, Any]:
+    def layer_task(self, name: str, kind: str) -> dict[str, Any]:
         """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
-        records = _LAYER_RECORDS // (4 if self.quick else 1)
-        for folder, count in ((f"layers-{records}", records), ("layers-warm", _LAYER_WARM)):
+        records, values = _LAYER_KINDS[kind]
+        records //= 4 if self.quick else 1
+        for folder, count in ((f"layers-{kind}", records), ("layers-warm", _LAYER_WARM)):
             if not (self.home / folder).exists():
-                make_folder(self.home / folder, count)
+                make_folder(self.home / folder, count, values)
         return {
             "reader": name,
-            "shards": [str(self.home / f"layers-{records}")],
+            "shards": [str(self.home / f"layers-{kind}")],
             "records": records,
             "warm_up": [str(self.home / "layers-warm")],
             "warm_up_records": _LAYER_WARM,

@@ -1,12 +1,13 @@
 """The same jobs by Datum, by TFRecorder, and as TensorFlow's guides write them by hand.
 
-A task's `shards` is one folder: pictures with their labels in a CSV (Datum), or arrays on disk (TFRecorder).
+A task's `shards` is one folder: pictures and texts with their labels (Datum), arrays on disk (TFRecorder).
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ from tests.benchmarks.writers import Drain, Writer, scratch
 __all__ = ["LAYERS", "make_folder"]
 
 _SIDE = 64  # pixels of a picture
-_VALUES = 500  # of an array: 2 KB
+_WORDS = 40  # of a text
 _BATCH = 32
 
 
-def make_folder(folder: Path, records: int) -> None:
-    """`records` pictures in the layout of classification, and as many arrays listed in another CSV."""
+def make_folder(folder: Path, records: int, values: int) -> None:
+    """`records` pictures and texts in the layouts of classification, and as many arrays listed in another CSV."""
     from PIL import Image
 
     (folder / "train").mkdir(parents=True)
@@ -37,9 +38,11 @@ def make_folder(folder: Path, records: int) -> None:
             picture, buffer = random.integers(0, 256, (_SIDE, _SIDE, 3), np.uint8), io.BytesIO()
             Image.fromarray(picture).save(buffer, "JPEG", quality=50)
             (folder / "train" / f"{number}.jpg").write_bytes(buffer.getvalue())
-            np.save(folder / "arrays" / f"{number}.npy", random.random(_VALUES, np.float32))
+            np.save(folder / "arrays" / f"{number}.npy", random.random(values, np.float32))
             labels.write(f"{number},{number % 10}\n")
             listed.write(f"{number},{number % 10}\n")
+    texts = {n: {"text": "word " * (n % _WORDS), "label": {"mood": n % 10}} for n in range(records)}
+    (folder / "text.json").write_text(json.dumps(texts))
 
 
 # Pictures.
@@ -92,6 +95,44 @@ def _guide_loaded(_folder: Path, files: list[str]) -> Any:
         return {**parsed, "image": tf.io.decode_jpeg(parsed["image"], 3)}
 
     return tf.data.TFRecordDataset(files).map(parse).batch(_BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+# Texts.
+
+
+def _datum_texts(folder: Path, out: Path) -> list[str]:
+    from ais_tar2tf import datum
+
+    configs = datum.configs.TFRWriteConfigs(splits={"text": {}})
+    return datum.export.export_to_tfrecord(folder, out, datum.problem.TEXT_CLF, configs)
+
+
+def _guide_texts(folder: Path, out: Path) -> list[str]:
+    import tensorflow as tf
+
+    out.mkdir()
+    with tf.io.TFRecordWriter(str(out / "text.tfrecord")) as writer:
+        for row in json.loads((folder / "text.json").read_text()).values():
+            feature = {
+                "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["text"].encode()])),
+                "mood": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]["mood"]])),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return [str(out / "text.tfrecord")]
+
+
+def _datum_texts_loaded(folder: Path, _files: list[str]) -> Any:
+    from ais_tar2tf import datum
+
+    return datum.load(folder, datum.configs.DatasetConfigs(batch_size_val=_BATCH)).val_fn("text")
+
+
+def _guide_texts_loaded(_folder: Path, files: list[str]) -> Any:
+    import tensorflow as tf
+
+    spec = {"text": tf.io.FixedLenFeature((), tf.string), "mood": tf.io.FixedLenFeature((), tf.int64)}
+    dataset = tf.data.TFRecordDataset(files).map(lambda each: tf.io.parse_single_example(each, spec))
+    return dataset.batch(_BATCH).prefetch(tf.data.AUTOTUNE)
 
 
 # Arrays.
@@ -150,10 +191,11 @@ def _tfrecorder_loaded(_folder: Path, files: list[str]) -> Any:
     return factory.generate_dataset(files, _Array).batch(_BATCH)
 
 
-def _guide_arrays_loaded(_folder: Path, files: list[str]) -> Any:
+def _guide_arrays_loaded(folder: Path, files: list[str]) -> Any:
     import tensorflow as tf
 
-    spec = {"label": tf.io.FixedLenFeature((), tf.int64), "data": tf.io.FixedLenFeature((_VALUES,), tf.float32)}
+    values = np.load(folder.parent / "arrays" / "0.npy").shape
+    spec = {"label": tf.io.FixedLenFeature((), tf.int64), "data": tf.io.FixedLenFeature(values, tf.float32)}
     dataset = tf.data.TFRecordDataset(files).map(lambda each: tf.io.parse_single_example(each, spec))
     return dataset.batch(_BATCH).prefetch(tf.data.AUTOTUNE)
 
@@ -190,6 +232,10 @@ def _loading(export: Export, load: Callable[[Path, list[str]], Any]) -> Writer:
 LAYERS: dict[str, Writer] = {
     "datum-export": _exporting(_datum_export),
     "guide-export": _exporting(_guide_export),
+    "datum-texts-export": _exporting(_datum_texts),
+    "guide-texts": _exporting(_guide_texts),
+    "datum-texts-loaded": _loading(_datum_texts, _datum_texts_loaded),
+    "guide-texts-loaded": _loading(_guide_texts, _guide_texts_loaded),
     "datum-loaded": _loading(_datum_export, _datum_loaded),
     "guide-loaded": _loading(_guide_export, _guide_loaded),
     "tfrecorder-export": _exporting(_tfrecorder_export),

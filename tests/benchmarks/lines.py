@@ -140,11 +140,11 @@ def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
     return line
 
 
-def _layer(ours: str, peer: str, goal: float) -> Line:
+def _layer(ours: str, peer: str, goal: float | None, kind: str = "2KB") -> Line:
     """A layer's job, to the same job as TensorFlow's guides write it by hand."""
 
     def line(name: str, bench: Bench) -> Result:
-        tasks = [bench.layer_task(ours), bench.layer_task(peer)]
+        tasks = [bench.layer_task(reader, kind) for reader in (ours, peer)]
         return _against(name, bench, tasks, tasks[0]["records"], "tf.train.Example by hand", goal)
 
     return line
@@ -269,15 +269,19 @@ LINES: dict[str, Line] = {
     "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
     "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
     "datum-export": _layer("datum-export", "guide-export", 3),
-    "datum-load": _layer("datum-loaded", "guide-loaded", 1.5),
-    "tfrecorder-export": _layer("tfrecorder-export", "guide-arrays", 3),
-    "tfrecorder-load": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
+    "datum-load": _layer("datum-loaded", "guide-loaded", None),  # both decode JPEGs, and little else
+    "datum-texts-export": _layer("datum-texts-export", "guide-texts", None),  # ours looks at each to find its type
+    "datum-texts-load": _layer("datum-texts-loaded", "guide-texts-loaded", 1.5),
+    "tfrecorder-export-2KB": _layer("tfrecorder-export", "guide-arrays", None),  # np.load is half of it, in both
+    "tfrecorder-export-64KB": _layer("tfrecorder-export", "guide-arrays", 3, "64KB"),
+    "tfrecorder-load-2KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
+    "tfrecorder-load-64KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", None, "64KB"),  # both copy
     "tornet-zlib": _tornet("tornet-random", 1.5, "array_record", "zlib"),
     "tornet-zlib-tfrecord": _tornet("tornet-random", 1.5, "tfrecord", "zlib"),
     "tornet-zlib-tf.data": _tornet("tornet-tensorflow", 1.5, "tfrecord", "zlib"),
     "tornet-none": _tornet("tornet-random", 5, "array_record", "none"),
     "tornet-none-tfrecord": _tornet("tornet-random", 5, "tfrecord", "none"),
-    "tornet-none-tf.data": _tornet("tornet-tensorflow", None, "tfrecord", "none"),
+    "tornet-none-tf.data": _tornet("tornet-tensorflow", 5, "tfrecord", "none"),
     "tornet-tar": _tornet("tornet-stream", 1.5),
     "tornet-build": _tornet_build,
     "select-in-cluster": _selection,

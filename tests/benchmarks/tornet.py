@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["PEER", "READERS", "TornetData"]
 
 _SAMPLES, _QUICK_SAMPLES = 64, 16
-_COPIES = 8  # of each sample, where building is measured
+_COPIES = 16  # of each sample, where building is measured: so a process's start, half a second, weighs little
 _FILES = 8  # record files, or shards: as many as a build can have workers
 _SPLIT = "train-2013"
 _ENGINE = "netcdf4" if importlib.util.find_spec("netCDF4") else "h5netcdf"  # the faster one, where it is there

@@ -28,6 +28,7 @@ from ais_tar2tf.schema import Schema, wire_dtype
 __all__ = ["export_to_tfrecord"]
 
 _COUNTS = ("train", "val", "test")
+_SIZES = features.SHAPE.format("")
 
 
 def export_to_tfrecord(
@@ -145,6 +146,8 @@ class _Encoder:
             wrote = {
                 name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in found.items()
             }
+        if not any(name.endswith(_SIZES) for name in wrote):
+            return dict(wrote)
         sizes = {features.SHAPE.format(name) for name in wrote}
         return {name: value for name, value in wrote.items() if name not in sizes}
 

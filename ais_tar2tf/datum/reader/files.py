@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, reshaped, schema_of
 from ais_tar2tf.errors import ExportError, SchemaError
 from ais_tar2tf.export.manifest import Manifest, RecordFile, SplitEntry
-from ais_tar2tf.export.payloads import place_of
-from ais_tar2tf.export.places import Destination
+from ais_tar2tf.export.places import Destination, place_of
 from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of
-from ais_tar2tf.export.streams import Files, FolderFiles, StoreFiles
+from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.options import Read
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import open_store, split_url
 
 __all__ = ["Directory", "open_directory", "share_of"]
 
@@ -68,17 +65,9 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
         schema=schema_of(documents[MAPPING], place.url(MAPPING)),
         reshaped={name: len(documents[MAPPING][name]["shape"]) for name in reshaped(documents[MAPPING])},
         counts=counts_of(documents[SHARD_INFO], place.url(SHARD_INFO)),
-        files=_files(where),
+        files=files_at(where, Read()),
         place=place,
     )
-
-
-def _files(where: str) -> Files:
-    scheme, bucket, name = split_url(where)
-    if scheme == "file":
-        return FolderFiles(Path(name))
-    read = Read()
-    return StoreFiles(open_store(scheme, bucket, read), name, read)
 
 
 def share_of(parts: list[Part], host: int, hosts: int) -> list[Part]:

@@ -10,6 +10,7 @@ from ais_tar2tf.datum.configs import DatasetConfigs, TFRReadConfigs
 from ais_tar2tf.datum.metadata import is_image
 from ais_tar2tf.datum.reader.dataset import Stage
 from ais_tar2tf.datum.reader.files import Directory
+from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.loading import FileOrder, parsed_fields, read_files, read_payloads
 from ais_tar2tf.schema import Field
@@ -21,7 +22,7 @@ else:
 
 __all__ = ["Pipeline"]
 
-_PARSED = 16  # examples with images that are parsed at once: enough to make the call cheap
+_PARSED = 64  # examples without images that are parsed at once
 _COLOURS = 3
 
 
@@ -64,12 +65,13 @@ class Pipeline:
         if self.directory.files.local:
             examples = read_files(self.records, self.directory.files.url, self._order(shuffle, deterministic))
         else:
-            examples = read_payloads(self.records)
-        examples = parsed_fields(examples, schema, _PARSED, self._finished)
+            examples = read_payloads(self.records.payloads)
+        one_by_one = bool(self.directory.reshaped) or any(map(is_image, schema))
+        examples = parsed_fields(examples, schema, 1 if one_by_one else _PARSED, self._finished)
         return examples.apply(tf.data.experimental.assert_cardinality(len(self.records)))
 
     def _finished(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Images decoded, and what an earlier Datum wrote flat in its shape."""
+        """Images decoded, and what an earlier Datum wrote flat in its shape; else as it is, also a batch."""
         found = dict(example)
         for field in self.directory.schema:
             if is_image(field):
@@ -143,13 +145,9 @@ def _decoded(field: Field, data: Any) -> Any:
     """An image's pixels: of the channels that all have, else in colours."""
     channels = field.shape[2] if len(field.shape) == _COLOURS else None
     channels = _COLOURS if channels is None else channels
-    if field.dtype == "uint16":
-        pixels = tf.io.decode_png(data, channels, tf.uint16)
-    elif field.format == "jpeg":
-        pixels = tf.io.decode_jpeg(data, channels)
-    else:
-        pixels = tf.io.decode_image(data, channels, expand_animations=False)
-    return tf.ensure_shape(pixels, (*(field.shape[:2] or (None, None)), channels))
+    dtype = "uint16" if field.dtype == "uint16" else "uint8"
+    shape = (*(field.shape[:2] or (None, None)), channels)
+    return Decoder("image", dtype, shape=shape, channels=channels).in_graph(data)
 
 
 def _metadata_shape(field: Field | None, spec: Any) -> Any:

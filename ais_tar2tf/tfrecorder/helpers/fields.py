@@ -12,6 +12,7 @@ A file that the first TFRecorder wrote has only the features without a slash: th
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +22,10 @@ from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.features import SHAPE
 from ais_tar2tf.schema import Field, Schema
 
-__all__ = ["EXACT", "FieldType", "schema_of", "stored"]
+__all__ = ["EXACT", "FieldType", "Shape", "known_schema", "schema_of", "stored"]
 
 EXACT = "{}/float64"
+Shape = tuple[int, ...]
 
 
 class FieldType(enum.Enum):
@@ -48,15 +50,30 @@ class FieldType(enum.Enum):
         return self.value.removeprefix("array ")
 
 
-def schema_of(types: Mapping[str, FieldType]) -> Schema:
-    """What a record of these fields holds."""
-    return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind)))
+def schema_of(types: Mapping[str, FieldType], *, shapes: bool = True) -> Schema:
+    """What a record of these fields holds; without the arrays' shapes, if they are not to be read."""
+    return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind, shapes)))
 
 
-def _fields(name: str, kind: FieldType) -> tuple[Field, ...]:
+def known_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
+    """What is to be read of records that we wrote, if each of their arrays has one shape; it is dense then."""
+    if any(kind.is_array and name not in shapes for name, kind in types.items()):
+        return None
+    return Schema(tuple(_known_field(name, kind, shapes) for name, kind in types.items()))
+
+
+def _known_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
     if kind.is_array:
-        shape = Field(SHAPE.format(name), "int64", (None,), optional=True)
-        return Field(name, kind.dtype, (None,), "raw"), shape
+        return Field(name, kind.dtype, (math.prod(shapes[name]),), "raw")
+    if kind is FieldType.TYPE_DOUBLE:
+        return Field(EXACT.format(name), "float64", (), "raw")
+    return Field(name, kind.dtype)
+
+
+def _fields(name: str, kind: FieldType, shapes: bool) -> tuple[Field, ...]:
+    if kind.is_array:
+        values = Field(name, kind.dtype, (None,), "raw")
+        return (values, Field(SHAPE.format(name), "int64", (None,), optional=True)) if shapes else (values,)
     if kind is FieldType.TYPE_DOUBLE:
         return Field(name, "float32"), Field(EXACT.format(name), "float64", (), "raw", optional=True)
     return (Field(name, kind.dtype),)
@@ -82,6 +99,8 @@ def stored(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[st
 
 def _array(name: str, kind: FieldType, value: Any) -> Any:
     array = np.atleast_1d(np.asarray(value))
+    if array.dtype == kind.dtype:
+        return array
     if array.dtype.kind not in "biuf":
         raise SchemaError(f"field {name!r} is declared {kind.name}, and its value is of {array.dtype}")
     if kind is FieldType.TYPE_ARRAY_INT32 and array.size and (array.dtype.kind == "f" or _overflows(array)):

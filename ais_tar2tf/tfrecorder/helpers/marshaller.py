@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+from ais_tar2tf.features import SHAPE
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.tfrecorder.helpers.decorator import TfRecordable
-from ais_tar2tf.tfrecorder.helpers.fields import FieldType, schema_of, stored
+from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape, schema_of, stored
 
-__all__ = ["Example", "IgnoreExampleException"]
+__all__ = ["Example", "IgnoreExampleException", "serialized"]
 
 _REMEMBERED = 64  # classes whose fields were worked out
 
@@ -68,9 +69,14 @@ class Example:
 
     def serialize(self) -> bytes:
         """A serialized tf.train.Example of the fields as they are now."""
-        layout = _layout(type(self))
-        values = {name: getattr(self, name) for name in layout.types}
-        return layout.schema.encode(stored(layout.types, values))
+        return serialized(self)[0]
+
+
+def serialized(example: Example) -> tuple[bytes, list[Shape]]:
+    """The same, and the shapes of the arrays, in the order of their declaration."""
+    layout = _layout(type(example))
+    record = stored(layout.types, {name: getattr(example, name) for name in layout.types})
+    return layout.schema.encode(record), [tuple(record[name].tolist()) for name in layout.shapes]
 
 
 class _Layout(NamedTuple):
@@ -78,6 +84,7 @@ class _Layout(NamedTuple):
 
     types: dict[str, FieldType]
     schema: Schema
+    shapes: list[str]  # what the shapes of arrays are stored as
     released: list[str]
 
 
@@ -85,4 +92,5 @@ class _Layout(NamedTuple):
 def _layout(cls: type[Example]) -> _Layout:
     types = cls.tfrecordable_fields()
     arrays = [name for name, kind in types.items() if kind.is_array]
-    return _Layout(types, schema_of(types), [name for name in arrays if getattr(cls, name).fset is not None])
+    shapes = [SHAPE.format(name) for name in arrays]
+    return _Layout(types, schema_of(types), shapes, [name for name in arrays if getattr(cls, name).fset is not None])
