@@ -137,12 +137,9 @@ ensure() {
     install
 }
 
-hint() {
-    if [[ $PWD -ef $root ]]; then
-        say "ready: source venv/bin/activate"
-    else
-        say "ready: source $(printf '%q' "$venv/bin/activate")"
-    fi
+# What `source` takes from here.
+activation() {
+    if [[ $PWD -ef $root ]]; then echo venv/bin/activate; else printf '%q' "$venv/bin/activate"; fi
 }
 
 main() {
@@ -152,12 +149,13 @@ main() {
     "" | dev)
         if (($# > 0)); then misused "$verb takes no arguments"; fi
         ensure "$verb"
-        hint
+        say "ready: source $(activation)"
         ;;
     demo)
         ensure ""
         export TF_CPP_MIN_LOG_LEVEL=2 # TensorFlow's remarks on the CPU are not what a demo is to show
-        exec "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
+        "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
+        say "go on: source $(activation), then ais-tar2tf demo"
         ;;
     test)
         ensure test

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.forking import at_fork
 
 __all__ = ["Account", "OnError", "Stats"]
 
@@ -43,6 +44,10 @@ class Account:
             raise ValueError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
         self.stats: Stats = Stats()
         self.on_error: OnError = on_error
+        self._lock = threading.Lock()
+        at_fork(self)
+
+    def forked(self) -> None:
         self._lock = threading.Lock()
 
     def twin(self) -> Account:

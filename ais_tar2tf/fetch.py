@@ -8,7 +8,7 @@ byte after the last one that came, bound to the same object, so no byte is lost 
 from __future__ import annotations
 
 import atexit
-import os
+import logging
 import random
 import threading
 import time
@@ -23,11 +23,13 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Body, Identity, Interrupt, Store
 
 __all__ = ["Fetch", "Span"]
 
+_LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little, small enough for the cache
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
@@ -110,6 +112,7 @@ class Fetch:
         self._consumed = 0
         self._hungry: _Part | None = None  # what the reader waits for
         self._closed = False
+        self._why_closed = "the reader was closed"
         self._workers: list[threading.Thread] = []
         self._interrupts: dict[Interrupt, _Shard] = {}  # of the requests under way
         self._spare: list[memoryview] = []
@@ -119,6 +122,7 @@ class Fetch:
         keep_freed(BATCHES)
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
+        at_fork(self)
 
     # The reader's side.
 
@@ -188,6 +192,19 @@ class Fetch:
         assert self._current is not None
         return self._current.size
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def forked(self) -> None:
+        """A child has none of the threads, and its parent goes on with the sockets."""
+        self._lock = threading.Condition()
+        self._interrupts.clear()
+        self._workers.clear()
+        self._closed = True
+        self._why_closed = "this reading was begun before the process was forked; begin a new one in the child"
+        _open_fetches.discard(self)
+
     def close(self) -> None:
         """No thread and no socket is left when this returns."""
         with self._lock:
@@ -211,7 +228,7 @@ class Fetch:
         shard = self._current
         while True:
             if self._closed:
-                raise StoreError("the reader was closed", url=self._store.url(shard.span.name if shard else ""))
+                raise StoreError(self._why_closed, url=self._store.url(shard.span.name if shard else ""))
             while self._parts and self._parts[0].shard is shard and self._is_drained(self._parts[0]):
                 self._parts.popleft()
                 self._lock.notify_all()
@@ -225,7 +242,7 @@ class Fetch:
                 continue
             if part.blocks:
                 block = part.blocks.popleft()
-                self._consumed += 0 if shard.window else block[1]
+                self._consumed += 0 if shard is not None and shard.window else block[1]
                 self._lock.notify_all()
                 return block
             if part.error is not None:
@@ -443,6 +460,7 @@ class Fetch:
                 tried = 1 if part.received > before else tried + 1
                 if tried >= self._read.retry.attempts:
                     raise self._exhausted(error, tried) from error
+                _LOG.info("%s. Trying again, at most %d times.", error, self._read.retry.attempts)
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
                 self._wait(self._read.retry.delay(tried, self._draw, asked=error.retry_after))
             else:
@@ -579,7 +597,3 @@ _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
 def _close_all() -> None:
     for fetch in list(_open_fetches):
         fetch.close()
-
-
-# A forked child has none of the threads, and its parent goes on with the sockets.
-os.register_at_fork(after_in_child=_open_fetches.clear)

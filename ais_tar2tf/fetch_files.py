@@ -14,6 +14,7 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
 from ais_tar2tf.fetch import Span
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores.file import FileBody, FileStore
@@ -40,6 +41,7 @@ class FileFetch:
         self._identity = Identity()
         self._at = 0
         self._block_size = _FIRST_BLOCK
+        at_fork(self)
 
     def next_shard(self) -> Span | None:
         """Go to the next shard, giving up what is left of this one; None behind the last."""
@@ -52,6 +54,7 @@ class FileFetch:
 
     def read(self) -> memoryview:
         """The next bytes of this shard, valid until the next call; empty at its end, once that is proved."""
+        count = 0
         for tried in range(1, self._read.retry.attempts + 1):
             try:
                 with self._lock:
@@ -91,6 +94,14 @@ class FileFetch:
     def size(self) -> int | None:
         """Of the current shard; known once the first bytes are there."""
         return self._identity.size
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    def forked(self) -> None:
+        """A child reads on by itself: the file's position is ours, not the system's."""
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """No file is open when this returns."""

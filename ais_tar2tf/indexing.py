@@ -10,6 +10,7 @@ from pathlib import Path
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
@@ -143,7 +144,7 @@ def _differs(index: Index, name: str, now: Identity) -> str:
 # Writing one.
 
 
-def write(shards: Shards, place: Place, account: Account) -> Index:
+def write(shards: Shards, place: Place, account: Account, progress: bool | None = None) -> Index:
     """Read every shard whose entry at `place` is not true any more, and put the index there, whole."""
     if callable(shards.grouping):
         raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
@@ -153,7 +154,8 @@ def write(shards: Shards, place: Place, account: Account) -> Index:
     known = _known_before(shards, place, folder)
     entries = {shard.name: shard for shard in known} if known is not None else {}
     kept = {name: _still_true(shards, known, name) for name in shards.names}
-    for entry in _read_entries(shards, [name for name in shards.names if kept[name] is None], account):
+    unknown = [name for name in shards.names if kept[name] is None]
+    for entry in _read_entries(shards, unknown, account, progress):
         entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
     index = Index(shards.grouping, entries.values(), folder=folder)
     data = index.to_bytes()
@@ -186,7 +188,18 @@ def _still_true(shards: Shards, known: Index | None, name: str) -> ShardIndex | 
     return entry if told and said.differs_from(now) is None else None
 
 
-def _read_entries(shards: Shards, names: Sequence[str], account: Account) -> Iterator[ShardIndex]:
+def _read_entries(
+    shards: Shards, names: Sequence[str], account: Account, progress: bool | None
+) -> Iterator[ShardIndex]:
     """From the bytes of the shards."""
-    for name, mark, seen in read_places(replace(shards, names=names, index=None), account):
-        yield ShardIndex.of(name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=mark.compressed)
+    with progress_for("index", len(names), progress) as shown:
+        before = account.stats.bytes
+
+        def found(records: int) -> None:
+            shown.add(records, account.stats.bytes - before - shown.bytes)
+
+        for name, mark, seen in read_places(replace(shards, names=names, index=None), account, found):
+            shown.shard()
+            yield ShardIndex.of(
+                name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=mark.compressed
+            )

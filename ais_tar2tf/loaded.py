@@ -107,9 +107,9 @@ class Loaded:
     def _all(self) -> Records:
         return Records(self._shelf, [Part(name, 0, count) for name, count in self.splits.items()])
 
-    def verify(self) -> Verified:
+    def verify(self, *, progress: bool | None = None) -> Verified:
         """Read every byte; raises a typed error with file and offset at the first fault."""
-        return verify(self._files, self.manifest)
+        return verify(self._files, self.manifest, progress)
 
     def dataset(
         self,

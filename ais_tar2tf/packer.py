@@ -11,7 +11,7 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound
+from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound, TemplateError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, bounds_of
 from ais_tar2tf.export.tarfiles import END, record_members
 from ais_tar2tf.packing import Rows, records_of
@@ -57,12 +57,12 @@ def pack(
     try:
         if create:
             store.create()
-        names = _Names(template)
+        names = _Names(template, str(url))
         if exists == "error" and _is_there(store, names.at(0)):
             raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
         written: list[str] = []
         with (
-            progress_for("pack", 1, progress) as shown,
+            progress_for("pack", wanted=progress) as shown,
             tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder,
             contextlib.closing(_shards(records_of(source), Boundaries(bounds), Path(folder, "shard.tar"))) as made,
         ):
@@ -77,7 +77,9 @@ def pack(
 
 
 class _Names:
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, url: str) -> None:
+        if not template or template.endswith("/"):
+            raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
         self._template = template
         self._many = _PLACE.search(template) is not None
 

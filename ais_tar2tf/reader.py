@@ -7,7 +7,7 @@ comes, or windows over several lanes, permuted.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
@@ -138,7 +138,7 @@ class _Lane:
             return replace(self._of_batch, offset=self._batch.offsets[self._taken], number=number)
         return self._behind
 
-    def places(self) -> Iterator[tuple[str, Mark, RecordBatch]]:
+    def places(self, found: Callable[[int], None]) -> Iterator[tuple[str, Mark, RecordBatch]]:
         """Instead of `take`: of each shard in turn, which content it had, and where its records are."""
         while self._open_next():
             shard, seen = self._shard, RecordBatch()
@@ -147,6 +147,7 @@ class _Lane:
                 self._batch = RecordBatch()
                 self._advance()
                 seen.add_places(self._batch)
+                found(len(self._batch.offsets))
             yield shard.name, self._of_batch, seen
 
     @property
@@ -196,7 +197,7 @@ class _Lane:
         try:
             self._read_on(shard)
         except (StoreError, ArchiveError) as error:
-            if self._closed:
+            if self._closed or self._fetch.closed:
                 raise  # nothing is wrong with the shard
             self._leave(shard)
             self._account.shard_error(error)
@@ -306,13 +307,18 @@ def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[R
     return found
 
 
-def read_places(shards: Shards, account: Account) -> Iterator[tuple[str, Mark, RecordBatch]]:
-    """Of every shard, read to its end: which content it had, and where its records are; the records are not kept."""
+def read_places(
+    shards: Shards, account: Account, found: Callable[[int], None]
+) -> Iterator[tuple[str, Mark, RecordBatch]]:
+    """Of every shard, read to its end: which content it had, and where its records are; the records are not kept.
+
+    `found` is called with how many more there are, as they come.
+    """
     whole = replace(shards, selection=None)
     order = Order(range(len(shards.names)))
     lane = _Lane(whole, order, 1, Mark(0), account, shards.read.limits.read_ahead_bytes)
     try:
-        yield from lane.places()
+        yield from lane.places(found)
     finally:
         lane.close()
 

@@ -30,7 +30,7 @@ from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
-from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, moved, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def index_shards(
     *,
     endpoint: str | None = None,
     token: TokenSource | None = None,
+    progress: bool | None = None,
     **options: Any,
 ) -> Index:
     """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
@@ -157,7 +158,7 @@ def index_shards(
     """
     source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
     with source:
-        return source.write_index(out, endpoint=endpoint, token=token)
+        return source.write_index(out, endpoint=endpoint, token=token, progress=progress)
 
 
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
@@ -195,7 +196,14 @@ class Source:
             "skipped": ", ".join(f"{count:,} × {kind}" for kind, count in stats.skipped.items()) or "none",
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(told)}</td></tr>" for name, told in rows.items())
-        return f"<table><caption>Source</caption>{cells}</table>"
+        return f"<table style='text-align:left'><caption>Source</caption>{cells}</table>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same shards, and counts for itself: streams and connections stay here."""
+        shards, place = self._shards, self._index_at
+        how = (shards.names, shards.read, shards.grouping, shards.selection, self._account.on_error)
+        index = (moved(place.store), place.name, place.named) if isinstance(place, Place) else place
+        return _elsewhere, (moved(shards.store), *how, index)
 
     def __enter__(self) -> Source:
         return self
@@ -388,11 +396,12 @@ class Source:
         *,
         endpoint: str | None = None,
         token: TokenSource | None = None,
+        progress: bool | None = None,
     ) -> Index:
         """What `t2t.index` does."""
         shards = replace(self._shards, selection=None)
         place = beside(shards) if out is None else place_at(out, shards, endpoint=endpoint, token=token)
-        return write(shards, place, self._account)
+        return write(shards, place, self._account, progress)
 
     def _find_index(self) -> Found:
         """The index, looked for once."""
@@ -561,6 +570,19 @@ class Source:
             raise SchemaError(f"{self!r} has no records, so its fields are not known; say select(…)")
         names = dict.fromkeys(name for record in sample for name in record if name not in NAMES)
         return (*names, *NAMES), frozenset()
+
+
+def _elsewhere(
+    reopen: Callable[[], Store],
+    names: Sequence[str],
+    read: Read,
+    grouping: Grouping,
+    selection: Selection | None,
+    on_error: OnError,
+    index: tuple[Callable[[], Store], str, bool] | bool,
+) -> Source:
+    place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
+    return Source(Shards(reopen(), names, read, grouping, selection), on_error=on_error, index=place)
 
 
 def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> Shuffle | None:

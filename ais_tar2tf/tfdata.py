@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ais_tar2tf.chunks import Chunks, Request
-from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tracing import GraphMapping, PythonMapping, flatten_shapes
@@ -52,7 +52,26 @@ class ShardDataset(Dataset):
         self._inner = inner
         self._chunks = chunks
         self._reshuffled = reshuffled
+        self._process = os.getpid()
         super().__init__(inner._variant_tensor)
+
+    def __iter__(self) -> Any:
+        if os.getpid() != self._process:
+            raise StoreError(
+                "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url
+            )
+        return super().__iter__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise StoreError(
+            "a dataset calls Python of the process that made it: send the source, and make the dataset there",
+            url=self._url,
+        )
+
+    @property
+    def _url(self) -> str:
+        shards = self._chunks.request.shards
+        return shards.store.url(shards.names[0] if len(shards.names) else "")
 
     def _inputs(self) -> list[Dataset]:
         return [self._inner]

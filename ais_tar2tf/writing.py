@@ -81,7 +81,7 @@ def write_dataset(
     def events(_work: WorkFolder, _done: Sequence[Place]) -> Iterator[Event]:
         return _events(_payloads(dataset, schema), format)
 
-    return export_events(target, events, Account(), progress_for(split, 1, progress))
+    return export_events(target, events, Account(), progress_for(split, wanted=progress))
 
 
 def _events(payloads: Iterator[bytes], kind: str) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Hosts of a job array convert one set of shards, each its share; then one publishes all, as if it had been alone.
+"""Hosts of a job array convert one set of shards, each its share; then one publishes all, as if it had been one.
 
     python examples/job_array.py                                                    # three hosts, one after the other
     python examples/job_array.py --host 2 --hosts 8 --url "ais://…" --out "s3://…"  # this host of eight

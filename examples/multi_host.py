@@ -2,8 +2,10 @@
 
     python examples/multi_host.py                                     # three hosts, one after the other
     python examples/multi_host.py --host 2 --hosts 8 --url "ais://…"  # this host of eight
+    srun -n 8 python examples/multi_host.py --url "ais://…"           # each finds out which one it is
 
-On Kubernetes, an indexed Job gives each pod its number in JOB_COMPLETION_INDEX; with Slurm it is SLURM_PROCID.
+Which of how many this host is, TF_CONFIG, Slurm, MPI, Horovod, JAX or torchrun tell (`t2t.hosts`); on Kubernetes
+examples/kubernetes.yaml has the job that trains.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ def share(url: str, host: int, hosts: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    number = os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("SLURM_PROCID")
-    parser.add_argument("--host", type=int, default=int(number) if number else None)
-    parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--host", type=int, help="from 0; left out, the environment tells")
+    parser.add_argument(
+        "--hosts", type=int, default=3, help="with --host, or with shards that are made (%(default)s)"
+    )
     parser.add_argument("--url", help="shards; without it some are made")
     options = parser.parse_args()
     if options.url:
-        print(f"host {options.host or 0}: {len(share(options.url, options.host or 0, options.hosts)):,} records")
+        host, hosts = t2t.hosts() if options.host is None else (options.host, options.hosts)
+        print(f"host {host} of {hosts}: {len(share(options.url, host, hosts)):,} records")
         return
     rows = ({"__key__": f"{number:06d}", "cls": "1"} for number in range(600))
     t2t.pack(rows, "memory://examples/train-{}.tar", shard_size=None, shard_records=50, create=True)

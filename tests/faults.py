@@ -7,6 +7,7 @@ import json
 import random
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -63,7 +64,9 @@ class Fault:
     ranges: bool = True  # False: the header Range is ignored
     total: bool = True  # False: Content-Range ends in /*
     shift: int = 0  # what Content-Range says is wrong by so much
+    off: int = 0  # Content-Length is wrong by so much; all of the body is sent
     piece: int = PIECE  # sent at once
+    pause: float = 0.0  # seconds between two pieces
     before: Callable[[], None] = lambda: None  # called when the request has come
 
 
@@ -98,41 +101,21 @@ class Request:
         return self.headers.get("range")
 
 
-# The first twelve, by name; each is drawn for a body of `size` bytes. A client gets over all but the last two, which
-# must end in an error.
-TWELVE: dict[str, Callable[[random.Random, int], list[Fault]]] = {
-    "the answer never begins": lambda draw, _: [Fault(mute=True)] * draw.randint(1, 3),
-    "busy": lambda draw, _: [Fault(status=draw.choice([429, 503]), headers={"Retry-After": "0.01"})],
-    "an error of the server": lambda draw, _: [Fault(status=draw.choice([500, 502, 504]))] * 2,
-    "reset": lambda draw, size: [Fault(after=draw.randrange(size), then="reset")],
-    "short": lambda draw, size: [Fault(after=draw.randrange(size), then="short")],
-    "short, chunked": lambda draw, size: [Fault(after=draw.randrange(size), then="short", framing="chunked")],
-    "stall": lambda draw, size: [Fault(after=draw.randrange(size), then="stall")],
-    "trickle": lambda draw, size: [Fault(piece=1 + size // draw.randint(20, 60))],
-    "ranges ignored": lambda draw, size: [Fault(after=draw.randrange(size)), Fault(ranges=False)],
-    "a wrong range": lambda draw, size: [
-        Fault(after=draw.randrange(1, size)),
-        Fault(shift=draw.choice([-1, 1, 512])),
-    ],
-    "gone": lambda draw, size: [Fault(after=draw.randrange(size), then="short"), *[Fault(status=404)] * 9],
-    "a byte flipped": lambda draw, size: [Fault(flip=draw.randrange(size))],
-}
-FATAL = ("gone", "a byte flipped")
-
-
 class FaultServer:
     """Serves `things` by name. `script[name]` are the faults of the next answers; then all answers are good.
 
     It speaks AIStore's API, too: /v1/objects/BUCKET/NAME leads, with a grant, to the thing BUCKET/NAME, and
-    /v1/buckets/BUCKET lists.
+    /v1/buckets/BUCKET lists. Of S3 it knows signed URLs, whatever they are signed with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.things: dict[str, Thing] = {}
         self.script: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self.requests: list[Request] = []
         self.sent = 0  # bytes of bodies that the kernel took
         self.blocked = threading.Event()  # set when the client took nothing for a while
+        self.stalls: list[float] = []  # seconds that clients waited for bytes that did not come
+        self.hung_up = 0  # connections that had answered before and were closed in place of an answer
         self.most_at_once = 0
         self._at_once = 0
         self._lock = threading.Condition()
@@ -141,7 +124,8 @@ class FaultServer:
         self._closed = False
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self._tls = tls
         self._acceptor = threading.Thread(target=self._accept, name="faults", daemon=True)
         self._acceptor.start()
 
@@ -158,13 +142,17 @@ class FaultServer:
     def ranges(self, name: str) -> list[str | None]:
         return [request.range for request in self.requests if request.target == f"/{name}"]
 
+    def refuse(self) -> None:
+        """From now on nobody listens."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
             connections = list(self._connections)
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self.refuse()
         for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -203,23 +191,43 @@ class FaultServer:
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            with contextlib.suppress(OSError), connection.makefile("rb") as stream:
-                while (request := _read_request(stream)) is not None:
-                    name = _name_of(request.target)
-                    with self._lock:
-                        self.requests.append(request)
-                        fault = self.script[name].popleft() if self.script[name] else GOOD
-                        self._lock.notify_all()
-                    fault.before()
-                    if fault is GOOD and self._answers_as_proxy(connection, request):
-                        continue
-                    if not self._answer(connection, request, self.things.get(name), fault):
-                        return
+            with contextlib.suppress(OSError):
+                connection = self._secured(connection)
+                if isinstance(connection, ssl.SSLSocket):
+                    connection.do_handshake()
+                with connection.makefile("rb") as stream:
+                    self._converse(connection, stream)
         finally:
             connection.close()
             with self._lock:
                 self._connections.discard(connection)
                 self._lock.notify_all()
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if self._tls is None:
+            return connection
+        secured = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._connections.discard(connection)
+            self._connections.add(secured)
+        return secured
+
+    def _converse(self, connection: socket.socket, stream: BinaryIO) -> None:
+        """Request by request, until one of the two leaves."""
+        answered = 0
+        while (request := _read_request(stream)) is not None:
+            name = _name_of(request.target)
+            with self._lock:
+                self.requests.append(request)
+                fault = self.script[name].popleft() if self.script[name] else GOOD
+                self.hung_up += fault.mute and answered > 0
+                self._lock.notify_all()
+            answered += 1
+            fault.before()
+            if fault is GOOD and self._answers_as_proxy(connection, request):
+                continue
+            if not self._answer(connection, request, self.things.get(name), fault):
+                return
 
     def _answers_as_proxy(self, connection: socket.socket, request: Request) -> bool:
         """A redirect with a grant, or a listing; whether that was what was asked for."""
@@ -242,7 +250,7 @@ class FaultServer:
         if fault.mute:
             return False
         if fault.silent:
-            _wait_for_client(connection)
+            self._stall(connection)
             return False
         if fault.status or thing is None:
             headers = {"Content-Length": str(len(fault.body)), **fault.headers}
@@ -252,10 +260,12 @@ class FaultServer:
         if fault.framing == "chunked":
             headers["Transfer-Encoding"] = "chunked"
         elif fault.framing == "length":
-            headers["Content-Length"] = str(len(data))
+            headers["Content-Length"] = str(len(data) + fault.off)
         else:
             headers["Connection"] = "close"
         connection.sendall(_head(status, {**headers, **fault.headers}))
+        if request.method == "HEAD":
+            return fault.framing == "length"
         with self._lock:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
@@ -280,18 +290,25 @@ class FaultServer:
             else:
                 self._push(connection, piece)
             at += len(piece)
+            time.sleep(fault.pause)
         if fault.wait is not None:
             fault.wait.wait(PATIENCE)
             self._push(connection, data[stop:])
         elif fault.after is not None and (stop < len(data) or fault.framing == "chunked"):
             if fault.then == "stall":
-                _wait_for_client(connection)
+                self._stall(connection)
             elif fault.then == "reset":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         if fault.framing == "chunked":
             connection.sendall(b"0\r\n\r\n")
-        return fault.framing != "close"
+        return fault.framing != "close" and fault.off <= 0
+
+    def _stall(self, connection: socket.socket) -> None:
+        began = time.monotonic()
+        _wait_for_client(connection)
+        with self._lock:
+            self.stalls.append(time.monotonic() - began)
 
     def _push(self, connection: socket.socket, piece: memoryview) -> None:
         """As sendall, but it tells when the client takes no more."""
@@ -309,8 +326,10 @@ class FaultServer:
 
 
 def _name_of(target: str) -> str:
-    """Of the thing that is asked for; at the target of an AIStore without its grant."""
+    """Of the thing that is asked for; at the target of an AIStore without its grant, in S3 without its signature."""
     parts = urlsplit(target)
+    if "X-Amz-" in parts.query:
+        return unquote(parts.path.removeprefix("/"))
     if parts.path.startswith(_OBJECTS) and "pid=" in parts.query:
         return unquote(parts.path.removeprefix(_OBJECTS))
     return target.removeprefix("/")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -42,12 +42,16 @@ class Reading(NamedTuple):
 
 def read_by_us(data: bytes, cuts: Sequence[int] = (), headers: str = "auto") -> Reading:
     """Any error that is not ours goes through."""
+    edges = [0, *sorted(cuts), len(data)]
+    return read_blocks((data[begin:end] for begin, end in pairwise(edges)), headers)
+
+
+def read_blocks(blocks: Iterable[bytes | memoryview], headers: str = "auto") -> Reading:
     reader = TarReader("mutation", LIMITS, headers=headers)  # type: ignore[arg-type]
     found: list[Entry] = []
-    edges = [0, *sorted(cuts), len(data)]
     try:
-        for begin, end in pairwise(edges):
-            for members in reader.feed(data[begin:end]):
+        for block in blocks:
+            for members in reader.feed(block):
                 for name, start, size in zip(members.names, members.starts, members.sizes, strict=True):
                     if size > LIMITS.member_bytes or len(name) > LIMITS.name_bytes:
                         raise AssertionError(f"past the limits: {name[:99]!r} of {size:,} bytes")

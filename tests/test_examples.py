@@ -68,6 +68,11 @@ def test_an_endpoint_alone_is_not_enough() -> None:
         ("custom_mapping", ["scores (16, 3), ids [0, 1, 2, 3]", "3 of 4 records kept, skipped: {'MappingError': 1}"]),
         ("resume_training", ["stopped after 5 batches", "nothing twice, nothing left out: True"]),
         ("multi_host", ["together 600, different 600"]),
+        (
+            "datum_style",
+            ["image (16, 16, 16, 3), label int64", "val has 20 images, the first labels are [0, 1, 2, 0, 1]"],
+        ),
+        ("tfrecorder_style", ["ignored rows: 1", "train: 60 chunks of shape {(25,)}", "test: 4 chunks"]),
         ("job_array", ["still to run: hosts 1, 2", "12 files, 600 records"]),
         ("from_webdataset", ["90 records there; the same ones in the same order: True"]),
     ],
@@ -81,5 +86,5 @@ def test_an_example_says_what_it_should(example: str, told: list[str]) -> None:
 
 def test_every_example_is_run_here_or_in_a_test_of_its_own() -> None:
     tests = "".join(each.read_text(encoding="utf-8") for each in Path(__file__).parent.glob("test_*.py"))
-    for example in (ROOT / "examples").glob("*.py"):
+    for example in {*(ROOT / "examples").glob("*.*")} - {ROOT / "examples" / "README.md"}:
         assert example.stem in tests, example

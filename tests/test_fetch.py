@@ -432,6 +432,16 @@ def test_a_missing_shard_is_told_in_its_turn(
     assert all_of(fetch) == [DATA[::-1]]
 
 
+def test_what_stands_behind_an_answer_is_not_the_next_one(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    """A body that is longer than its length holds another answer, well formed, for whoever asks next."""
+    forged = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+    server.add("x", plain(DATA[:50_000] + forged), [Fault(off=-len(forged))])
+    server.add("y", plain(b"genuine"))
+    assert all_of(fetching(["x", "y"])) == [DATA[:50_000], b"genuine"]
+
+
 # Waiting
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 from pathlib import Path
@@ -177,18 +178,36 @@ class _Shown:
 
 def test_progress_tells_rate_and_time():
     shown, now = _Shown(), [0.0]
-    with progress.Progress("train", 4, lambda: shown, lambda: now[0]) as told:
-        now[0] = 0.1  # too soon to be told
+    with progress.Progress("train", 4, lambda: shown, lambda: now[0], patience=0) as told:
+        now[0] = 0.1
         told.add(10, 5_000_000)
+        now[0] = 0.2  # too soon to be told
+        told.add(0, 0)
         told.shard()
         now[0] = 1.0
         told.add(10, 5_000_000)
         now[0] = 2.0
     assert shown.lines == [
+        ("train: 10 records, 50 MB/s", 0),
         ("train: 20 records, 10 MB/s, 0:00:03 left", 1),
         ("train: 20 records, 5 MB/s, 0:00:06 left", 1),
     ]
     assert shown.closed
+
+
+def test_progress_is_shown_from_two_seconds_on():
+    shown, now = _Shown(), [0.0]
+    with progress.Progress("verify", 3, lambda: shown, lambda: now[0], size=400, counted="") as told:
+        now[0] = 1.9
+        told.add(0, 100)
+        assert shown.lines == []
+        now[0] = 2.0
+        told.add(0, 0)
+        assert shown.lines == [("verify: 0 MB/s, 0:00:06 left", 0)]
+    with progress.Progress("ls", 0, lambda: 1 / 0, lambda: now[0], counted="objects") as told:
+        told.add(7, 0)  # done sooner: nothing is made that could show it
+        now[0] = 4.0
+        assert told.text == "ls: 7 objects, 4/s"
 
 
 def test_progress_knows_where_it_is(monkeypatch, capsys):
@@ -204,9 +223,9 @@ def test_progress_knows_where_it_is(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=ZMQInteractiveShell))
     made_bars = []
     monkeypatch.setattr("tqdm.auto.tqdm", lambda **options: made_bars.append(options) or _Bar())
-    with progress.progress_for("x", 3) as told:
+    with progress.progress_for("x", 3, wanted=True, unit="files") as told:
         told.add(5, 5)
-    assert made_bars == [{"total": 3, "unit": "shard"}]
+    assert made_bars == [{"total": 3, "unit": "file"}]
 
 
 class _Bar:
@@ -218,6 +237,18 @@ class _Bar:
 
     def close(self):
         pass
+
+
+def test_index_and_verify_tell_how_far_they_are(tmp_path, capsys):
+    url = f"{tmp_path}/train-{{}}.tar"
+    t2t.pack([{"__key__": f"{n}", "txt": "x"} for n in range(6)], url, shard_size=None, shard_records=2)
+    t2t.index(f"{tmp_path}/train-{{0..2}}.tar", progress=True)
+    assert re.search(r"3/3 shards, index: 6 records, ", capsys.readouterr().err)
+    t2t.open(f"{tmp_path}/train-{{0..2}}.tar").export(tmp_path / "out", shard_records=3, workers=1, progress=False)
+    t2t.load(tmp_path / "out").verify(progress=True)
+    assert re.search(r"2/2 files, verify: 0 MB/s", capsys.readouterr().err)
+    t2t.load(tmp_path / "out").verify()
+    assert capsys.readouterr().err == ""
 
 
 def test_progress_without_extras(monkeypatch, capsys):

@@ -1,19 +1,27 @@
-"""The README's Python runs, in its order, on a bucket that has what it names; its files and commands exist."""
+"""Python and commands of both READMEs run, in their order, on a bucket that has what they name."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from typer.testing import CliRunner
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "examples/README.md")}
+COMMANDS = re.findall(r"^\$ ais-tar2tf (.*?)(?:  +#.*| # .*)?$", PAGES["README.md"], re.MULTILINE)
+ELSEWHERE = {"demo", "bench"}  # they take long: test_cli.py runs them
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
 
 
 @pytest.fixture
@@ -43,25 +51,45 @@ def test_its_python_runs(bucket, capsys):
     model = tf.keras.Sequential([tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(10)])
     model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     names = {"model": model, "tf": tf}
-    for block in BLOCKS:
-        code = block.replace("http://localhost:51080", bucket.url)
-        code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
-        code = code.replace("shards=10", "shards=4").replace("train-2015-{00..09}", "train-2015-{0..3}")
-        exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
+    for page in PAGES:
+        assert len(blocks(page)) > 3
+        for block in blocks(page):
+            code = block.replace("http://localhost:51080", bucket.url)
+            code = code.replace("http://host/shards/train", f"{bucket.target_url}/v1/objects/imagenet/train")
+            code = code.replace("shards=10", "shards=4").replace("train-2015-{00..09}", "train-2015-{0..3}")
+            exec(compile(code, page, "exec"), names)  # noqa: S102  # the pages are ours
     assert len(list(names["train"])) > 0
-    assert len(BLOCKS) == 13
-    assert len(names["src"]) == 6
+    assert len(names["written"]) == 6
     printed = capsys.readouterr().out
     assert "n0/000000" in printed
     assert "records_read=6" in printed
 
 
-def test_what_it_names_is_there():
-    for path in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / path).is_file(), path
-    for name in re.findall(r"^([a-z0-9_]+\.py|[a-z]+/) ", README, re.MULTILINE):
+def test_its_commands_run(bucket):
+    assert len(COMMANDS) > 8
+    for command in COMMANDS:
+        if command.split()[0] not in ELSEWHERE:
+            done = CliRunner().invoke(app, shlex.split(command))
+            assert done.exit_code == 0, f"{command}: {done.stderr}"
+
+
+def test_what_they_name_is_there():
+    rooms = (ROOT / "ais_tar2tf" / "README.md").read_text(encoding="utf-8")
+    for page, text in PAGES.items():
+        for path in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert ((ROOT / page).parent / path).is_file(), path
+        for name in re.findall(r"options\.([A-Z]\w+)", text):
+            assert hasattr(t2t.options, name)
+    for name in re.findall(r"(?:^|  )([a-z0-9_]+\.py|[a-z0-9_]+/)  ?", rooms, re.MULTILINE):
         assert (ROOT / "ais_tar2tf" / name).exists(), name
-    for verb in re.findall(r"\./setup\.sh (\w+)", README):
-        assert f"{verb} " in (ROOT / "setup.sh").read_text(encoding="utf-8")
-    for name in re.findall(r"options\.([A-Z]\w+)", README):
-        assert hasattr(t2t.options, name)
+    headings = {
+        each.lower().replace(" ", "-") for each in re.findall(r"^##+ (.*)$", PAGES["README.md"], re.MULTILINE)
+    }
+    assert set(re.findall(r"\(#([a-z-]+)\)", PAGES["README.md"])) <= headings
+    for verb in re.findall(r"\./setup\.sh (\w+)", PAGES["README.md"]):
+        assert re.search(rf"^ +(?:\S+ \| )?{verb}\b", (ROOT / "setup.sh").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_example_is_listed():
+    for example in (ROOT / "examples").glob("*.*"):
+        assert example.name == "README.md" or f"]({example.name})" in PAGES["examples/README.md"], example

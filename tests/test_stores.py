@@ -644,12 +644,12 @@ def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(secure_web: We
     store.close()
 
 
-def test_a_forked_process_shares_no_connection(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_shares_no_connection(web: WebServer) -> None:
     store = HttpStore(web.url, READ)
     read(store, "x.tar")
     read(store, "x.tar")
     (kept,) = store._pool._kept[("http", f"127.0.0.1:{web.port}")]
-    monkeypatch.setattr(os, "getpid", lambda: -1)  # what a child would see
+    store._pool.forked()  # what a child does
     read(store, "x.tar")
     (other,) = store._pool._kept[("http", f"127.0.0.1:{web.port}")]
     assert other.connection is not kept.connection

@@ -21,6 +21,7 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 _TINY = 96  # pixels: an image that is shown larger than it is keeps its pixels
+_EVEN = 1.5  # times: classes that differ by less are told to be even
 _MOST_SHARDS = 12  # named in the table of the largest and smallest
 
 _IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # that TensorFlow decodes
@@ -210,10 +211,11 @@ def _balance(field: FieldSurvey, survey: Survey) -> str:
     assert words is not None
     counts = [count for _, count in words.common()]
     ratio = counts[0] / counts[-1]
-    said = "even" if ratio < 1.5 else f"the most frequent is {ratio:,.1f} times as frequent as the least"
+    balance = "even" if ratio < _EVEN else f"the most frequent is {ratio:,.1f} times as frequent as the least"
+    said = f"{len(counts):,} classes in {words.total:,} records: {balance}" if len(counts) > 1 else "one class"
     return (
         f"<div class=field><h3>{html.escape(field.name)}</h3>"
-        f"<p class='soft small'>{len(counts):,} classes in {words.total:,} records: {said}</p>"
+        f"<p class='soft small'>{said}</p>"
         f"{bars('', words, survey.limits.shown_words, field.records)}</div>"
     )
 

@@ -145,6 +145,10 @@ footer { padding-top: .5rem; padding-bottom: 2.5rem; color: var(--soft); font-si
   .sheet img { height: 7rem; }
   .sheet img.array { height: 3.5rem; }
   .bars .word { max-width: 7rem; }
+  .bars.tall { display: block; }
+  .bars.tall li { display: grid; grid-template-columns: 1fr max-content; gap: .3rem 1rem; margin-bottom: .9rem; }
+  .bars.tall .track { grid-column: 1 / -1; order: 1; height: .9rem; }
+  .bars.tall .word { max-width: none; }
 }
 @media print { nav { display: none; } section { break-inside: avoid; box-shadow: none; } }
 """

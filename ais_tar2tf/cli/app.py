@@ -28,8 +28,9 @@ _VERBS = (demo, ls, inspect, card, convert, finish, verify, index, pack, put, se
 app = typer.Typer(
     name="ais-tar2tf",
     help="Tar shards in an object store become a tf.data.Dataset or record files.",
-    epilog="Exit: 0 done, 2 usage, 3 not found, 4 access, 5 network, 6 corrupt data, 7 done in part. "
-    "Data goes to stdout, everything else to stderr. AIS_ENDPOINT and AIS_AUTHN_TOKEN say which cluster.",
+    epilog="Begin with: ais-tar2tf demo. AIS_ENDPOINT and AIS_AUTHN_TOKEN say which cluster. Data goes to stdout, "
+    "everything else to stderr. Exit: 0 done, 2 usage, 3 not found, 4 access, 5 network, 6 corrupt data, 7 done in "
+    "part.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help is there in a fifth of the time
     pretty_exceptions_enable=False,
@@ -48,6 +49,6 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(  # pyright: ignore[reportUnusedFunction]  # typer keeps it
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     del version

@@ -24,7 +24,7 @@ def page(url: str, stages: Sequence[Measured], verdict: Verdict, sample: Sample)
         f"{_plot(stages)}</section>"
         f"<section aria-labelledby=verdict><h2 id=verdict>The bottleneck: {html.escape(verdict.bottleneck)}</h2>"
         f"<ul>{advice}</ul>"
-        f"<p>Suggested: <code>connections={verdict.connections}, batch={verdict.batch}</code></p></section>"
+        f"<p>Suggested: <code>{html.escape(verdict.code)}</code></p></section>"
     )
     summary = (
         f"measured on {len(sample.urls):,} shards with {sample.records:,} records of {quantity(sample.record_bytes)}"

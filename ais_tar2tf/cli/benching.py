@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ais_tar2tf.cli.carding import write_page
-from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Urls, Verbose, verb
+from ais_tar2tf.cli.console import Console, counted, quantity, width_of
+from ais_tar2tf.cli.verbs import Batch, Endpoint, Json, Quiet, Urls, Verbose, WithTensorflow, verb
 from ais_tar2tf.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 _CONNECTIONS = (2, 1, 4, 8)  # the default first: the others are held against it
-_WIDTH = 36  # characters of the longest bar
+_WIDTHS = (8, 36)  # characters of the longest bar, in a narrow terminal and in a wide one or a file
 
 
 @verb
@@ -31,17 +32,22 @@ def bench(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="the plot as an HTML file, too", metavar="FILE")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="for each measurement", min=0.05, max=600)] = 2.0,
-    batch: Annotated[int, typer.Option(help="records of a batch", min=1)] = 128,
-    tensorflow: Annotated[bool, typer.Option(help="measure tf.data and decoding, too")] = True,
+    seconds: Annotated[float, typer.Option(help="for each measurement", min=0.05, max=600, metavar="N")] = 2.0,
+    batch: Batch = 128,
+    tensorflow: WithTensorflow = True,
     endpoint: Endpoint = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Measure download, parsing, tf.data and decoding one by one, and say which of them is the bottleneck.
+    """Measure how fast this bucket can feed this machine.
 
-    It reads for some seconds each, and up to 128 MiB of shards are held in memory.
+    Download, parsing, tf.data and decoding are measured one by one, for some seconds each; the slowest of them is
+    the bottleneck. Up to 128 MiB of shards are held in memory.
+
+    \b
+    Example:
+      ais-tar2tf bench 'ais://imagenet/train-{000..146}.tar' -o bench.html
     """
     from ais_tar2tf.cli.judging import judge
     from ais_tar2tf.source import open_source
@@ -69,13 +75,13 @@ def _measured(
     store, _ = store_of(urls[0], endpoint)
     names = [info.name for _, info in objects(urls, endpoint)]
     try:
-        console.note(f"taking a sample of {len(names):,} shards")
+        console.note(f"taking a sample of {counted(len(names), 'shard')}")
         sample = stages.take_sample(store, names)
         if not sample.records:
             raise SchemaError(f"{urls[0]}: there are no records to measure with")
         downloads: list[tuple[int, Measured]] = []
         for at, connections in enumerate(_CONNECTIONS):
-            console.note(f"download over {connections}")
+            console.note(f"download over {counted(connections, 'connection')}")
             begin = at % len(names)
             downloads.append(
                 (connections, stages.download(store, names, connections, seconds, sample.record_bytes, begin))
@@ -133,20 +139,30 @@ def _document(rates: Rates, sample: Sample, verdict: Verdict) -> dict[str, Any]:
 
 def _show(console: Console, rates: Rates, sample: Sample, verdict: Verdict) -> None:
     most = max(measured.rate for measured in rates.stages)
-    width = max(len(measured.name) for measured in rates.stages)
-    told: Callable[[Measured], str] = lambda m: f"{quantity(m.rate)}/s, {m.records_rate:,.0f} records/s"  # noqa: E731
+    names = max(len(measured.name) for measured in rates.stages)
+    told = {
+        measured: f"{quantity(measured.rate)}/s {measured.records_rate:>9,.0f} records/s" for measured in rates.stages
+    }
+    numbers = max(map(len, told.values()))
+    bars = _bars_width(names + numbers + 4)
     for measured in rates.stages:
-        bar = _bar(measured.rate / most)
-        console.data(f"{measured.name:<{width}}  {console.styled(f'{bar:<{_WIDTH}}', 'cyan')}  {told(measured)}")
+        bar = console.styled(f"{_bar(measured.rate / most, bars):<{bars}}", "cyan")
+        console.data(f"{measured.name:<{names}}  {bar}  {told[measured]:>{numbers}}")
     console.data("")
     console.data(f"a record takes {quantity(sample.record_bytes)} of a shard")
     console.data(f"bottleneck: {console.styled(verdict.bottleneck, 'bold')}")
     for advice in verdict.advice:
-        console.data(f"  → {advice}")
-    console.data(f"suggested: connections={verdict.connections}, batch={verdict.batch}")
+        console.point(advice)
+    console.data(f"suggested:  {verdict.code}")
 
 
-def _bar(share: float) -> str:
+def _bars_width(beside: int) -> int:
+    """Of the longest bar, so that a line fits into the terminal."""
+    columns = width_of(sys.stdout)
+    return _WIDTHS[1] if columns is None else min(max(columns - beside - 1, _WIDTHS[0]), _WIDTHS[1])
+
+
+def _bar(share: float, width: int) -> str:
     """In eighths of a character."""
-    eighths = max(1, round(share * _WIDTH * 8))
+    eighths = max(1, round(share * width * 8))
     return "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.inspecting import Most
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.cli.console import Console, counted, quantity
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 from ais_tar2tf.errors import ExportError
 
 if TYPE_CHECKING:
@@ -32,9 +31,13 @@ def card(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Make a page of samples, schema, statistics, classes, sizes and bad records. It needs no network.
+    """Make a page to look at: samples, statistics, classes.
 
-    Example: card 'ais://imagenet/train-{000..146}.tar' -o imagenet.html
+    One HTML file with samples, schema, statistics, classes, sizes and bad records, which needs no network.
+
+    \b
+    Example:
+      ais-tar2tf card 'ais://imagenet/train-{000..146}.tar' -o imagenet.html
     """
     from ais_tar2tf.card import render
     from ais_tar2tf.cli.surveying import read_all
@@ -51,7 +54,9 @@ def card(
     write_page(out, page)
     document = {"card": str(out), "bytes": len(page), **survey.to_json()}
     console.document(document, lambda: console.data(str(out)))
-    console.note(f"{survey.records:,} records, {survey.faulty:,} bad; {quantity(len(page))}: open it in a browser")
+    console.note(
+        f"{counted(survey.records, 'record')}, {survey.faulty:,} bad; {quantity(len(page))}: open it in a browser"
+    )
     if reading.stopped:
         console.error("stopped: the card shows what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.PART)

@@ -35,6 +35,15 @@ _SECRETS = (
     "GOOGLE_APPLICATION_CREDENTIALS",
     "AZURE_STORAGE_ACCOUNT_KEY",
 )
+_USES = {
+    "beam": "converting on Apache Beam",
+    "card": "small pictures of large images on a card",
+    "cloud": "s3://, gs:// and az://",
+    "hdf5": "fields that are HDF5 or netCDF-4 files",
+    "progress": "progress bars in notebooks",
+    "tfds": "data sets for TFDS, and ArrayRecord files",
+    "tornet": "TorNet's data set",
+}
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
 
@@ -78,9 +87,8 @@ def extras() -> Iterator[Finding]:
         names = [name for name, of in _requirements() if of == extra and name != "ais_tar2tf"]
         missing = [name for name in names if _version(name) is None]
         if missing:
-            yield Finding(
-                f"extra {extra}", REMARK, f"not installed: {', '.join(missing)}", f"pip install 'ais_tar2tf[{extra}]'"
-            )
+            found = f"not installed: {_USES.get(extra, ', '.join(missing))}"
+            yield Finding(f"extra {extra}", REMARK, found, f"pip install 'ais_tar2tf[{extra}]'")
         else:
             yield Finding(f"extra {extra}", OK, ", ".join(f"{name} {_version(name)}" for name in names))
 

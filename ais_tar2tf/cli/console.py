@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import shutil
 import sys
-import time
+import textwrap
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-__all__ = ["Console", "Meter", "duration", "quantity"]
+from ais_tar2tf.progress import Progress, progress_for
 
-_PATIENCE = 2.0  # seconds before progress is shown: what is done sooner needs none
+__all__ = ["Console", "counted", "duration", "folded", "quantity", "width_of"]
+
+_HANGING = len("error: ")
+_NARROWEST = 30  # columns: below that nothing is readable anyway
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -43,10 +48,18 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class Meter(Protocol):
-    """Called with how much more is done: records or bytes, and shards."""
+class _Retries(logging.Handler):
+    """Says once that a store is asked again: nobody is to look at a terminal where nothing moves."""
 
-    def __call__(self, done: int, *, shards: int = 0) -> None: ...
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+        self._told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._told or self._console.verbose:
+            self._told = True
+            self._console.note(f"{record.getMessage()} Ctrl-C ends it.")
 
 
 class Console:
@@ -84,6 +97,10 @@ class Console:
             return text
         return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
 
+    def point(self, text: str, mark: str = "→") -> None:
+        """One of several sentences of what was asked for."""
+        self.data(f"  {mark} {folded(text, 4)}")
+
     # Narration.
 
     def note(self, text: str) -> None:
@@ -95,33 +112,59 @@ class Console:
         if self.verbose and not self.quiet:
             _say(self.styled(text, "dim", stream=sys.stderr))
 
+    @contextmanager
+    def telling_of_retries(self) -> Generator[None]:
+        """What stores log of their retries is narration of this command."""
+        logger, handler = logging.getLogger("ais_tar2tf"), _Retries(self)
+        before = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before)
+
     def warn(self, text: str) -> None:
         _say(f"{self.styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {text}")
 
     def error(self, text: str, remedy: str | None = None) -> None:
-        _say(f"{self.styled('error:', 'red', 'bold', stream=sys.stderr)} {text}")
+        _say(f"{self.styled('error:', 'red', 'bold', stream=sys.stderr)} {folded(text, stream=sys.stderr)}")
         if remedy:
-            _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")
+            _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")  # whole, to be copied
 
-    @contextmanager
-    def progress(self, what: str, *, shards: int = 0, unit: str = "records") -> Generator[Meter]:
+    def progress(self, what: str, total: int = 0, *, counted: str = "records", size: int = 0) -> Progress:
         """A bar with rate and time left, from the second second on, where somebody looks."""
-        shown = _Shown(what, shards, unit, visible=not self.quiet and sys.stderr.isatty())
-        try:
-            yield shown
-        finally:
-            shown.close()
+        return progress_for(what, total, self.bars, counted=counted, size=size)
 
-    @contextmanager
-    def waiting(self, what: str) -> Generator[None]:
-        """A spinner, for what does not tell how far it is."""
-        if self.quiet or not sys.stderr.isatty():
-            yield
-            return
-        from rich.console import Console as RichConsole
+    @property
+    def bars(self) -> bool | None:
+        """Whether there are any, as `progress=` of the functions takes it: None where somebody looks."""
+        return False if self.quiet or self.as_json else None
 
-        with RichConsole(stderr=True).status(what):
-            yield
+
+def counted(count: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "shard"), counted(1_024, "record")
+    ('1 shard', '1,024 records')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Columns, where it is a terminal."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def folded(text: str, hanging: int = _HANGING, *, stream: TextIO | None = None) -> str:
+    """Between words and under its own beginning, where a terminal would cut words; pipes get it as it is."""
+    width = width_of(stream or sys.stdout)
+    if width is None:
+        return text
+    room = max(width - hanging - 1, _NARROWEST)
+    lines = (textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
+    return f"\n{' ' * hanging}".join(each for folded in lines for each in folded)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
@@ -142,54 +185,3 @@ def _is_coloured(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
-
-
-class _Shown:
-    """Progress that is drawn at most five times a second, by rich."""
-
-    def __init__(self, what: str, shards: int, unit: str, *, visible: bool) -> None:
-        self._what, self._shards, self._unit, self._visible = what, shards, unit, visible
-        self._began = self._drawn = time.monotonic()
-        self._done = self._shards_done = 0
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __call__(self, done: int, *, shards: int = 0) -> None:
-        self._done += done
-        self._shards_done += shards
-        if not self._visible:
-            return
-        now = time.monotonic()
-        if now - self._began >= _PATIENCE and now - self._drawn >= 0.2:
-            self._drawn = now
-            self._draw(now - self._began)
-
-    def _draw(self, seconds: float) -> None:
-        if self._bar is None:
-            self._bar, self._task = _bar(self._what, self._shards)
-        rate = self._done / seconds
-        told = f"{quantity(rate)}/s" if self._unit == "bytes" else f"{rate:,.0f} {self._unit}/s"
-        if 0 < self._shards_done < self._shards:
-            told += f", {duration(seconds / self._shards_done * (self._shards - self._shards_done))} left"
-        self._bar.update(self._task, completed=self._shards_done, told=told, refresh=True)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-
-def _bar(what: str, shards: int) -> tuple[Any, Any]:
-    from rich.console import Console as RichConsole
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
-    counted = (BarColumn(), MofNCompleteColumn(), TextColumn("shards,")) if shards else (SpinnerColumn(),)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        *counted,
-        TextColumn("{task.fields[told]}"),
-        console=RichConsole(stderr=True),
-        auto_refresh=False,
-        transient=True,
-    )
-    bar.start()
-    return bar, bar.add_task(what, total=shards or None, told="")

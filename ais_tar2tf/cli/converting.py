@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, OnErrors, Quiet, Stopped, Verbose, fail, verb
+from ais_tar2tf.cli.console import Console, counted, quantity
+from ais_tar2tf.cli.verbs import (
+    Align,
+    DryRun,
+    Endpoint,
+    Exists,
+    Fields,
+    Format,
+    Json,
+    OnErrors,
+    Out,
+    Quiet,
+    ShardRecords,
+    ShardSize,
+    Stopped,
+    Urls,
+    Verbose,
+    fail,
+    verb,
+)
+from ais_tar2tf.errors import AccessDenied
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -21,27 +41,31 @@ __all__ = ["convert", "tell_finished"]
 
 @verb
 def convert(
-    urls: Annotated[list[str], typer.Argument(help="shards, quoted", metavar="URL…")],
-    out: Annotated[str, typer.Argument(help="a folder or a URL for the record files", metavar="OUT")],
-    kind: Annotated[str, typer.Option("--format", help="tfrecord, array_record or tar")] = "tfrecord",
-    name: Annotated[str, typer.Option(help="the first part of the files' names")] = "dataset",
-    split: Annotated[str, typer.Option(help="the split's name")] = "train",
-    shard_size: Annotated[str | None, typer.Option(help="no file is larger, as 100MB")] = None,
-    shard_records: Annotated[int | None, typer.Option(help="no file has more records", min=1)] = None,
-    align: Annotated[
-        str | None, typer.Option(help="stream (the default): files go across shards; shard: each begins a new one")
-    ] = None,
+    urls: Urls,
+    out: Out,
+    kind: Format = "tfrecord",
+    name: Annotated[str, typer.Option(help="the first part of the files' names", metavar="NAME")] = "dataset",
+    split: Annotated[str, typer.Option(help="the split's name", metavar="NAME")] = "train",
+    shard_size: ShardSize = None,
+    shard_records: ShardRecords = None,
+    align: Align = None,
     shard: Annotated[
         str | None, typer.Option(help="i/n, from 0: this host's part of a job array, for `finish`", metavar="I/N")
     ] = None,
     runner: Annotated[
-        str | None, typer.Option(help="of Apache Beam, as DirectRunner or DataflowRunner: a work item for each shard")
+        str | None,
+        typer.Option(
+            help="of Apache Beam, as DirectRunner or DataflowRunner: a work item for each shard", metavar="NAME"
+        ),
     ] = None,
     runner_option: Annotated[
-        list[str] | None, typer.Option(help="for the runner, as direct_num_workers=2; may be repeated")
+        list[str] | None,
+        typer.Option(help="for the runner, as direct_num_workers=2; may be repeated", metavar="NAME=VALUE"),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="processes; all cores when left out", min=1)] = None,
-    exists: Annotated[str, typer.Option(help="what to do with what is there: resume, replace or error")] = "resume",
+    workers: Annotated[
+        int | None, typer.Option(help="processes; all cores when left out", min=1, metavar="N")
+    ] = None,
+    exists: Exists = "resume",
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
     on_error: OnErrors = "raise",
     fields: Fields = None,
@@ -51,12 +75,14 @@ def convert(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write every record into record files that TensorFlow, TFDS and others read.
+    """Write record files that TensorFlow, TFDS and others read.
 
     Ended by Ctrl-C or killed, the same command goes on. It ends with 7 when records were skipped. On many hosts:
     each runs it with --shard I/N, and when all are done, one runs `finish OUT`.
 
-    Example: convert 'ais://imagenet/train-{000..146}.tar' out/ --shard-size 100MB
+    \b
+    Example:
+      ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if dry_run:
@@ -80,21 +106,21 @@ def convert(
     }
     reading: dict[str, Any] = {"endpoint": endpoint, "fields": chosen_fields(fields), "on_error": on_error}
     with open_source([as_template(url) for url in urls], **reading) as source:
+        _make_bucket(out, endpoint)
         try:
             if runner is not None:
                 _run_beam(source, out, runner, runner_option or [], reading, workers, share, export)
                 files = None
             else:
-                shown = False if quiet or as_json else None
-                files = source.export(out, **export, shard=share, workers=workers, progress=shown)
+                files = source.export(out, **export, shard=share, workers=workers, progress=console.bars)
         except KeyboardInterrupt:
-            done = f"{source.stats.records_emitted:,} records are in {out} and will be used"
+            done = f"{counted(source.stats.records_emitted, 'record')} of {out} are written and will be used"
             raise Stopped(done, "the same command goes on from there", in_part=True) from None
         stats = source.stats
     if share is not None and files is not None:
         _show_part(console, out, share, files, stats)
     else:
-        tell_finished(console, out, endpoint, files, stats, split)
+        tell_finished(console, out, endpoint, files, stats, split, read_here=runner is None)
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -130,7 +156,14 @@ def _show_part(console: Console, out: str, share: tuple[int, int], files: Sequen
 
 
 def tell_finished(
-    console: Console, out: str, endpoint: str | None, files: Sequence[str] | None, stats: Stats, split: str | None
+    console: Console,
+    out: str,
+    endpoint: str | None,
+    files: Sequence[str] | None,
+    stats: Stats,
+    split: str | None,
+    *,
+    read_here: bool = True,
 ) -> None:
     """What stands in `out` now, as a table or a document; ends with 7 when records were skipped."""
     from ais_tar2tf.loaded import load
@@ -139,8 +172,21 @@ def tell_finished(
     chosen = [split] if split else sorted(loaded.splits)
     shown = [file for each in chosen for file in loaded.files(each)] if files is None else files
     console.document(_document(loaded, shown, stats), lambda: _show(console, loaded, shown))
+    if read_here and not stats.shards:
+        console.note("all records were written before, so nothing was read")
     for each in chosen:
         _end(console, loaded, each, out)
+
+
+def _make_bucket(out: str, endpoint: str | None) -> None:
+    """As `put` and `pack` do. Who may not make one may still write into one that is there."""
+    from ais_tar2tf.cli.places import as_listed, store_of
+
+    if not out.startswith("ais://"):
+        return
+    store, _ = store_of(as_listed(out), endpoint)
+    with contextlib.closing(store), contextlib.suppress(AccessDenied):
+        store.create()
 
 
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:
@@ -159,7 +205,7 @@ def _rehearse(console: Console, urls: Sequence[str], out: str, endpoint: str | N
         shards += 1
         size += info.size or 0
     document = {"dry_run": True, "shards": shards, "bytes": size, "out": out}
-    text = f"would read {shards:,} shards ({quantity(size)}) and write record files to {out}"
+    text = f"would read {counted(shards, 'shard')} ({quantity(size)}) and write record files to {out}"
     console.document(document, lambda: console.data(text))
 
 

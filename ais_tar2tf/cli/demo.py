@@ -22,12 +22,18 @@ _TEST_SHARDS = 2
 
 @verb
 def demo(
-    folder: Annotated[Path, typer.Argument(help="where the bucket is made; it stays")] = Path("ais-tar2tf-demo"),
+    folder: Annotated[Path, typer.Argument(help="where the bucket is made; it stays", metavar="DIR")] = Path(
+        "ais-tar2tf-demo"
+    ),
     train: Annotated[bool, typer.Option(help="train a small model, which takes half a minute")] = True,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Make a bucket, serve it, look at it, convert it, and train on it. Needs no cluster and no network."""
+    """Show all of it on a bucket that it makes and serves.
+
+    It lists, inspects, pictures, converts and verifies the bucket, and trains on it. It needs no cluster and no
+    network. What it makes stays in DIR.
+    """
     from ais_tar2tf.cli.carding import card
     from ais_tar2tf.cli.converting import convert
     from ais_tar2tf.cli.inspecting import inspect

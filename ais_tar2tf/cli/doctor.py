@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ais_tar2tf.cli.console import Console
-from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Verbose, verb
+from ais_tar2tf.cli.console import Console, folded
+from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Verbose, WithTensorflow, verb
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.checks import Finding
@@ -21,16 +21,21 @@ _MARKS = {"ok": ("✓", "green"), "remark": ("!", "yellow"), "fault": ("✗", "r
 
 @verb
 def doctor(
-    url: Annotated[str | None, typer.Argument(help="data to be reached as well", metavar="[URL]")] = None,
+    url: Annotated[str | None, typer.Argument(help="data to be reached as well", metavar="URL")] = None,
     endpoint: Endpoint = None,
-    tensorflow: Annotated[bool, typer.Option(help="import it, too, which takes seconds")] = True,
+    tensorflow: WithTensorflow = True,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Check this machine and the way to the data: one line each, and what to do where something is amiss.
+    """Check this machine and the way to the data.
 
-    It ends with 0 when nothing is at fault; remarks are none. Secrets are never shown.
+    One line each, and what to do where something is amiss. It ends with 0 when nothing is at fault; remarks are
+    none. Secrets are never shown.
+
+    \b
+    Example:
+      ais-tar2tf doctor ais://imagenet
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     findings: list[Finding] = []
@@ -67,6 +72,6 @@ def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -
 
 def _show(console: Console, finding: Finding) -> None:
     mark, colour = _MARKS[finding.state]
-    console.data(f"{console.styled(mark, colour, 'bold')} {finding.what:<14} {finding.found}")
+    console.data(f"{console.styled(mark, colour, 'bold')} {finding.what:<14} {folded(finding.found, 17)}")
     if finding.remedy and finding.state != "ok":
-        console.data(f"  {'':<14} {console.styled('→', 'cyan')} {finding.remedy}")
+        console.data(f"  {'':<14} {console.styled('→', 'cyan')} {folded(finding.remedy, 19)}")

@@ -62,6 +62,13 @@ _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
 )
 
 
+_BY_TEXT = (
+    ("exists='replace'", "on the command line that is: --exists replace (of pack: --replace)"),
+    ("no name for the shards", "say it, and where a number goes: 'ais://bucket/train-{:05d}.tar'"),
+    ("no endpoint", "--endpoint http://host:51080, or export AIS_ENDPOINT=…; without a cluster: ais-tar2tf demo"),
+)
+
+
 def code_of(error: BaseException) -> int:
     """The exit code that an error means.
 
@@ -76,17 +83,29 @@ def code_of(error: BaseException) -> int:
     return FAILED
 
 
-def remedy_for(error: BaseException) -> str | None:
-    """What to do next; None where the error's own text says it."""
-    if "exists='replace'" in str(error):
-        return "on the command line that is: --exists replace"
-    where = getattr(error, "url", None) or getattr(error, "shard", None) or ""
+def remedy_for(error: BaseException, endpoint: object = None) -> str | None:
+    """What to do next; None where the error's own text says it. An `endpoint` that was given is given again."""
+    for text, remedy in _BY_TEXT:
+        if text in str(error):
+            return remedy
+    where = str(getattr(error, "url", None) or getattr(error, "shard", None) or "")
     for kind, remedy in _REMEDIES:
         if isinstance(error, kind):
-            return remedy.format(parent=_parent(str(where)))
+            parent = _parent(where) if isinstance(error, ShardNotFound) else _folder(where)
+            told = remedy.format(parent=parent)
+            return f"{told} --endpoint {endpoint}" if endpoint and parent.startswith("ais://") else told
     return None
 
 
-def _parent(url: str) -> str:
+def _folder(url: str) -> str:
     head, separator, _ = url.rpartition("/")
     return head + separator if separator else "."
+
+
+def _parent(url: str) -> str:
+    """Where to look for what is not there: of a folder the one above, of a bucket the list of buckets.
+
+    >>> _parent("ais://b/train/0.tar"), _parent("ais://b/train/"), _parent("ais://b/"), _parent("none/")
+    ('ais://b/train/', 'ais://b/', 'ais://', '.')
+    """
+    return _folder(url.rstrip("/")) if url.endswith("/") and not url.endswith("://") else _folder(url)

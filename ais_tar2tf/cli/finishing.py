@@ -24,11 +24,14 @@ def finish(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Number and publish what every host has left by `convert … --shard I/N`. Run again, it changes nothing.
+    """Number and publish what a job array's hosts converted.
 
-    It ends with 7 when hosts are missing, and names them.
+    Each of them ran `convert … --shard I/N`. Run again, it changes nothing. It ends with 7 when hosts are missing,
+    and names them.
 
-    Example: finish s3://bucket/imagenet
+    \b
+    Example:
+      ais-tar2tf finish s3://bucket/imagenet
     """
     from ais_tar2tf.account import Stats
     from ais_tar2tf.export.finishing import finish as publish
@@ -39,4 +42,4 @@ def finish(
     except PartMissing as missing:
         again = " and ".join(f"--shard {host}/{missing.of}" for host in missing.hosts[:3])
         fail(console, str(missing), f"run the missing ones: convert … {again}", exits.PART)
-    tell_finished(console, out, endpoint, files, Stats(), split)
+    tell_finished(console, out, endpoint, files, Stats(), split, read_here=False)

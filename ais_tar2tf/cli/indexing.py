@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.console import Console, counted, quantity
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Urls, Verbose, verb
 
 __all__ = ["index"]
@@ -17,7 +17,9 @@ def index(
     urls: Urls,
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="a folder or file elsewhere; one that ends in .json is webdataset's wids"),
+        typer.Option(
+            "--out", "-o", help="a folder or file elsewhere; one in .json is webdataset's wids", metavar="PLACE"
+        ),
     ] = None,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
@@ -25,11 +27,14 @@ def index(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write an index: with it a dataset has a length, and src[i] is one request.
+    """Count and find records, so that datasets have a length.
 
-    Shards whose entry is there and still true are not read again.
+    With an index beside the shards len(src) is known, and src[i] is one request. Shards whose entry is there and
+    still true are not read again.
 
-    Example: index 'ais://imagenet/train-{000..146}.tar'
+    \b
+    Example:
+      ais-tar2tf index 'ais://imagenet/train-{000..146}.tar'
     """
     from ais_tar2tf.cli.places import as_template, objects
     from ais_tar2tf.source import index_shards
@@ -38,12 +43,11 @@ def index(
     where = out or "beside the shards"
     if dry_run:
         sizes = [info.size or 0 for _, info in objects(urls, endpoint)]
-        text = f"would read {len(sizes):,} shards ({quantity(sum(sizes))}) and write an index {where}"
+        text = f"would read {counted(len(sizes), 'shard')} ({quantity(sum(sizes))}) and write an index {where}"
         console.document({"dry_run": True, "shards": len(sizes), "bytes": sum(sizes)}, lambda: console.data(text))
         return
     try:
-        with console.waiting("reading the shards that the index does not know"):
-            found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint)
+        found = index_shards([as_template(url) for url in urls], out, endpoint=endpoint, progress=console.bars)
     except KeyboardInterrupt:
         raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None
     shards = [{"shard": shard.name, "records": shard.records} for shard in found]
@@ -53,4 +57,4 @@ def index(
         console.table(("shard", "records"), rows, right=frozenset({1}))
 
     console.document({"records": found.records, "shards": shards}, shown)
-    console.note(f"{found.records:,} records in {len(shards):,} shards; the index is {where}")
+    console.note(f"{counted(found.records, 'record')} in {counted(len(shards), 'shard')}; the index is {where}")

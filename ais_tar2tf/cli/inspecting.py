@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 
 if TYPE_CHECKING:
+    from ais_tar2tf.card import Survey
     from ais_tar2tf.cli.surveying import Reading
 
-__all__ = ["Most", "inspect"]
+__all__ = ["inspect"]
 
-Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1)]
+_SHOWN = 3  # bad records of a kind: the fourth one seldom tells more
 
 
 @verb
@@ -28,9 +29,14 @@ def inspect(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Read everything, and tell the schema, counts, sizes and bad records. It ends with 6 when some are bad.
+    """Tell the schema, counts, sizes and bad records.
 
-    Examples: inspect 'ais://imagenet/train-{000..146}.tar' · inspect data/ --records 1000
+    Everything is read, without stopping at what is bad. It ends with 6 when something is.
+
+    \b
+    Examples:
+      ais-tar2tf inspect 'ais://imagenet/train-{000..146}.tar'
+      ais-tar2tf inspect data/ --records 1000
     """
     from ais_tar2tf.cli.surveying import read_all
 
@@ -77,10 +83,18 @@ def _show(console: Console, reading: Reading) -> None:
     if stats.ignored:
         console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
     console.data(f"bad      {survey.faulty:,}")
-    for bad in survey.bad[:20]:
-        console.data(f"  {bad.kind}: {bad.text}")
-    if survey.faulty > min(20, len(survey.bad)):
-        console.data("  … --json names more")
+    _show_bad(console, survey)
+
+
+def _show_bad(console: Console, survey: Survey) -> None:
+    """How many of each kind, and the first ones."""
+    for kind, count in survey.faults.items():
+        console.data(f"{count:>7,} × {kind}")
+        of_kind = [bad for bad in survey.bad if bad.kind == kind][:_SHOWN]
+        for bad in of_kind:
+            console.point(bad.text, "·")
+    if survey.faulty > _SHOWN:
+        console.data("  --json names more of them")
 
 
 def _presence(reading: Reading, name: str) -> str:

@@ -48,12 +48,19 @@ class Verdict:
     advice: tuple[str, ...]
     connections: int
     batch: int
+    parallel: int | None  # None: by itself, as many as there are cores
+
+    @property
+    def code(self) -> str:
+        """To be copied."""
+        parallel = f", parallel={self.parallel}" if self.parallel else ""
+        return f"t2t.open(url, connections={self.connections}).dataset(batch={self.batch}{parallel})"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "bottleneck": self.bottleneck,
             "advice": list(self.advice),
-            "suggested": {"connections": self.connections, "batch": self.batch},
+            "suggested": {"connections": self.connections, "batch": self.batch, "parallel": self.parallel},
         }
 
 
@@ -82,7 +89,8 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int, can_cach
         bottleneck = "parse"
         advice.append("plain tar parses faster than tar.gz; small members cost more than large ones: convert once")
     suggested = connections if slowest is download else default
-    return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch))
+    parallel = cores if slowest is rates.decode else None
+    return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch), parallel)
 
 
 def _of_download(connections: int, default: int) -> str:

@@ -1,4 +1,4 @@
-"""`ls`: what a bucket, a prefix, a glob or a template names, with sizes."""
+"""`ls`: what a bucket, a prefix, a glob or a template names, with sizes; of a cluster, its buckets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ais_tar2tf.cli.console import Console, quantity
+from ais_tar2tf.cli.console import Console, counted, quantity
 from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Urls, Verbose, verb
 from ais_tar2tf.errors import ShardNotFound
 
@@ -16,31 +16,56 @@ if TYPE_CHECKING:
 
 __all__ = ["ls"]
 
+_EVERY_BUCKET = "ais://"
+
 
 @verb
 def ls(
     urls: Urls, endpoint: Endpoint = None, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
 ) -> None:
-    """List shards and their sizes.
+    """List shards and their sizes, or buckets.
 
-    Examples: ls ais://imagenet · ls 'ais://imagenet/train-{000..146}.tar' · ls 'data/**/*.tar'
+    \b
+    Examples:
+      ais-tar2tf ls ais://
+      ais-tar2tf ls ais://imagenet
+      ais-tar2tf ls 'ais://imagenet/train-{000..146}.tar'
+      ais-tar2tf ls 'data/**/*.tar'
     """
+    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if urls == [_EVERY_BUCKET]:
+        _list_buckets(console, endpoint)
+        return
     from ais_tar2tf.cli.places import objects
 
-    console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     count = size = 0
-    with console.progress("listing", unit="objects") as meter:
+    with console.progress("listing", counted="objects") as progress:
         for url, info in _told(objects(urls, endpoint, shards_only=False), console):
             count += 1
             size += info.size or 0
-            meter(1)
+            progress.add(1, 0)
             if not as_json:
                 console.data(f"{quantity(info.size or 0):>9}  {url}")
     if as_json:
         sys.stdout.write(f'], "count": {count}, "bytes": {size}}}\n')
     if not count:
         raise ShardNotFound("nothing is there", url=urls[0])
-    console.note(f"{count:,} object{'s' if count != 1 else ''}, {quantity(size)}")
+    console.note(f"{counted(count, 'object')}, {quantity(size)}")
+
+
+def _list_buckets(console: Console, endpoint: str | None) -> None:
+    from ais_tar2tf.stores.ais import bucket_names
+
+    names = bucket_names(endpoint)
+
+    def shown() -> None:
+        for each in names:
+            console.data(each)
+
+    console.document({"buckets": names}, shown)
+    console.note(
+        f"{counted(len(names), 'bucket')}; ais-tar2tf ls {names[0]}" if names else "there are no buckets yet"
+    )
 
 
 def _told(found: Iterator[tuple[str, ObjectInfo]], console: Console) -> Iterator[tuple[str, ObjectInfo]]:

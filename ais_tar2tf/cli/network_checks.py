@@ -61,6 +61,8 @@ def _resolved(host: str) -> Finding:
     except OSError as error:
         remedy = "check the host's name, and /etc/hosts or the VPN that should know it"
         return Finding("DNS", FAULT, f"{host} has no address: {error.strerror or error}", remedy, exits.NETWORK)
+    if addresses == [host]:
+        return Finding("DNS", OK, f"{host} is an address")
     return Finding("DNS", OK, f"{host} is {', '.join(addresses[:3])}{' …' if len(addresses) > 3 else ''}")
 
 
@@ -159,7 +161,9 @@ def data(url: str, given: str | None) -> Iterator[Finding]:
     try:
         first = next(objects([url], given), None)
         if first is None:
-            yield Finding("data", FAULT, f"nothing at {url}", "put something there: ais-tar2tf put FILE… URL", 3)
+            yield Finding(
+                "data", FAULT, f"nothing at {url}", "put something there: ais-tar2tf put FILE… URL", exits.NOT_FOUND
+            )
             return
         shard, info = first
         yield Finding("data", OK, f"{shard}, {quantity(info.size or 0)}")
@@ -175,7 +179,7 @@ def data(url: str, given: str | None) -> Iterator[Finding]:
         finally:
             store.close()
     except Tar2TFError as error:
-        yield Finding("data", FAULT, str(error), exits.remedy_for(error) or "", exits.code_of(error))
+        yield Finding("data", FAULT, str(error), exits.remedy_for(error, given) or "", exits.code_of(error))
         return
     if seconds > _SLOW_FIRST_BYTE:
         remedy = "many small requests will be slow: prefer large shards, and more connections= over a long line"

@@ -7,8 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Verbose, verb
+from ais_tar2tf.cli.console import Console, counted, quantity
+from ais_tar2tf.cli.verbs import (
+    Create,
+    DryRun,
+    Endpoint,
+    Json,
+    Quiet,
+    ShardRecords,
+    ShardSize,
+    Stopped,
+    Verbose,
+    verb,
+)
 
 __all__ = ["pack"]
 
@@ -19,9 +30,9 @@ def pack(
         Path, typer.Argument(help="a folder of files, or a CSV with a column filename", metavar="SOURCE")
     ],
     url: Annotated[str, typer.Argument(help="a template, as 'ais://bucket/train-{:05d}.tar'", metavar="URL")],
-    shard_size: Annotated[str | None, typer.Option(help="no shard is larger, as 100MB")] = None,
-    shard_records: Annotated[int | None, typer.Option(help="no shard has more records", min=1)] = None,
-    create: Annotated[bool, typer.Option(help="make the bucket when it is not there")] = True,
+    shard_size: ShardSize = None,
+    shard_records: ShardRecords = None,
+    create: Create = True,
     replace: Annotated[bool, typer.Option("--replace", help="replace the shards that are there")] = False,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
@@ -29,11 +40,13 @@ def pack(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Pack files into tar shards, and prove each by reading it back.
+    """Pack files into tar shards, each read back to prove it.
 
     Files of one name are a record; images in a folder for each class get their class's number as cls.
 
-    Example: pack photos/ 'ais://pets/train-{:05d}.tar'
+    \b
+    Example:
+      ais-tar2tf pack photos/ 'ais://pets/train-{:05d}.tar'
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if dry_run:
@@ -50,7 +63,7 @@ def pack(
             shard_records=shard_records,
             create=create,
             exists="replace" if replace else "error",
-            progress=False if quiet or as_json else None,
+            progress=console.bars,
             endpoint=endpoint,
         )
     except KeyboardInterrupt:
@@ -65,17 +78,18 @@ def pack(
             console.data(each)
 
     console.document({"shards": written}, shown)
-    console.note(f"{len(written):,} shards, each read back and found whole")
+    console.note(f"{counted(len(written), 'shard')}, each read back and found whole")
 
 
 def _rehearse(console: Console, source: Path, url: str) -> None:
     from ais_tar2tf.packing import records_of
 
     records = size = 0
-    with console.progress("counting") as meter:
+    with console.progress("counting") as progress:
         for record in records_of(source):
             records += 1
-            size += sum(len(value) for value in record.values() if isinstance(value, bytes))
-            meter(1)
-    text = f"would pack {records:,} records ({quantity(size)}) into {url}"
+            taken = sum(len(value) for value in record.values() if isinstance(value, bytes))
+            size += taken
+            progress.add(1, taken)
+    text = f"would pack {counted(records, 'record')} ({quantity(size)}) into {url}"
     console.document({"dry_run": True, "records": records, "bytes": size, "url": url}, lambda: console.data(text))

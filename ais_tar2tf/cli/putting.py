@@ -19,9 +19,7 @@ __all__ = ["put"]
 
 @verb
 def put(
-    files: Annotated[
-        list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE…")
-    ],
+    files: Annotated[list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE")],
     url: Annotated[str, typer.Argument(help="a bucket or prefix/ to put them into", metavar="URL")],
     endpoint: Endpoint = None,
     again: Annotated[bool, typer.Option("--again", help="also what is there already, with the same size")] = False,
@@ -30,11 +28,13 @@ def put(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Put files into a bucket, which is made when it is not there.
+    """Put files into a bucket, which is made if need be.
 
     What is there already with the same name and size is left, so the same command goes on after a break.
 
-    Example: put shards/*.tar ais://imagenet/train/
+    \b
+    Example:
+      ais-tar2tf put shards/*.tar ais://imagenet/train/
     """
     from ais_tar2tf.cli.places import as_listed, store_of
 
@@ -48,14 +48,16 @@ def put(
     try:
         if not dry_run:
             store.create()
-        with console.progress("storing", shards=len(named), unit="bytes") as meter:
+        size = sum(path.stat().st_size for _, path in named)
+        with console.progress("storing", len(named), size=size, counted="") as progress:
             for name, path in named:
                 there = not again and _is_there(store, prefix + name, path.stat().st_size)
                 console.detail(f"{'there already' if there else 'storing'}: {store.url(prefix + name)}")
                 if not there and not dry_run:
                     store.put(prefix + name, path)
                 (kept if there else stored).append(store.url(prefix + name))
-                meter(path.stat().st_size, shards=1)
+                progress.shard()
+                progress.add(0, path.stat().st_size)
     except KeyboardInterrupt:
         raise Stopped(
             f"{len(stored)} of {len(named)} files are stored", "the same command goes on", in_part=bool(stored)

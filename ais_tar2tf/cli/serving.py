@@ -21,15 +21,22 @@ DEFAULT_PORT = 51080  # where AIStore's own proxy listens
 @verb
 def serve(
     folder: Annotated[Path, typer.Argument(help="its sub-folders are the buckets", metavar="DIR")],
-    host: Annotated[str, typer.Option(help="the address to listen on; 0.0.0.0 is everybody's")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 lets the system choose", min=0, max=65535)] = DEFAULT_PORT,
+    host: Annotated[
+        str, typer.Option(help="the address to listen on; 0.0.0.0 is everybody's", metavar="ADDRESS")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one", min=0, max=65535, metavar="N")] = DEFAULT_PORT,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Serve a folder's sub-folders as AIStore buckets, to try things with. Ctrl-C ends it.
+    """Serve a folder as AIStore buckets, to try things with.
 
-    The endpoint is printed on stdout. A token that clients must send is taken from AIS_AUTHN_TOKEN.
+    Its sub-folders are the buckets; Ctrl-C ends it. The endpoint is printed on stdout. A token that clients must
+    send is taken from AIS_AUTHN_TOKEN.
+
+    \b
+    Example:
+      ais-tar2tf serve folder/ --port 0
     """
     import os
 
@@ -43,6 +50,7 @@ def serve(
         )
     from ais_tar2tf.server import serve as start
 
+    ended = _on_signal()
     try:
         server = start(folder, host=host, port=port, token=os.environ.get("AIS_AUTHN_TOKEN") or None)
     except OSError as error:
@@ -62,12 +70,13 @@ def serve(
         if buckets:
             console.note(f"try:  AIS_ENDPOINT={server.url} ais-tar2tf ls ais://{buckets[0]}")
         console.note("Ctrl-C ends it")
-        _wait_for_signal()
+        ended.wait()
     console.note("ended")
 
 
-def _wait_for_signal() -> None:
+def _on_signal() -> threading.Event:
+    """Set by Ctrl-C, or by who ends this process."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    ended.wait()
+    return ended

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
-from ais_tar2tf.cli.console import Console, Meter
+from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, store_of
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
 
 if TYPE_CHECKING:
@@ -59,21 +60,18 @@ def read_all(
         reading.stats = source.stats
         reading.shards = sum(1 for _ in source.shards)
         console.detail(f"{reading.shards:,} shards")
-        with console.progress(what, shards=reading.shards) as meter:
-            _read(reading, source.records(), meter, most, shards=lambda: source.stats.shards)
+        with console.progress(what, reading.shards) as progress:
+            _read(reading, source.records(), progress, most)
     return reading
 
 
-def _read(
-    reading: Reading, records: Iterator[dict[str, Any]], meter: Meter, most: int | None, shards: Callable[[], int]
-) -> None:
-    before = 1  # the first shard is open, and not done
+def _read(reading: Reading, records: Iterator[dict[str, Any]], progress: Progress, most: int | None) -> None:
+    stats = reading.stats
     try:
         for record in records:
             reading.survey.add(record)
-            now = max(shards(), 1)
-            meter(1, shards=now - before)
-            before = now
+            progress.shard(max(stats.shards - 1 - progress.shards, 0))  # the last one is open, and not done
+            progress.add(1, stats.bytes - progress.bytes)
             if most is not None and reading.survey.records >= most:
                 return
         reading.whole = True
@@ -104,9 +102,9 @@ def _read_export(reading: Reading, loaded: Loaded, console: Console, most: int |
     reading.split = next(iter(loaded.splits), None)
     reading.shards = sum(len(entry.files) for entry in loaded.manifest.splits.values())
     reading.stats = Stats(bytes=sum(entry.bytes for entry in loaded.manifest.splits.values()))
-    with console.progress(what) as meter:
+    with console.progress(what) as progress:
         try:
-            _read(reading, _of_splits(loaded), meter, most, shards=lambda: 1)
+            _read(reading, _of_splits(loaded), progress, most)
         except _NO_FAULT_OF_THE_DATA:
             raise
         except Tar2TFError as error:  # there is no going on behind a record that is broken

@@ -15,16 +15,26 @@ from ais_tar2tf.cli.console import Console
 from ais_tar2tf.errors import Tar2TFError
 
 __all__ = [
+    "Align",
+    "Batch",
+    "Create",
     "DryRun",
     "Endpoint",
+    "Exists",
     "Fields",
+    "Format",
     "Json",
+    "Most",
     "OnErrors",
+    "Out",
     "Quiet",
+    "ShardRecords",
+    "ShardSize",
     "Stopped",
     "Urls",
     "UrlsOrOut",
     "Verbose",
+    "WithTensorflow",
     "fail",
     "verb",
 ]
@@ -32,9 +42,16 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FORMATS = ("tfrecord", "array_record", "tar")
+_EXISTS = ("resume", "replace", "error")
+_ALIGNS = ("stream", "shard")
+_ON_ERRORS = ("raise", "skip-record", "skip-shard")
+
+# What verbs take.
+
 Urls = Annotated[
     list[str],
-    typer.Argument(help="shards: a template 'train-{0..9}.tar', a prefix/, a glob; quoted", metavar="URL…"),
+    typer.Argument(help="shards: a template 'train-{0..9}.tar', a prefix/, a glob; quoted", metavar="URL"),
 ]
 UrlsOrOut = Annotated[
     list[str],
@@ -42,20 +59,62 @@ UrlsOrOut = Annotated[
         help="shards, quoted: a template, a prefix/, a glob; or where convert wrote to", metavar="URL|OUT"
     ),
 ]
+Out = Annotated[str, typer.Argument(help="where convert wrote to, or is to write: a folder or a URL", metavar="OUT")]
+
+# Which data.
+
 Endpoint = Annotated[
     str | None,
-    typer.Option(help="AIStore's proxy, as http://host:51080; else AIS_ENDPOINT says it"),
+    typer.Option(help="AIStore's proxy, http://host:51080; else AIS_ENDPOINT says it", metavar="URL"),
 ]
 Fields = Annotated[
     str | None,
-    typer.Option("--fields", help="only these fields, as 'jpg,cls?'; the others are skipped"),
+    typer.Option("--fields", help="only these, as 'jpg,cls?'; the others are skipped", metavar="NAMES"),
 ]
-OnErrors = Annotated[str, typer.Option("--on-error", help="raise, skip-record or skip-shard")]
+Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1, metavar="N")]
+OnErrors = Annotated[
+    str,
+    typer.Option("--on-error", help=", ".join(_ON_ERRORS), metavar="WHAT", autocompletion=lambda: _ON_ERRORS),
+]
+
+# What is written.
+
+Format = Annotated[
+    str, typer.Option("--format", help=", ".join(_FORMATS), metavar="KIND", autocompletion=lambda: _FORMATS)
+]
+ShardSize = Annotated[str | None, typer.Option(help="no file is larger, as 100MB", metavar="SIZE")]
+ShardRecords = Annotated[int | None, typer.Option(help="no file has more records", min=1, metavar="N")]
+Align = Annotated[
+    str | None,
+    typer.Option(
+        help="stream (the default): files go across shards; shard: each begins a new one",
+        metavar="HOW",
+        autocompletion=lambda: _ALIGNS,
+    ),
+]
+Exists = Annotated[
+    str,
+    typer.Option(
+        help=f"of what is there already: {', '.join(_EXISTS)}", metavar="HOW", autocompletion=lambda: _EXISTS
+    ),
+]
+Create = Annotated[bool, typer.Option(help="make the bucket when it is not there")]
+
+# What is measured.
+
+Batch = Annotated[int, typer.Option(help="records of a batch", min=1, metavar="N")]
+WithTensorflow = Annotated[bool, typer.Option("--tensorflow/--no-tensorflow", help="with it, which takes seconds")]
+
+# How it is told.
+
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="say what would be done, and do nothing")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no narration; errors are still told")]
 Verbose = Annotated[
-    int, typer.Option("--verbose", "-v", count=True, help="tell more; twice: with Python's traceback")
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, show_default=False, metavar="", help="tell more; twice: Python's traceback"
+    ),
 ]
 
 
@@ -74,12 +133,14 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         console = Console(quiet=bool(kwargs.get("quiet")), verbose=int(str(kwargs.get("verbose") or 0)))
         try:
-            result = function(*args, **kwargs)
+            with console.telling_of_retries():
+                result = function(*args, **kwargs)
             sys.stdout.flush()
         except Tar2TFError as error:
             if console.verbose > 1:
                 raise
-            fail(console, f"{type(error).__name__}: {error}", exits.remedy_for(error), exits.code_of(error))
+            remedy = exits.remedy_for(error, kwargs.get("endpoint"))
+            fail(console, f"{type(error).__name__}: {error}", remedy, exits.code_of(error))
         except Stopped as stopped:
             console.error(f"stopped: {stopped.done}", stopped.then)
             raise typer.Exit(exits.PART if stopped.in_part else exits.INTERRUPTED) from None

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.console import Console, duration, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Verbose, fail, verb
+from ais_tar2tf.cli.console import Console, counted, duration, quantity
+from ais_tar2tf.cli.verbs import Endpoint, Json, Out, Quiet, Verbose, fail, verb
 from ais_tar2tf.errors import AccessDenied, ExportError, Tar2TFError, TransportError
 
 __all__ = ["verify"]
@@ -18,13 +14,20 @@ _NO_FAULT_OF_THE_FILES = (AccessDenied, TransportError)
 
 @verb
 def verify(
-    out: Annotated[str, typer.Argument(help="where convert wrote to: a folder or a URL", metavar="OUT")],
+    out: Out,
     endpoint: Endpoint = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Read every byte, and hold checksums and counts against the manifest. It ends with 6 at the first fault."""
+    """Prove checksums and counts of what convert wrote.
+
+    Every byte is read. It ends with 6 at the first fault, and names the file.
+
+    \b
+    Example:
+      ais-tar2tf verify out/
+    """
     import time
 
     from ais_tar2tf.loaded import load
@@ -34,17 +37,16 @@ def verify(
         loaded = load(out, endpoint=endpoint)
     except ExportError as error:
         code = exits.NOT_FOUND if error.__cause__ is None else exits.CORRUPT
-        fail(console, str(error), "finish it: run convert again with the same arguments", code)
+        fail(console, str(error), "is that where convert wrote to? If it was ended early, run it again", code)
     began = time.perf_counter()
     try:
-        with console.waiting(f"reading {quantity(sum(each.bytes for each in loaded.manifest.splits.values()))}"):
-            found = loaded.verify()
+        found = loaded.verify(progress=console.bars)
     except _NO_FAULT_OF_THE_FILES:
         raise
     except Tar2TFError as error:
         remedy = "write it anew: convert … --exists replace"
         fail(console, f"{type(error).__name__}: {error}", remedy, exits.CORRUPT)
     document = {"whole": True, "files": found.files, "records": found.records, "bytes": found.bytes}
-    text = f"whole: {found.files:,} files, {found.records:,} records, {quantity(found.bytes)}"
+    text = f"whole: {counted(found.files, 'file')}, {counted(found.records, 'record')}, {quantity(found.bytes)}"
     console.document(document, lambda: console.data(text))
     console.detail(f"in {duration(time.perf_counter() - began)}")

@@ -19,6 +19,7 @@ from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, pa
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.streams import Files
 from ais_tar2tf.options import Limits
+from ais_tar2tf.progress import Progress, progress_for
 from ais_tar2tf.records import Grouper
 
 __all__ = ["Verified", "frames", "local_copy", "verify"]
@@ -35,17 +36,20 @@ class Verified:
     bytes: int
 
 
-def verify(files: Files, manifest: Manifest) -> Verified:
+def verify(files: Files, manifest: Manifest, progress: bool | None = None) -> Verified:
     """Read every file of every split; raises a typed error with the file and offset of the first fault."""
     listed = [file for _, entry in sorted(manifest.splits.items()) for file in entry.files]
-    for file in listed:
-        _verify(files, manifest.format, file)
-    return Verified(len(listed), sum(file.records for file in listed), sum(file.bytes for file in listed))
+    size = sum(file.bytes for file in listed)
+    with progress_for("verify", len(listed), progress, unit="files", size=size, counted="") as shown:
+        for file in listed:
+            _verify(files, manifest.format, file, shown)
+            shown.shard()
+    return Verified(len(listed), sum(file.records for file in listed), size)
 
 
-def _verify(files: Files, kind: str, file: RecordFile) -> None:
+def _verify(files: Files, kind: str, file: RecordFile, progress: Progress) -> None:
     url = files.url(file.name)
-    hashed = _Hashed(files.stream(file.name))
+    hashed = _Hashed(files.stream(file.name), progress)
     with io.BufferedReader(hashed, _READ) as stream:
         if kind == "tfrecord":
             records = sum(1 for _ in frames(stream, url))
@@ -68,8 +72,9 @@ def _verify(files: Files, kind: str, file: RecordFile) -> None:
 class _Hashed(io.RawIOBase):
     """A stream that is summed up while it is read."""
 
-    def __init__(self, stream: io.BufferedReader[Any]) -> None:
+    def __init__(self, stream: io.BufferedReader[Any], progress: Progress) -> None:
         self._stream = stream
+        self._progress = progress
         self._digest = xxhash.xxh3_128()
         self.size: int = 0
 
@@ -80,6 +85,7 @@ class _Hashed(io.RawIOBase):
         count = self._stream.readinto(buffer)
         self._digest.update(memoryview(buffer)[:count])
         self.size += count
+        self._progress.add(0, count)
         return count
 
     def close(self) -> None:

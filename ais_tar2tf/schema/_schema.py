@@ -97,8 +97,13 @@ class Schema:
         """Of how many records it was found out, in words."""
         if self.records is None:
             return "as it was said"
-        records = "1 record" if self.records == 1 else f"{self.records:,} records"
-        return f"from a sample: the first {records}" if self.sampled else f"from all {records}"
+        if self.records == 1:
+            return "from a sample: the first record" if self.sampled else "from the one record"
+        return (
+            f"from a sample: the first {self.records:,} records"
+            if self.sampled
+            else f"from all {self.records:,} records"
+        )
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
         return [(field.name, field.type_text, field.encoding_text, _notes(field)) for field in self.fields]
@@ -115,7 +120,8 @@ class Schema:
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows()
         )
-        return f"<table><caption>{_count(self)}, {self.origin}</caption><tr>{head}</tr>{body}</table>"
+        caption = f"<caption style='white-space:nowrap'>{_count(self)}, {self.origin}</caption>"
+        return f"<table style='text-align:left'>{caption}<tr>{head}</tr>{body}</table>"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

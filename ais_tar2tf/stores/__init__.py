@@ -19,6 +19,7 @@ __all__ = [
     "ObjectInfo",
     "Store",
     "TokenSource",
+    "moved",
     "open_store",
     "remember",
     "reopener",
@@ -114,6 +115,14 @@ _reopeners: weakref.WeakKeyDictionary[Store, Callable[[], Store]] = weakref.Weak
 def remember(store: Store, reopen: Callable[[], Store]) -> None:
     """How another process opens the same store."""
     _reopeners[store] = reopen
+
+
+def moved(store: Store) -> Callable[[], Store]:
+    """What opens the same store in another process; an error where none can."""
+    reopen = reopener(store)
+    if reopen is None:
+        raise StoreError("this store lives in this process, and cannot go to another one", url=store.url(""))
+    return reopen
 
 
 def reopener(store: Store) -> Callable[[], Store] | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import html
+import ipaddress
 import json
 import math
 import re
+import socket
 from typing import Any, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity
 
-__all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address"]
+__all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address", "is_link_local"]
 
 _MESSAGE = 300  # characters of it that are shown
 _SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
@@ -94,8 +96,27 @@ def is_address(url: str) -> bool:
         return False
 
 
+def is_link_local(host: str) -> bool:
+    """Whether this is an address of 169.254.0.0/16 or fe80::/10, where clouds hand out credentials; in any notation.
+
+    >>> is_link_local("169.254.169.254"), is_link_local("0xa9fea9fe"), is_link_local("fe80::1%eth0")
+    (True, True, True)
+    """
+    host = host.partition("%")[0].rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(host))
+        except (OSError, UnicodeError):  # a name
+            return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_link_local
+
+
 def followed(url: str, location: str, shown: str) -> str:
-    """Where a redirect leads, verbatim; refused if it gives up TLS or holds a password.
+    """Where a redirect leads, verbatim; refused if it gives up TLS, holds a password, or leads to a cloud's metadata.
 
     Servers that don't encode a Location send UTF-8, which HTTP's libraries take for Latin-1.
     """
@@ -107,9 +128,14 @@ def followed(url: str, location: str, shown: str) -> str:
     except ValueError:
         target, where = "", "something that is no URL"
     downgraded = url.startswith("https:") and not target.startswith("https:")
-    if not is_address(target) or downgraded:
+    if not is_address(target) or downgraded or _lets_in(url, target):
         raise StoreError(f"a redirect to {where} is not followed", url=shown)
     return target
+
+
+def _lets_in(url: str, target: str) -> bool:
+    """A server elsewhere has no business with what is next to us."""
+    return is_link_local(urlsplit(target).hostname or "") and not is_link_local(urlsplit(url).hostname or "")
 
 
 def identity_of(headers: Headers, size: int | None) -> Identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import random
 import re
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlPlane"]
 
+_LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _MOST_REDIRECTS = 3
 _UNAUTHORIZED = 401
 _REASON = re.compile(r"CERTIFICATE_VERIFY_FAILED\]?[^()]*|certificate required|[a-z ]*alert[a-z ]*")
@@ -79,6 +81,7 @@ class ControlPlane:
                 tried += 1
                 if tried >= self._retry.attempts:
                     raise
+                _LOG.info("%s Trying again, at most %d times.", error, self._retry.attempts)
                 self._pause(self._retry.delay(tried, random.random, asked=error.retry_after))
 
     def close(self) -> None:

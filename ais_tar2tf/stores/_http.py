@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -22,8 +22,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Timeouts, Tls
-from ais_tar2tf.stores._answers import error_for, identity_of
+from ais_tar2tf.stores._answers import error_for, identity_of, is_link_local
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._tls import context_of
 
@@ -83,11 +84,22 @@ class HttpPool:
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
         self._closed = False
-        self._process = os.getpid()
         self._context: ssl.SSLContext | None = None
+        at_fork(self)
 
-    def get(self, url: str, headers: Mapping[str, str], *, shown: str, interrupt: Interrupt | None = None) -> Answer:
-        """One GET, not redirected. A kept connection that turns out to be dead is replaced once."""
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        shown: str,
+        led_by: str | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Answer:
+        """One GET, not redirected. A kept connection that turns out to be dead is replaced once.
+
+        `led_by`: the URL whose redirect led here.
+        """
         route = _route(url, headers)
         interrupt = interrupt or Interrupt()
         connection = self._take(route.origin)
@@ -101,6 +113,7 @@ class HttpPool:
                     raise
         connection = self._connect(route, shown)
         try:
+            _check_reach(connection.sock, led_by, shown)
             return self._ask(connection, route, shown, interrupt)
         except BaseException:
             connection.close()
@@ -110,6 +123,11 @@ class HttpPool:
         with self._lock:
             self._closed = True
             _close_kept(self._kept)
+
+    def forked(self) -> None:
+        """The parent goes on with these sockets, and answers to both would mix."""
+        self._lock = threading.Lock()
+        _close_kept(self._kept)
 
     def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -122,15 +140,11 @@ class HttpPool:
     def _take(self, origin: tuple[str, str]) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
-                if self._process != os.getpid():
-                    # Forked: the parent goes on with these sockets, and answers to both would mix.
-                    self._process = os.getpid()
-                    _close_kept(self._kept)
                 kept = self._kept.get(origin)
                 if not kept:
                     return None
                 one = kept.pop()
-            if time.monotonic() - one.since < _IDLE_POOLED:
+            if time.monotonic() - one.since < _IDLE_POOLED and _is_quiet(one.connection.sock):
                 return one.connection
             one.connection.close()
 
@@ -175,6 +189,21 @@ class HttpPool:
             interrupt.forget(sock)
             raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
         return Answer(self, route.origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
+
+
+def _check_reach(sock: socket.socket, led_by: str | None, shown: str) -> None:
+    """A redirect to a name must not end where one to an address would not be followed."""
+    if led_by is None or not is_link_local(str(sock.getpeername()[0])):
+        return
+    if not is_link_local(urlsplit(led_by).hostname or ""):
+        raise StoreError("a redirect to a link-local address is not followed", url=shown)
+
+
+def _is_quiet(sock: socket.socket) -> bool:
+    """Nothing has come since the last answer: what follows that would be taken for the next one."""
+    news = select.poll()
+    news.register(sock, select.POLLIN)
+    return not news.poll(0)
 
 
 def _close_kept(kept: dict[tuple[str, str], list[_Kept]]) -> None:

@@ -17,7 +17,7 @@ from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
 from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
 from ais_tar2tf.stores._token import Token, TokenSource
 
-__all__ = ["AisStore", "endpoint_url"]
+__all__ = ["AisStore", "bucket_names", "endpoint_url"]
 
 _MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary may add one
 _UNAUTHORIZED = 401
@@ -39,6 +39,22 @@ def endpoint_url(given: str | None) -> str:
         shown = endpoint.partition("://")[0] + "://" + endpoint.rpartition("@")[2].rpartition("://")[2]
         raise StoreError("this is no endpoint; one looks like http://host:51080, without a password", url=shown)
     return endpoint.rstrip("/")
+
+
+def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: Read | None = None) -> list[str]:
+    """The URLs of a cluster's buckets, in order; those of other stores that it knows, too."""
+    read, shown = read or Read(), "ais://"
+    url = endpoint_url(endpoint)
+    control = ControlPlane(url, Token(token, shown), read.timeouts, read.retry, tls=ais_tls(read.tls))
+    try:
+        answer = control.call("GET", f"{url}/v1/buckets", shown=shown, json={"action": "list"})
+        return sorted(
+            f"{bucket['provider']}://{bucket['name']}" for bucket in answer.json() or ()
+        )  # null when there are none
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreError("the answer names no buckets; is the endpoint an AIStore proxy?", url=shown) from error
+    finally:
+        control.close()
 
 
 class AisStore:
@@ -88,16 +104,16 @@ class AisStore:
         shown = self.url(name)
         wanted = range_header(start, stop)
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        url, headers = self._object(name), {**wanted, **authorization}
+        url, led_by, headers = self._object(name), None, {**wanted, **authorization}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
+            answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
             location = answer.redirect
             if location is None:
                 body = body_of(answer, name, start, stop, self._token.secrets())
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
             # The query is the grant: it is replayed as it came, and the token stays here.
-            url, headers = followed(url, location, shown), wanted
+            url, led_by, headers = followed(url, location, shown), url, wanted
         raise StoreError("the redirects do not end", url=shown)
 
     def head(self, name: str) -> ObjectInfo:

@@ -1,6 +1,6 @@
 """s3://, gs:// and az:// — obstore signs and lists; bodies come through http.client as everywhere else.
 
-Where obstore cannot sign (public buckets, some kinds of credentials), bodies are its own streams.
+Public buckets of S3 need no signature. Where obstore cannot sign elsewhere, bodies are its own streams.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from ais_tar2tf.errors import ObjectChanged, StoreError
@@ -75,15 +76,15 @@ class CloudStore:
             return EmptyBody(info, start)
 
     def _open(self, address: str, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
-        shown, wanted = self.url(name), range_header(start, stop)
+        shown, wanted, led_by = self.url(name), range_header(start, stop), None
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(address, wanted, shown=shown, interrupt=interrupt)
+            answer = self._pool.get(address, wanted, shown=shown, led_by=led_by, interrupt=interrupt)
             location = answer.redirect
             if location is None:
                 body = body_of(answer, name, start, stop)
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
-            address = followed(address, location, shown)
+            address, led_by = followed(address, location, shown), address
         raise StoreError("the redirects do not end", url=shown)
 
     def _stream(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
@@ -210,9 +211,9 @@ class CloudStore:
         self._control.close()
 
     def _signed(self, method: str, name: str) -> str | None:
-        """A URL that may do just this for some minutes; None where obstore has no key to sign with."""
+        """A URL that may do just this, for some minutes or for ever; None where obstore has no key to sign with."""
         if not self._signs:
-            return None
+            return self._unsigned(name)
         try:
             return obstore().sign(self._store, method, name, _SIGNED_FOR)
         except Exception as error:  # noqa: BLE001
@@ -221,10 +222,21 @@ class CloudStore:
             self._signs = False
             return None
 
+    def _unsigned(self, name: str) -> str | None:
+        """Where a public object is; None where only obstore knows."""
+        if self._scheme != "s3" or _is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
+            return None
+        endpoint = self._endpoint or f"https://s3.{self._region}.amazonaws.com"
+        return f"{endpoint}/{quote(self._bucket)}/{quote(name)}"
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() in _YES
+
 
 def _is_public(scheme: str) -> bool:
     name = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}[scheme]
-    return os.environ.get(name, "").strip().lower() in _YES
+    return _is_set(name)
 
 
 def _info(name: str, meta: Any) -> ObjectInfo:

@@ -42,15 +42,15 @@ class HttpStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
-        url, shown = self._address(name), self.url(name)
+        url, led_by, shown = self._address(name), None, self.url(name)
         headers = range_header(start, stop)
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(url, headers, shown=shown, interrupt=interrupt)
+            answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
             if answer.redirect is None:
                 body = body_of(answer, name, start, stop)
                 return body if body is not None else self.open(name, interrupt=interrupt)
             answer.drain()
-            url = followed(url, answer.redirect, shown)
+            url, led_by = followed(url, answer.redirect, shown), url
         raise StoreError("the redirects do not end", url=shown)
 
     def head(self, name: str) -> ObjectInfo:

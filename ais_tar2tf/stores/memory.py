@@ -9,12 +9,25 @@ from pathlib import Path
 import xxhash
 
 from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
 __all__ = ["MemoryStore"]
 
-_lock = threading.Lock()
-_buckets: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
+
+class _Buckets:
+    """All there are in this process, under one lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.objects: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
+        at_fork(self)
+
+    def forked(self) -> None:
+        self.lock = threading.Lock()
+
+
+_buckets = _Buckets()
 
 
 class _MemoryBody:
@@ -57,16 +70,16 @@ class MemoryStore:
         return self._object(name)[1]
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        with _lock:
-            found = sorted(name for name in _buckets.get(self._bucket, {}) if name.startswith(prefix))
+        with _buckets.lock:
+            found = sorted(name for name in _buckets.objects.get(self._bucket, {}) if name.startswith(prefix))
         for name in found:
             yield self.head(name)
 
     def put(self, name: str, data: bytes | Path) -> None:
         data = data.read_bytes() if isinstance(data, Path) else data
         checksum = f"xxhash2:{xxhash.xxh64_hexdigest(data)}"
-        with _lock:
-            bucket = _buckets.setdefault(self._bucket, {})
+        with _buckets.lock:
+            bucket = _buckets.objects.setdefault(self._bucket, {})
             version = int(bucket[name][1].identity.version) + 1 if name in bucket else 1
             identity = Identity(version=str(version), checksum=checksum, size=len(data))
             bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
@@ -77,19 +90,19 @@ class MemoryStore:
         return True
 
     def delete(self, name: str) -> None:
-        with _lock:
-            _buckets.get(self._bucket, {}).pop(name, None)
+        with _buckets.lock:
+            _buckets.objects.get(self._bucket, {}).pop(name, None)
 
     def create(self) -> None:
-        with _lock:
-            _buckets.setdefault(self._bucket, {})
+        with _buckets.lock:
+            _buckets.objects.setdefault(self._bucket, {})
 
     def close(self) -> None:
         pass
 
     def _object(self, name: str) -> tuple[bytes, ObjectInfo]:
-        with _lock:
-            found = _buckets.get(self._bucket, {}).get(name)
+        with _buckets.lock:
+            found = _buckets.objects.get(self._bucket, {}).get(name)
         if found is None:
             raise ShardNotFound("there is no such object", url=self.url(name))
         return found

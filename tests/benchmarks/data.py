@@ -115,13 +115,13 @@ def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes
 
 
 def _picture(number: int) -> bytes:
-    """A JPEG of 375 × 500 pixels, as ImageNet's usually are: waves, with some noise on them."""
+    """A JPEG of 480 × 640 pixels: waves, with some noise on them."""
     from PIL import Image
 
     random = np.random.Generator(np.random.SFC64(number))
-    rows, columns = np.mgrid[0:375, 0:500]
+    rows, columns = np.mgrid[0:480, 0:640]
     waves = [np.sin(rows / each) + np.cos(columns / each) for each in random.uniform(5, 40, 3)]
-    pixels = np.stack(waves, axis=-1) * 55 + 128 + random.normal(0, 6, (375, 500, 3))
+    pixels = np.stack(waves, axis=-1) * 55 + 128 + random.normal(0, 6, (480, 640, 3))
     file = io.BytesIO()
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
     return file.getvalue()

@@ -1,0 +1,299 @@
+"""Stopped early, in any way, and again and again; and other processes: nothing is left behind, and nothing hangs."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+import children
+import shards as made
+from ais_tar2tf.errors import StoreError
+from faults import PATIENCE, Fault, FaultServer, ais
+from leftovers import open_files, our_threads
+
+RECORDS, SHARDS = 30, 3
+KEYS = [f"s{shard}/{number:06d}" for shard in range(SHARDS) for number in range(RECORDS)]
+_REFUSED_WITHIN = 1.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as found:
+        for shard in range(SHARDS):
+            found.add(f"bucket/s-{shard}.tar", ais(made.labelled(f"s{shard}", RECORDS)))
+        yield found
+
+
+def opened(server: FaultServer, **options: Any) -> t2t.Source:
+    return t2t.open(f"ais://bucket/s-{{0..{SHARDS - 1}}}.tar", endpoint=server.url, **options)
+
+
+@pytest.fixture
+def nothing_left(server: FaultServer) -> Iterator[None]:
+    """No thread, file or socket more than before; the server sees no client either."""
+    gc.collect()
+    before, threads = open_files(), our_threads()
+    yield
+    gc.collect()
+    assert our_threads() <= threads
+    server.wait_until_left()
+    assert sorted(open_files() - before) == []
+
+
+def _break_after_one(source: t2t.Source, seen: list[str]) -> None:
+    for record in source.records():
+        seen.append(record["__key__"])
+        break
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("times", [100, pytest.param(1_000, marks=pytest.mark.full)])
+def test_a_break_after_one_record(server: FaultServer, times: int) -> None:
+    seen: list[str] = []
+    with opened(server) as source:
+        for _ in range(times):
+            _break_after_one(source, seen)
+    assert seen == [KEYS[0]] * times
+    assert source.stats.records_read == source.stats.records_emitted == times
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("times", [20, pytest.param(1_000, marks=pytest.mark.full)])
+def test_a_break_after_one_element(server: FaultServer, times: int) -> None:
+    with opened(server) as source:
+        dataset = source.dataset()
+        for _ in range(times):
+            assert [element["__key__"].numpy().decode() for element in dataset.take(1)] == KEYS[:1]
+            for _ in dataset:
+                break
+
+
+class _Mine(Exception):
+    """Of whoever reads."""
+
+
+def _raises(_: Any) -> Any:
+    raise _Mine
+
+
+def _in_the_loop(source: t2t.Source) -> None:
+    for _ in source.records():
+        raise _Mine
+
+
+def _in_the_mapping(source: t2t.Source) -> None:
+    for _ in source.dataset(map=_raises, output_types=("string",), output_shapes=((),)):
+        pass
+
+
+def _in_the_grouping(source: t2t.Source) -> None:
+    for _ in t2t.iter_records([*source.shards], grouping=_raises, endpoint=source._shards.store._endpoint):  # type: ignore[attr-defined]
+        pass
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("where", [_in_the_loop, _in_the_grouping, _in_the_mapping])
+def test_an_exception_of_the_readers_own(server: FaultServer, where: Callable[[t2t.Source], None]) -> None:
+    in_tensorflow = where is _in_the_mapping  # which wraps it
+    with opened(server) as source:
+        for _ in range(5):
+            with pytest.raises(tf.errors.UnknownError if in_tensorflow else _Mine) as caught:
+                where(source)
+            assert not in_tensorflow or f"MappingError: ais://bucket/s-0.tar, record '{KEYS[0]}'" in str(caught.value)
+            del caught
+    stats = source.stats
+    assert stats.records_read == stats.records_emitted + stats.skipped.total()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_control_c_in_the_loop(server: FaultServer) -> None:
+    with opened(server) as source:
+        for _ in range(20):
+            read = 0
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it comes between two records
+                for _ in source.records():
+                    read += 1
+                    if read == 5:
+                        signal.raise_signal(signal.SIGINT)
+            assert read == 5
+    assert source.stats.records_read == source.stats.records_emitted == 100
+
+
+_PROGRAM = """
+import sys
+import ais_tar2tf as t2t
+with t2t.open(sys.argv[1], endpoint=sys.argv[2]) as source:
+    for record in source.records():
+        print("read", flush=True)
+"""
+
+
+def test_control_c_while_it_waits() -> None:
+    """For bytes that do not come: the wait ends at once, not after the idle time-out."""
+    with FaultServer() as server:
+        whole = made.labelled("n", RECORDS)
+        server.add("bucket/s-0.tar", ais(whole), [Fault(after=len(whole) // 2, then="stall")] * 9)
+        command = [sys.executable, "-X", "dev", "-c", _PROGRAM, "ais://bucket/s-0.tar", server.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+            server.wait_until_asked(2)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == -signal.SIGINT
+        assert said.rstrip().endswith("KeyboardInterrupt")
+        assert "Exception ignored" not in said
+        assert time.monotonic() - began < 10  # idle is 20
+        server.wait_until_left()
+
+
+# Other processes.
+
+METHODS = [each for each in ("fork", "spawn", "forkserver") if each in multiprocessing.get_all_start_methods()]
+_ignored = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def _said_by(context: BaseContext, target: Callable[..., None], what: Any) -> Any:
+    """What a child says, having got `what` from us."""
+    said: Any = context.Queue()
+    child = context.Process(target=target, args=(said, what))  # type: ignore[attr-defined]
+    child.start()
+    try:
+        return said.get(timeout=PATIENCE)
+    except queue.Empty:
+        return "nothing: it hangs"
+    finally:
+        child.join(PATIENCE)
+        if child.is_alive():
+            child.kill()
+            child.join()
+        said.close()
+        said.join_thread()
+
+
+@_ignored
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_reads_the_source_that_it_was_given(server: FaultServer, method: str) -> None:
+    with opened(server) as source:
+        coming = source.records()
+        assert next(coming)["__key__"] == KEYS[0]
+        assert _said_by(multiprocessing.get_context(method), children.read_all, source) == KEYS
+        assert [record["__key__"] for record in coming] == KEYS[1:]
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+@pytest.mark.parametrize("connections", [1, 3])
+def test_a_forked_child_cannot_go_on_with_its_parents_reading(connections: int) -> None:
+    """It has no thread that would read: a typed error, and the parent goes on."""
+    with FaultServer() as server:
+        for shard in range(SHARDS):
+            server.add(f"bucket/s-{shard}.tar", ais(made.labelled(f"s{shard}", RECORDS)), [Fault(piece=5_000)])
+        for on_error in ("raise", "skip-shard"):
+            with opened(server, connections=connections, on_error=on_error) as source:
+                coming = source.records()
+                assert next(coming)["__key__"] == KEYS[0]
+                began = time.monotonic()
+                said = _said_by(multiprocessing.get_context("fork"), children.go_on, coming)
+                assert "StoreError" in said
+                assert "begun before the process was forked" in said
+                assert time.monotonic() - began < PATIENCE  # it does not hang; how fast a fork is, is the machine's
+                assert [record["__key__"] for record in coming] == KEYS[1:]
+                assert not source.stats.skipped
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+def test_a_forked_child_goes_on_with_files(tmp_path: Path) -> None:
+    """Which need no threads; both read all of the rest."""
+    for shard in range(SHARDS):
+        (tmp_path / f"s-{shard}.tar").write_bytes(made.labelled(f"s{shard}", RECORDS))
+    with t2t.open(f"{tmp_path}/s-{{0..{SHARDS - 1}}}.tar") as source:
+        coming = source.records()
+        assert next(coming)["__key__"] == KEYS[0]
+        assert _said_by(multiprocessing.get_context("fork"), children.go_on, coming) == KEYS[1:]
+        assert [record["__key__"] for record in coming] == KEYS[1:]
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+def test_a_forked_child_that_closes_ends_nothing_of_its_parents(server: FaultServer) -> None:
+    with opened(server) as source:
+        coming = source.records()
+        assert next(coming)["__key__"] == KEYS[0]
+        said = _said_by(multiprocessing.get_context("fork"), children.close_all, source)
+        assert said == KEYS
+        assert [record["__key__"] for record in coming] == KEYS[1:]
+        assert source.stats.retries == 0
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+def test_locks_that_threads_hold_at_the_fork_are_not_inherited(server: FaultServer) -> None:
+    with opened(server) as source:
+        held = [source._account._lock, source._shards.store._pool._lock, source._shards.store._token._lock]  # type: ignore[attr-defined]
+        for lock in held:
+            lock.acquire()
+        try:
+            assert _said_by(multiprocessing.get_context("fork"), children.read_all, source) == KEYS
+        finally:
+            for lock in held:
+                lock.release()
+        assert len(list(source.records())) == len(KEYS)
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+def test_a_dataset_is_refused_in_another_process(server: FaultServer) -> None:
+    with opened(server) as source:
+        dataset = source.dataset()
+        said = _said_by(multiprocessing.get_context("fork"), children.iterate, dataset)
+        assert "StoreError" in said
+        assert "TensorFlow's threads do not survive a fork" in said
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="send the source"):
+            pickle.dumps(dataset)
+        assert time.monotonic() - began < _REFUSED_WITHIN
+        assert len(list(dataset)) == len(KEYS)
+
+
+def test_a_source_is_pickled_with_all_that_it_was_told(server: FaultServer) -> None:
+    with opened(server, on_error="skip-shard", grouping="last-dot", connections=3) as source:
+        moved = pickle.loads(pickle.dumps(source.select("cls")))  # noqa: S301  # our own
+        assert moved._shards.read == source._shards.read
+        assert (moved._shards.grouping, moved._account.on_error) == ("last-dot", "skip-shard")
+        assert list(moved.shards) == list(source.shards)
+        assert [set(record) for record in moved.records()] == [{"__key__", "__shard__", "cls"}] * len(KEYS)
+        assert source.stats.records_read == 0  # each counts for itself
+        moved.close()
+
+
+def test_what_lives_in_this_process_does_not_go_to_another() -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="memory://here/: this store lives in this process"):
+        pickle.dumps(t2t.open("memory://here/x.tar"))
+    assert time.monotonic() - began < _REFUSED_WITHIN
+
+
+def test_a_pickled_source_of_the_documents_client(server: FaultServer) -> None:
+    with t2t.AisDataset("bucket", server.url, token="a-token") as client:
+        moved = pickle.loads(pickle.dumps(client.source("s-{0..2}.tar")))  # noqa: S301  # our own
+        assert [record["__key__"] for record in moved.records()] == KEYS
+        moved.close()
+    assert os.getpid() == multiprocessing.current_process().pid

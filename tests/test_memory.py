@@ -1,0 +1,164 @@
+"""What huge and hostile shards cost a reader in memory, measured in a process of its own. The full sizes: --full."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import shards as made
+from faults import FaultServer, tagged
+from record_files import ROOT
+
+MIB = 1 << 20
+MOST = 256 * MIB
+_READER = """
+import json, sys
+import ais_tar2tf as t2t
+from ais_tar2tf.options import Limits
+
+def memory(what):
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1]) << 10
+
+warm, url, limits = sys.argv[1:]
+for _ in t2t.iter_records(warm):
+    pass
+source = t2t.open(url, limits=Limits(**json.loads(limits)))
+open("/proc/self/clear_refs", "w").write("5")  # the peak begins again
+before, records, total, error = memory("VmRSS"), 0, 0, ""
+try:
+    for record in source.records():
+        records += 1
+        total += sum(len(value) for value in record.values() if isinstance(value, bytes))
+except t2t.errors.Tar2TFError as raised:
+    error = type(raised).__name__
+stats = source.stats
+assert stats.records_read == stats.records_emitted + stats.skipped.total() == records, stats
+print(json.dumps([records, total, error, memory("VmHWM") - before]))
+"""
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured by /proc")
+
+
+@dataclass(frozen=True)
+class Cost:
+    records: int
+    bytes: int  # of fields
+    error: str
+    growth: int
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as found:
+        found.add("warm.tar", tagged(made.labelled("w", 20)))
+        yield found
+
+
+def read(server: FaultServer, url: str, **limits: int) -> Cost:
+    command = [sys.executable, "-c", _READER, f"{server.url}/warm.tar", url, json.dumps(limits)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=1_200)
+    return Cost(*json.loads(done.stdout))
+
+
+def header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+FULL = pytest.mark.full
+_LONG = (FULL, pytest.mark.timeout(1_800))
+
+
+@pytest.mark.parametrize("size", [512 * MIB, pytest.param(10 << 30, marks=_LONG)])
+def test_a_shard_of_any_size(server: FaultServer, size: int, tmp_path: Path) -> None:
+    """Generated while it is read."""
+    from tests.benchmarks.endless import records_in
+
+    command = [sys.executable, "-m", "tests.benchmarks.endless", str(size), str(tmp_path / "counter")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as endless:
+        try:
+            assert endless.stdout is not None
+            cost = read(server, f"http://127.0.0.1:{int(endless.stdout.readline())}/x.tar")
+        finally:
+            endless.terminate()
+    assert (cost.records, cost.error) == (records_in(size), "")
+    assert cost.bytes > size * 0.95
+    assert cost.growth < MOST
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=_LONG)])
+def test_many_members(server: FaultServer, count: int) -> None:
+    members = (header(f"{number:09d}.cls", 1) + b"7".ljust(512, b"\0") for number in range(count))
+    server.add("x.tar", tagged(b"".join(members) + bytes(1024)))
+    cost = read(server, f"{server.url}/x.tar")
+    assert (cost.records, cost.bytes, cost.error) == (count, count, "")
+    assert cost.growth < MOST
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=_LONG)])
+def test_many_members_of_one_record(server: FaultServer, count: int) -> None:
+    members = (header(f"one.{number}", 0) for number in range(count))
+    server.add("x.tar", tagged(b"".join(members) + bytes(1024)))
+    cost = read(server, f"{server.url}/x.tar")
+    assert (cost.records, cost.error) == (0, "LimitExceeded")
+    assert cost.growth < MOST
+
+
+def gzipped(pieces: Iterator[bytes]) -> bytes:
+    compressor, out = zlib.compressobj(1, zlib.DEFLATED, 31), io.BytesIO()
+    for piece in pieces:
+        out.write(compressor.compress(piece))
+    out.write(compressor.flush())
+    return out.getvalue()
+
+
+SIZES = [192 * MIB, pytest.param(1 << 30, marks=_LONG)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_bomb_of_zeros(server: FaultServer, size: int) -> None:
+    """They are a very long end mark."""
+    server.add("x.tar.gz", tagged(gzipped(bytes(MIB) for _ in range(size // MIB))))
+    cost = read(server, f"{server.url}/x.tar.gz")
+    assert (cost.records, cost.error) == (0, "")
+    assert cost.growth < min(MOST, size // 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_bomb_of_members(server: FaultServer, size: int) -> None:
+    count = size // MIB
+    pieces = (piece for number in range(count) for piece in (header(f"{number:06d}.bin", MIB), bytes(MIB)))
+    server.add("x.tar.gz", tagged(gzipped(itertools.chain(pieces, [bytes(1024)]))))
+    cost = read(server, f"{server.url}/x.tar.gz", ratio=2_000)
+    assert (cost.records, cost.bytes, cost.error) == (count, size, "")
+    assert cost.growth < min(MOST, size // 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_bomb_that_is_one_member(server: FaultServer, size: int) -> None:
+    """The limit of one member is what it costs, whatever is behind it."""
+    pieces = [header("one.bin", size), *[bytes(MIB)] * (size // MIB), bytes(1024)]
+    server.add("x.tar.gz", tagged(gzipped(iter(pieces))))
+    cost = read(server, f"{server.url}/x.tar.gz", member_bytes=32 * MIB)
+    assert (cost.records, cost.error) == (0, "LimitExceeded")
+    assert cost.growth < 64 * MIB
+
+
+def test_a_header_that_lies(server: FaultServer) -> None:
+    """It claims what is not there: nothing is set aside for it."""
+    server.add("x.tar", tagged(header("one.bin", 900 * MIB) + bytes(4096)))
+    cost = read(server, f"{server.url}/x.tar")
+    assert (cost.records, cost.error) == (0, "TruncatedArchive")
+    assert cost.growth < 64 * MIB
