@@ -20,9 +20,9 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "allocation", "account", "templates", "globs", "archive", "stores", "checksum", "records",
-    "fetch", "fetch_files", "shard_index", "environment", "plan", "features", "headers", "schema", "netcdf",
-    "arrays", "examples", "progress",
+    "errors", "options", "allocation", "account", "templates", "globs", "archive", "stores", "checksum", "keys",
+    "records", "fetch", "fetch_files", "shard_index", "environment", "plan", "features", "headers", "schema",
+    "netcdf", "arrays", "examples", "progress",
     "reader", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
     "training", "parsing", "export", "source", "loading", "loaded", "writing", "packing", "packer",
     "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",

@@ -34,6 +34,10 @@ def main() -> int:
         machine = _machine(bench)
         print("  ".join(f"{name}: {value}" for name, value in machine.items()), end="\n\n")
         results = list(_run(names, bench))
+    if options.plot:
+        from tests.benchmarks.plot import draw
+
+        draw(results, options.plot)
     if options.json:
         document = {"machine": machine, "results": [result.as_json() for result in results]}
         options.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -46,6 +50,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a quarter of the data, fewer rounds")
     parser.add_argument("--rounds", type=int, help=f"how often each side runs (default {_ROUNDS})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here, too")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them into this picture (needs matplotlib)")
     return parser.parse_args()
 
 
