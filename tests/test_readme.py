@@ -88,8 +88,3 @@ def test_what_they_name_is_there():
     assert set(re.findall(r"\(#([a-z-]+)\)", PAGES["README.md"])) <= headings
     for verb in re.findall(r"\./setup\.sh (\w+)", PAGES["README.md"]):
         assert re.search(rf"^ +(?:\S+ \| )?{verb}\b", (ROOT / "setup.sh").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def test_every_example_is_listed():
-    for example in (ROOT / "examples").glob("*.*"):
-        assert example.name == "README.md" or f"]({example.name})" in PAGES["examples/README.md"], example
