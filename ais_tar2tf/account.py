@@ -28,7 +28,9 @@ class Stats:
     shards: int = 0  # opened, or given up
     records_read: int = 0
     records_emitted: int = 0
-    bytes: int = 0  # received from the store
+    bytes: int = 0  # of shards, from the store or the cache
+    cached: int = 0  # of these, from the cache
+    cache_faults: int = 0  # pieces that the cache had damaged, or could not read or keep: the store had them
     skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
     ignored: int = 0  # members that are no field: directories, links, devices, `._*`, those a grouping leaves out
     retries: int = 0  # requests made again

@@ -22,9 +22,9 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
-from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
-from ais_tar2tf.stores import Body, Identity, Interrupt, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Store
 
 __all__ = ["Fetch", "Span"]
 
@@ -243,7 +243,12 @@ class Fetch:
         if shard.end is not None and self._delivered != shard.end:
             raise TransportError(f"{self._delivered:,} bytes came of {shard.end:,}", url=url)
         if self._checksum is not None:
-            self._checksum.verify(shard.identity, url)
+            try:
+                self._checksum.verify(shard.identity, url)
+            except ChecksumMismatch:
+                if isinstance(self._store, Keeper):
+                    self._store.forget(shard.span.name)
+                raise
             self._checksum = None
 
     # Planning: under the lock.

@@ -5,10 +5,12 @@ Every default stands here once, with its unit and its reason.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["EVEN", "KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
+__all__ = ["EVEN", "KIB", "MIB", "Cache", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -152,6 +154,32 @@ class Read(_Checked):
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
     allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache(_Checked):
+    """Where what was read is kept for the next epoch: a folder, which processes may share, or `"memory"`.
+
+    >>> Cache("/scratch/shards", max_bytes=200 * GIB).trust
+    0.0
+    """
+
+    _may_be_zero = frozenset({"trust"})
+
+    dir: str | os.PathLike[str] = dataclasses.field(kw_only=False)
+    max_bytes: int | None = None  # None: disk_bytes or memory_bytes
+    trust: float = 0.0  # seconds for which a shard is believed to be as its store said last; 0: HEAD at each start
+    disk_bytes: int = 64 * GIB  # a third of the smallest local disks that machines for training have
+    memory_bytes: int = 1 * GIB  # of this process; more would rather be the machine's own page cache
+
+    @property
+    def in_memory(self) -> bool:
+        return self.dir == "memory"
+
+    @property
+    def bound(self) -> int:
+        """In bytes."""
+        return self.max_bytes or (self.memory_bytes if self.in_memory else self.disk_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
+from ais_tar2tf.cache import aligned, cached
 from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import (
     IndexMissing,
@@ -24,7 +25,7 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
+from ais_tar2tf.options import MIB, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
@@ -106,10 +107,12 @@ def open_source(
     allow_missing_end: bool = False,
     allow_concatenated: bool = False,
     index: str | os.PathLike[str] | bool = True,
+    cache: str | os.PathLike[str] | Cache | None = None,
 ) -> Source:
     """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
 
     `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
+    `cache`: a folder, `"memory"`, or `options.Cache`: where what was read is kept for the next epoch.
     `index`: where `t2t.index` put one, if not beside the shards; False: none is looked for.
 
     >>> import ais_tar2tf as t2t
@@ -135,11 +138,14 @@ def open_source(
         raise TemplateError(f"one bucket or host at a time, not {len(places)}: {given[0]!r} …")
     ((scheme, bucket),) = places
     store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
+    account = Account(on_error)
+    if cache is not None:
+        store, read = cached(store, cache, account), aligned(read)
     names = shard_names(store, [name for *_, name in parts], read.limits, listable=scheme in _LISTABLE)
     selection = Selection(fields) if fields is not None else None
     shards = Shards(store, names, read, grouping, selection)
     place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
-    return Source(shards, on_error=on_error, index=place if place is not None else bool(index))
+    return Source(shards, account, index=place if place is not None else bool(index))
 
 
 def index_shards(
@@ -172,9 +178,9 @@ def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
 class Source:
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
 
-    def __init__(self, shards: Shards, *, on_error: OnError = "raise", index: Place | bool = True) -> None:
+    def __init__(self, shards: Shards, account: Account | None = None, *, index: Place | bool = True) -> None:
         self._shards = shards
-        self._account = Account(on_error)
+        self._account = account or Account()
         self._sample: list[Record] | None = None
         self._index_at = index
         self._found: Found | None = None
@@ -486,8 +492,8 @@ class Source:
         )
 
     def _with(self, shards: Shards) -> Source:
-        other = Source(shards, index=self._index_at)
-        other._account, other._found = self._account, self._found
+        other = Source(shards, self._account, index=self._index_at)
+        other._found = self._found
         return other
 
     def _planned(self, plan: Plan, shards: Shards) -> tuple[Plan, Shards]:

@@ -7,11 +7,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ais_tar2tf.errors import ObjectChanged
 
-__all__ = ["Body", "Identity", "Interrupt", "ObjectInfo", "Store"]
+__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +129,12 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A store that keeps what it gave, and gives that again."""
+
+    def forget(self, name: str) -> None:
+        """What it kept of the object turned out to be of no use."""
+        ...
