@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.loaded import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
+    from ais_tar2tf.mixing import mix
     from ais_tar2tf.packer import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import index_shards as index
@@ -40,6 +41,7 @@ __all__ = [
     "index",
     "iter_records",
     "load",
+    "mix",
     "open",
     "ops",
     "options",
@@ -67,6 +69,7 @@ _WHERE = {
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
     "load": ("loaded", "load"),
+    "mix": ("mixing", "mix"),
     "open": ("source", "open_source"),
     "ops": ("ops", None),
     "options": ("options", None),

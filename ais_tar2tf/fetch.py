@@ -266,7 +266,7 @@ class Fetch:
             if span is None:
                 self._no_more = True
                 return False
-            shard = self._planning = _Shard(span, span.identity, planned=span.start)
+            shard = self._planning = _Shard(span, span.identity, self._size_known(span), planned=span.start)
         stops = [shard.span.stop, shard.end]
         if self._read.connections > 1:
             stops.append(shard.planned + self._read.range_bytes)
@@ -282,6 +282,13 @@ class Fetch:
             self._note_planned(part, part.stop if part.stop is not None else shard.size)
         self._lock.notify_all()
         return True
+
+    def _size_known(self, span: Span) -> int | None:
+        """Beforehand, of a few bytes of a shard that an index knows: what comes next can then be asked for, too."""
+        size = span.identity.size
+        if size is None or span.stop is None or span.stop > size:
+            return None
+        return size if span.stop - span.start <= self._read.range_bytes else None
 
     def _note_planned(self, part: _Part, stop: int) -> None:
         """`part` reaches to `stop`: what was planned, and whether the shard is planned whole, follow."""

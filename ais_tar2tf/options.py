@@ -117,6 +117,7 @@ class Shuffle(_Checked):
     turn: int = 16  # records from one shard before the next one's turn
     seed: int | None = None  # None: drawn when an epoch begins, and kept in checkpoints
     reshuffle_each_epoch: bool = True
+    whole: bool = False  # instead: a permutation over all records of all shards, each read by itself; needs an index
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
+from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
@@ -203,7 +204,8 @@ class _Lane:
         mark, stop = self._part(self._next_at)
         self._next_at += self._step
         self._shard = _Shard(self._shards, span.name, mark, stop, self._account)
-        self._account.add(shards=1)
+        if not isinstance(self._order.shards, SingleRecords):
+            self._account.add(shards=1)
         return True
 
     def _read_on(self, shard: _Shard) -> None:
@@ -335,7 +337,7 @@ class RecordStream:
         if self.closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
-        chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
+        chunk = self._next_in_window(most) if self._plan.in_windows else self._next_in_order(most, full)
         if chunk:
             self.position = replace(self.position, count=self.position.count + len(chunk))
         return chunk

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Record
 
-__all__ = ["SharedStream", "Stream", "open_stream"]
+__all__ = ["SharedStream", "open_stream"]
 
 
-class Stream(Protocol):
-    """Records in chunks; between two chunks, `position` says where it is."""
-
-    position: Position
-
-    @property
-    def closed(self) -> bool: ...
-
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]: ...
-
-    def discard(self, count: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def open_stream(shards: Shards, plan: Plan, position: Position, account: Account) -> Stream:
+def open_stream(shards: Shards, plan: Plan, position: Position, account: Account) -> RecordStream | SharedStream:
     """The records of a plan for its host, from a position on."""
     plan.check(position)
     if plan.share == (0, 1) and plan.most(position.epoch, position.seed) is None:

@@ -6,7 +6,7 @@ import html
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import xxhash
@@ -28,6 +28,7 @@ from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards, read_part
+from ais_tar2tf.reading import PlainReading
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
@@ -40,8 +41,20 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Source", "host_of", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
+__all__ = [
+    "Prepared",
+    "Source",
+    "host_of",
+    "index_shards",
+    "iter_records",
+    "open_source",
+    "read_options",
+    "seed_of",
+    "shard_names",
+    "shuffle_option",
+]
 
 _SAMPLE_RECORDS = 64
 _LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
@@ -219,6 +232,10 @@ class Source:
         return map(self._shards.store.url, self._shards.names)
 
     @property
+    def on_error(self) -> OnError:
+        return self._account.on_error
+
+    @property
     def stats(self) -> Stats:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats
@@ -307,7 +324,7 @@ class Source:
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
         *,
         decode: Decode | None = None,
-        shuffle: bool | int | Shuffle | None = None,
+        shuffle: bool | int | str | Shuffle | None = None,
         seed: int | None = None,
         batch: int | None = None,
         drop_remainder: bool = False,
@@ -323,25 +340,56 @@ class Source:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
         `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
-        `shuffle`: True, a window in records, or `Shuffle`; `shard=(i, n)`: this host's share, `"env"` asks
+        `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
+        by itself and needs an index; `shard=(i, n)`: this host's share, `"env"` asks
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
         number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf import mapping as mappings
-        from ais_tar2tf import tfdata, tracing
         from ais_tar2tf.chunks import Request
+        from ais_tar2tf.tfdata import dataset_of
+
+        how = shuffle_option(shuffle, seed)
+        prepared = self.prepared(
+            map, decode, output_types=output_types, output_shapes=output_shapes, label_is_number=label_is_number
+        )
+        request = Request(
+            reading=self.reading(how, shard, even, narrowed=prepared.source),
+            account=self._account,
+            names=prepared.names,
+            optional=prepared.optional,
+            mapping=prepared.mapping,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            repeat=-1 if repeat is None else repeat,
+            seed=seed_of(how),
+            start_at=start_at,
+            parallel=parallel,
+            auto_shard=shard is None,
+        )
+        return dataset_of(request)
+
+    def prepared(
+        self,
+        map: Callable[[Any], Any] | None,  # noqa: A002  # as `dataset` has it
+        decode: Decode | None,
+        *,
+        output_types: Any = None,
+        output_shapes: Any = None,
+        label_is_number: bool = False,
+    ) -> Prepared:
+        """What `dataset` reads of these shards, and what becomes of a record: the fields that the mapping needs."""
+        from ais_tar2tf import mapping as mappings
+        from ais_tar2tf import tracing
         from ais_tar2tf.decoders import decoding_of
 
-        how = _shuffle_option(shuffle, seed)
-        host, of_hosts = host_of(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
         if decode is not None and decode is not False:
             map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
-        prepared = None
+        mapping = None
         if map is not None:
-            prepared = tracing.prepare(
+            mapping = tracing.prepare(
                 map,
                 names,
                 sample[0] if sample else None,
@@ -349,34 +397,50 @@ class Source:
                 output_shapes=output_shapes,
                 label_is_number=label_is_number,
             )
-            names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
-        source = source._narrowed(names, optional)
-        plan, shards = self._planned(Plan(len(self._shards.names), how, host, of_hosts, even), source._shards)
-        request = Request(
-            shards=shards,
-            plan=plan,
-            account=self._account,
-            names=names,
-            optional=optional,
-            mapping=prepared,
-            batch=batch,
-            drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
-            seed=random.getrandbits(62) if how is None or how.seed is None else how.seed,
-            start_at=start_at,
-            parallel=parallel,
-            auto_shard=shard is None,
-        )
+            names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
+        return Prepared(source._narrowed(names, optional), names, optional, mapping)
 
-        def build(request: Request) -> ShardDataset:
-            def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
-                chosen = replace(_shuffle_option(window or True, seed) or Shuffle(), reshuffle_each_epoch=reshuffle)
-                seed = random.getrandbits(62) if seed is None else seed
-                return build(replace(request, plan=replace(request.plan, shuffle=chosen), seed=seed))
+    def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
+        """What a dataset reads of these shards that hands out what another source's does."""
+        from ais_tar2tf import mapping as mappings
 
-            return tfdata.ShardDataset(*tfdata.build(request), reshuffled)
+        source = self if map is None or not mappings.wants(map) else self._declared(map)
+        names, optional = source._columns(source._sampled())
+        if other.mapping is not None:
+            names = tuple(name for name in other.names if name in names)
+        optional |= other.optional
+        return Prepared(source._narrowed(names, optional), names, optional, other.mapping)
 
-        return build(request)
+    def reading(
+        self,
+        how: Shuffle | None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        *,
+        narrowed: Source | None = None,
+    ) -> PlainReading:
+        """These shards, or the fields of them that are left, in the order that `dataset` reads them in."""
+        host, of_hosts = host_of(shard)
+        plan = Plan(len(self._shards.names), how, host, of_hosts, even)
+        plan, shards = self._planned(plan, (narrowed or self)._shards)
+        if plan.by_records:
+            self._check_singles(shards)
+        return PlainReading(shards, plan)
+
+    def _check_singles(self, shards: Shards) -> None:
+        """A global shuffle needs every shard to give single records."""
+        index = self._needed_index()
+        if not self._account.raises:
+            raise ValueError("shuffle='global' needs on_error='raise': its order counts every record")
+        for name in shards.names:
+            known = index.get(name)
+            if known is None or not known.placed or known.compressed:
+                why = "is compressed" if known is not None and known.compressed else "has no places in the index"
+                raise IndexMissing(
+                    f"it {why}, so its records cannot be read one by one, as shuffle='global' does; use "
+                    "shuffle=True, or t2t.pack the records as plain tars",
+                    url=shards.store.url(name),
+                )
 
     def write_index(
         self,
@@ -556,9 +620,28 @@ class Source:
         return (*names, *NAMES), frozenset()
 
 
-def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> Shuffle | None:
+@dataclass(frozen=True)
+class Prepared:
+    """What is read for a dataset, and what its elements are."""
+
+    source: Source
+    names: tuple[str, ...]
+    optional: frozenset[str]
+    mapping: GraphMapping | PythonMapping | None
+
+
+def seed_of(how: Shuffle | None) -> int:
+    """Its own, else one that nobody can foresee."""
+    return random.getrandbits(62) if how is None or how.seed is None else how.seed
+
+
+def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
     if shuffle is None or shuffle is False:
         return None
+    if isinstance(shuffle, str):
+        if shuffle != "global":
+            raise ValueError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
+        return Shuffle(whole=True, seed=seed)
     if isinstance(shuffle, Shuffle):
         return shuffle if seed is None else replace(shuffle, seed=seed)
     return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)

@@ -12,7 +12,9 @@ the count of records, finds the missing record again by its position, and says w
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ import numpy as np
 from ais_tar2tf.chunks import Chunks, Request
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.options import Shuffle
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tracing import GraphMapping, PythonMapping, flatten_shapes
 
@@ -33,7 +36,7 @@ else:
 
     Dataset = tf.data.Dataset
 
-__all__ = ["ShardDataset", "build"]
+__all__ = ["ShardDataset", "build", "dataset_of"]
 
 _ELSEWHERE = (
     "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
@@ -83,6 +86,18 @@ class ShardDataset(Dataset):
         """Shards in another order, records permuted in windows of `buffer_size`; a checkpoint stays small."""
         del name
         return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
+
+
+def dataset_of(request: Request) -> ShardDataset:
+    """The dataset; what its `shuffle` gives is the same request in another order."""
+
+    def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
+        seed = random.getrandbits(62) if seed is None else seed
+        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle)
+        how = how if window is None else replace(how, window=window)
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed))
+
+    return ShardDataset(*build(request), reshuffled)
 
 
 def build(request: Request) -> tuple[Dataset, Chunks]:
