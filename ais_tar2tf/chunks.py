@@ -88,6 +88,17 @@ class Chunks:
 
     def step(self, state: bytes) -> tuple[Any, ...]:
         """The chunk at a position: the next position, (position, number) of each record, and the columns."""
+        began = time.perf_counter()
+        run: list[_Run] = []
+        try:
+            return self._step(state, run)
+        finally:
+            ended = time.perf_counter()
+            for each in run:
+                self.request.account.add(reading=ended - began, idle=began - (each.left_at or began))
+                each.left_at = ended
+
+    def _step(self, state: bytes, whose: list[_Run]) -> tuple[Any, ...]:
         stream = self._pool.take(state) if state else None
         try:
             at = stream.position if stream is not None else self._position(state)
@@ -97,6 +108,7 @@ class Chunks:
             self._refused = error
             return self._as_arrays(state, self.request.reading.begin(0, self.request.seed, 1), [])
         run = self._run(at)
+        whose.append(run)
         if run.error is not None:
             return self._as_arrays(state, at, [])
         try:
@@ -264,6 +276,7 @@ class _Run:
     end: int | None = None  # records that it had
     error: Exception | None = None
     skipped: int = 0  # records of the first epoch before its begin
+    left_at: float | None = None  # when the last chunk was handed out
 
 
 @dataclass(order=True)

@@ -24,12 +24,15 @@ from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
-from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Ranges, Store
 
 __all__ = ["Fetch", "Span"]
 
 _BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little, small enough for the cache
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
+_TOGETHER = 128  # ranges in one request, where a store gives many at once
+_TOGETHER_BYTES = 2 * MIB  # and the bytes of all of them: they are held twice for a moment
+_CHECKED = 64  # one in so many of these goes by itself, and says which content the shard has
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Fetch:
         self._failed: Exception | None = None  # what `spans` raised
         self._planned = 0  # bytes, over all shards
         self._consumed = 0
+        self._asked: dict[str, int] = {}  # parts of each shard that could go together
         self._hungry: _Part | None = None  # what the reader waits for
         self._closed = False
         self._workers: list[threading.Thread] = []
@@ -205,7 +209,9 @@ class Fetch:
             if part.error is not None:
                 raise part.error
             self._hungry = part
+            began = time.perf_counter()
             self._lock.wait()
+            self._account.add(network_wait=time.perf_counter() - began)
             self._hungry = None
 
     @staticmethod
@@ -354,31 +360,82 @@ class Fetch:
     # The workers' side.
 
     def _work(self) -> None:
-        while True:
-            part = self._claim()
-            if part is None:
-                return
-            try:
-                self._fetch(part)
-            except StoreError as error:
-                self._end_part(part, error)
-            except Exception as error:  # noqa: BLE001  # a worker that dies silently would leave its reader waiting
-                self._end_part(part, _unexpected(error, self._store.url(part.shard.span.name)))
-            else:
-                self._end_part(part, None)
+        while parts := self._claim():
+            for part in self._fetched_together(parts) if len(parts) > 1 else parts:
+                self._fetch_to_end(part)
 
-    def _claim(self) -> _Part | None:
-        """The earliest part that nobody has begun and that the bound allows; None when closed."""
+    def _fetch_to_end(self, part: _Part) -> None:
+        try:
+            self._fetch(part)
+        except StoreError as error:
+            self._end_part(part, error)
+        except Exception as error:  # noqa: BLE001  # a worker that dies silently would leave its reader waiting
+            self._end_part(part, _unexpected(error, self._store.url(part.shard.span.name)))
+        else:
+            self._end_part(part, None)
+
+    def _fetched_together(self, parts: list[_Part]) -> list[_Part]:
+        """Fetch what a store gives in one answer; the parts that are left are for requests of their own.
+
+        Such an answer does not say which content its bytes are of: every so many parts of a shard one goes by itself.
+        """
+        with self._lock:
+            left = [part for part in parts if self._goes_alone(part)]
+        together = [part for part in parts if part not in left]
+        wanted = [(part.shard.span.name, part.start, part.stop or part.start) for part in together]
+        try:
+            bodies = self._store.read_many(wanted) if isinstance(self._store, Ranges) and wanted else None
+        except Exception:  # noqa: BLE001  # whatever it was, single requests will tell
+            bodies = None
+        if bodies is None:
+            return parts
+        for part, data in zip(together, bodies, strict=True):
+            with self._lock:
+                part.blocks.append((memoryview(bytearray(data)), len(data)))
+                part.received = len(data)
+            self._end_part(part, None)
+        return left
+
+    def _goes_alone(self, part: _Part) -> bool:
+        name = part.shard.span.name
+        self._asked[name] = number = self._asked.get(name, -1) + 1
+        return number % _CHECKED == 0
+
+    def _claim(self) -> list[_Part]:
+        """The earliest part that nobody has begun and that the bound allows, or several; [] when closed."""
         with self._lock:
             while not self._closed:
                 if not self._waiting:
                     self._fill_plan()
                 if self._waiting and self._waiting[0].place - self._consumed < self._ahead:
-                    part = self._waiting.popleft()
+                    parts = self._claim_small([self._waiting.popleft()])
                     self._fill_plan()  # for the next worker
-                    return part
+                    return parts
                 self._lock.wait()
-            return None
+            return []
+
+    def _claim_small(self, parts: list[_Part]) -> list[_Part]:
+        """And what comes next, as long as a store that gives many ranges at once does well to give it with these."""
+        size = self._small(parts[0])
+        if not isinstance(self._store, Ranges) or not size:
+            return parts
+        while len(parts) < _TOGETHER:
+            if not self._waiting and not (self._can_plan() and self._plan()):
+                break
+            more = self._small(self._waiting[0])
+            if not more or size + more > _TOGETHER_BYTES:
+                break
+            size += more
+            parts.append(self._waiting.popleft())
+        return parts
+
+    @staticmethod
+    def _small(part: _Part) -> int:
+        """Its bytes, if it is a part of a shard that is known beforehand; else 0."""
+        if part.stop is None or part.shard.size is None or part.shard.span.stop != part.stop:
+            return 0
+        size = part.stop - part.start
+        return size if part.start == part.shard.span.start and size <= _TOGETHER_BYTES // 2 else 0
 
     def _end_part(self, part: _Part, error: StoreError | None) -> None:
         with self._lock:

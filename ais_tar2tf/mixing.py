@@ -10,9 +10,10 @@ from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.options import MIB, Shuffle
-from ais_tar2tf.reading import PlainReading
+from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.records import Record
 from ais_tar2tf.source import Prepared, Source, seed_of, shuffle_option
+from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -85,6 +86,11 @@ class Mixture:
         """What was read, handed out and skipped so far by the mixture; the sources' own count what they did alone."""
         return self._account.stats
 
+    @property
+    def bottleneck(self) -> str:
+        """As that of a source."""
+        return bottleneck_line(self.stats)
+
     def select(self, *fields: str) -> Mixture:
         """Only these fields, of every source."""
         chosen = [source.select(*fields) for source in self._sources]
@@ -93,17 +99,7 @@ class Mixture:
     def records(self) -> Iterator[Record]:
         """The records of one epoch, as the sources have them."""
         reading = self._mixed([source.reading(None) for source in self._sources])
-        stream = reading.open(reading.begin(0, 0, 1), self._account)
-        try:
-            while chunk := stream.next_chunk():
-                emitted = 0
-                try:
-                    for emitted, record in enumerate(chunk, 1):  # noqa: B007  # counted also when the reader stops
-                        yield record
-                finally:
-                    self._account.emitted(emitted)
-        finally:
-            stream.close()
+        return timed_records(reading.open(reading.begin(0, 0, 1), self._account), self._account)
 
     def dataset(
         self,

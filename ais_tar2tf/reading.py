@@ -5,6 +5,8 @@ A *reading* is the shards of one source under a plan, or several readings mixed.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +19,7 @@ from ais_tar2tf.seek import seek
 from ais_tar2tf.shard_index import ShardIndex
 from ais_tar2tf.shares import open_stream
 
-__all__ = ["At", "PlainReading", "Reading", "Stream", "passed"]
+__all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "timed_records"]
 
 
 class At(Protocol):
@@ -158,5 +160,25 @@ def passed(reading: Reading, at: At, records: int, account: Account) -> At:
     try:
         stream.discard(records)
         return stream.position
+    finally:
+        stream.close()
+
+
+def timed_records(stream: Stream, account: Account) -> Iterator[Record]:
+    """Every record of a stream, counted, and the time that it took and was left alone; the stream is closed."""
+    clock = time.perf_counter
+    try:
+        began = clock()
+        while chunk := stream.next_chunk():
+            account.add(reading=clock() - began)
+            emitted, began = 0, clock()
+            try:
+                for emitted, record in enumerate(chunk, 1):  # noqa: B007  # counted also when the reader stops
+                    yield record
+            finally:
+                account.emitted(emitted)
+                account.add(idle=clock() - began)
+            began = clock()
+        account.add(reading=clock() - began)
     finally:
         stream.close()

@@ -28,12 +28,13 @@ from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards, read_part
-from ais_tar2tf.reading import PlainReading
+from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
+from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -240,6 +241,11 @@ class Source:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats
 
+    @property
+    def bottleneck(self) -> str:
+        """One line: which of network, parsing and consumer took the most time so far, and what to turn."""
+        return bottleneck_line(self.stats)
+
     def __bool__(self) -> bool:
         return True  # not by `len`, which may have no answer
 
@@ -303,17 +309,7 @@ class Source:
 
     def _raw_records(self) -> Iterator[Record]:
         plan = Plan(len(self._shards.names))
-        stream = RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account)
-        try:
-            while chunk := stream.next_chunk():
-                emitted = 0
-                try:
-                    for emitted, record in enumerate(chunk, 1):  # noqa: B007  # counted also when the reader stops
-                        yield record
-                finally:
-                    self._account.emitted(emitted)
-        finally:
-            stream.close()
+        return timed_records(RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account), self._account)
 
     def skip_or_raise(self, error: Tar2TFError) -> None:
         """What `on_error` says of a record that was handed out and turned out to be of no use."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -209,13 +210,50 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
 # Mappings.
 
 
+_TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
+_MOST_CALLS = 16  # that tf.data makes at once by itself
+
+
+def _at_once(request: Request) -> int:
+    """How many mappings run at once."""
+    return request.parallel or min(os.cpu_count() or 1, _MOST_CALLS)
+
+
+def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
+    """The mapping; of some records, how long it took goes to the account."""
+
+    @_plainly
+    def tell(seconds: Any) -> Any:
+        request.account.add(mapping=float(seconds) * _TIMED / _at_once(request))
+        return np.True_
+
+    def call(number: Any, columns: dict[str, Any]) -> Any:
+        began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            value = mapping({name: tf.identity(column) for name, column in columns.items()})
+        tensors = [tf.convert_to_tensor(each) for each in tf.nest.flatten(value, expand_composites=True)]
+
+        def told() -> Any:
+            with tf.control_dependencies(tensors):
+                seconds = tf.timestamp() - began
+            return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
+
+        with tf.control_dependencies(
+            [tf.cond(tf.equal(number % _TIMED, _TIMED - 1), told, lambda: tf.constant(True))]
+        ):
+            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
+
+    return call
+
+
 def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
     calls = request.parallel or tf.data.AUTOTUNE
+    timed = _timed(mapping, request)
     if not mapping.fallible:
-        return dataset.map(lambda _tags, columns: mapping(columns), num_parallel_calls=calls)
+        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
     explain = _plainly(chunks.explain)
-    mapped = dataset.map(lambda tags, columns: (tags, mapping(columns)), num_parallel_calls=calls)
+    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
     mapped = mapped.ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
@@ -259,12 +297,15 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
     @_plainly
     def call(*values: bytes) -> list[Any]:
         record = _as_record(names, values)
+        began = time.perf_counter()
         try:
             result = tf.nest.flatten(mapping.function(record))
             converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
             account.take_back(mapping_error(error, record))
             return [False, *nothing]
+        finally:
+            account.add(mapping=(time.perf_counter() - began) / _at_once(request))
         return [True, *converted]
 
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:

@@ -209,3 +209,30 @@ def test_on_the_embedded_server(tmp_path, url):
         before = source.stats.bytes
         assert len(list(source.dataset(number_of, shuffle="global", seed=3, start_at=RECORDS - 5))) == 5
         assert source.stats.bytes - before < 20_000  # of 250,000
+
+
+@pytest.mark.servers("aistore")
+def test_on_a_real_aistore(aistore, url):
+    """GetBatch gives the ranges, many in one answer; and where an object was replaced, that is told."""
+    from ais_tar2tf.stores.ais import AisStore
+
+    asked: list[int] = []
+    with in_bucket(aistore.url) as source:
+        store = source._shards.store
+        assert isinstance(store, AisStore)
+        plain = store.read_many
+
+        def counted(wanted):
+            found = plain(wanted)
+            assert found is not None
+            if len(found) > 1:
+                asked.append(len(found))
+            return found
+
+        store.read_many = counted
+        assert numbers(source) == numbers(t2t.open(url))
+        assert RECORDS // 2 < sum(asked) <= RECORDS - len(COUNTS)  # the first of each shard says which content it has
+        assert all(1 < count <= 128 for count in asked)
+        store.put("0.tar", shard(0, COUNTS[0]) + bytes(1024))
+        with pytest.raises(tf.errors.OpError, match=ObjectChanged.__name__):
+            numbers(source)

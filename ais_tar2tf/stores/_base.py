@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ais_tar2tf.errors import ObjectChanged
 
-__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Store"]
+__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Ranges", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +137,13 @@ class Keeper(Protocol):
 
     def forget(self, name: str) -> None:
         """What it kept of the object turned out to be of no use."""
+        ...
+
+
+@runtime_checkable
+class Ranges(Protocol):
+    """A store that gives many ranges at once."""
+
+    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
+        """The bytes of each (name, start, stop); None where that is to be asked for one by one."""
         ...
