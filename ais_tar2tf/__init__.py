@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
     from ais_tar2tf.training import Resume
+    from ais_tar2tf.watch_callback import Watch
+    from ais_tar2tf.watching import openmetrics
     from ais_tar2tf.writing import write_dataset
 
 __all__ = [
     "AisDataset",
     "Resume",
+    "Watch",
     "arrays",
     "default_record_parser",
     "default_record_to_example",
@@ -43,6 +46,7 @@ __all__ = [
     "load",
     "mix",
     "open",
+    "openmetrics",
     "ops",
     "options",
     "pack",
@@ -59,6 +63,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
     "Resume": ("training", "Resume"),
+    "Watch": ("watch_callback", "Watch"),
     "arrays": ("arrays", None),
     "default_record_parser": ("mapping", "default_record_parser"),
     "default_record_to_example": ("mapping", "default_record_to_example"),
@@ -71,6 +76,7 @@ _WHERE = {
     "load": ("loaded", "load"),
     "mix": ("mixing", "mix"),
     "open": ("source", "open_source"),
+    "openmetrics": ("watching", "openmetrics"),
     "ops": ("ops", None),
     "options": ("options", None),
     "pack": ("packer", "pack"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
@@ -10,7 +11,7 @@ from typing import Any
 
 from ais_tar2tf.errors import Tar2TFError
 
-__all__ = ["Account", "OnError", "Stats"]
+__all__ = ["Account", "Busy", "OnError", "Stats"]
 
 OnError = str | Callable[[Tar2TFError], None]
 """`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error: returning skips, raising stops."""
@@ -39,7 +40,7 @@ class Stats:
     network_wait: float = 0.0  # seconds that the reader waited for bytes
     reading: float = 0.0  # seconds spent in making records, that wait included
     idle: float = 0.0  # seconds between two chunks of records, in which nobody wanted one
-    mapping: float = 0.0  # seconds that the mapping took, divided by how many of it run at once
+    mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by how many run at once
 
     @property
     def seconds(self) -> float:
@@ -138,3 +139,29 @@ class Account:
         with self._lock:
             self.stats.skipped[type(error).__name__] += 1
             self.stats.records_read += 1
+
+
+class Busy:
+    """Counts the seconds in which at least one of several calls at once is under way."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._lock = threading.Lock()
+        self._active = 0
+        self._since = 0.0
+
+    def enter(self) -> None:
+        with self._lock:
+            self._tell()
+            self._active += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._tell()
+            self._active -= 1
+
+    def _tell(self) -> None:
+        now = time.perf_counter()
+        if self._active:
+            self._account.add(mapping=now - self._since)
+        self._since = now

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ais_tar2tf.account import Busy
 from ais_tar2tf.chunks import Chunks, Request
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.mapping import mapping_error
@@ -231,11 +231,12 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
         began = tf.timestamp()
         with tf.control_dependencies([began]):
             value = mapping({name: tf.identity(column) for name, column in columns.items()})
-        tensors = [tf.convert_to_tensor(each) for each in tf.nest.flatten(value, expand_composites=True)]
+        # A control dependency on a call waits for its side effects only: on what it returns, for all of it.
+        tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
+        with tf.control_dependencies(tensors):
+            seconds = tf.timestamp() - began
 
         def told() -> Any:
-            with tf.control_dependencies(tensors):
-                seconds = tf.timestamp() - began
             return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
 
         with tf.control_dependencies(
@@ -292,12 +293,13 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
     types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
     shapes = flatten_shapes(mapping.shapes, len(types))
 
+    busy = Busy(account)
     nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
     @_plainly
     def call(*values: bytes) -> list[Any]:
         record = _as_record(names, values)
-        began = time.perf_counter()
+        busy.enter()
         try:
             result = tf.nest.flatten(mapping.function(record))
             converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
@@ -305,7 +307,7 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
             account.take_back(mapping_error(error, record))
             return [False, *nothing]
         finally:
-            account.add(mapping=(time.perf_counter() - began) / _at_once(request))
+            busy.leave()
         return [True, *converted]
 
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:

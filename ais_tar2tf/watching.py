@@ -40,18 +40,17 @@ def bottleneck(stats: Stats) -> str:
 def bottleneck_line(stats: Stats) -> str:
     """One line: which of the three it is, and what to turn.
 
-    >>> bottleneck_line(Stats(records_emitted=100, bytes=4_000_000, reading=2.0, network_wait=1.9))
-    'network holds it up, 95% of 2.0 s (parsing 5%, consumer 0%) at 50 records/s, 2.0 MB/s; to turn: more connections=, a cache=, or a store that is nearer'
+    >>> bottleneck_line(Stats(records_emitted=100, reading=2.0, network_wait=1.9)).partition(" at ")[0]
+    'network holds it up, 95% of 2.0 s (parsing 5%, consumer 0%)'
     """
     which = bottleneck(stats)
     if not which:
         return "nothing was read yet"
     found = shares(stats)
     others = ", ".join(f"{name} {share:.0%}" for name, share in found.items() if name != which)
-    return (
-        f"{which} holds it up, {found[which]:.0%} of {stats.seconds:.1f} s ({others}) at "
-        f"{stats.records_per_second:,.0f} records/s, {stats.megabytes_per_second:,.1f} MB/s; to turn: {_ADVICE[which]}"
-    )
+    rates = f"{stats.records_per_second:,.0f} records/s, {stats.megabytes_per_second:,.1f} MB/s"
+    spent = f"{found[which]:.0%} of {stats.seconds:.1f} s ({others})"
+    return f"{which} holds it up, {spent} at {rates}; to turn: {_ADVICE[which]}"
 
 
 def openmetrics(stats: Stats, labels: Mapping[str, str] | None = None) -> str:

@@ -24,8 +24,9 @@ LAYERS = [
     "cache", "checksum", "records", "fetch", "shard_index", "environment", "permuting", "single_records",
     "plan", "features", "headers", "schema", "netcdf", "arrays", "examples", "reader", "shares", "seek",
     "indexing", "reading", "mixed", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
-    "training", "parsing", "progress", "export", "source", "mixing", "loading", "loaded", "writing", "packing",
-    "packer", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
+    "training", "watch_callback", "parsing", "progress", "export", "source", "mixing", "loading", "loaded",
+    "writing", "packing", "packer", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet",
+    "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "account", "watching", "templates", "globs", "archive", "records", "shard_index",

@@ -1,4 +1,4 @@
-"""Where the time goes: the line is right of a slow link, a slow mapping and a slow consumer; what Prometheus reads."""
+"""Where the time goes: the line is right of a slow link, mapping and consumer; and what Prometheus reads of it."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def slowly(record):
 
 
 def slow_graph(record):
-    def burnt(begin):
-        return tf.while_loop(lambda at, _: at < 400_000, lambda at, x: (at + 1, x * 1.0000001), (0, begin))[1]
-
-    return burnt(tf.cast(number_of(record), tf.float32))
+    matrix = tf.fill((500, 500), tf.cast(number_of(record), tf.float32))
+    for _ in range(4):
+        matrix = tf.tanh(matrix @ matrix)
+    return tf.reduce_sum(matrix)
 
 
 @pytest.mark.parametrize("as_dataset", [True, False])
@@ -76,7 +76,7 @@ def test_a_slow_link(url, as_dataset):
 
 
 def test_a_slow_mapping(url):
-    source = t2t.open(url)
+    source = t2t.open(url, limits=t2t.options.Limits(chunk_records=4))
     assert len(list(source.dataset(slowly, output_types=tf.int32, output_shapes=(), parallel=2))) == RECORDS
     assert bottleneck(source.stats) == "parsing"
     assert "parallel=" in source.bottleneck
@@ -132,3 +132,40 @@ def test_openmetrics_as_prometheus_reads_it():
     times = {sample.labels["where"]: sample.value for sample in families["ais_tar2tf_time_seconds"].samples}
     assert times == {"network": 1.5, "parsing": 0.5, "consumer": 1.0}
     assert list(parser.text_string_to_metric_families(openmetrics(Stats())))
+
+
+def test_a_callback_for_fit(url, tmp_path):
+    pytest.importorskip("tensorboard")
+
+    class Kept(tf.keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.logs = []
+
+        def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002  # Keras names it
+            self.logs.append(dict(logs))
+
+    source, said, kept = t2t.open(url), [], Kept()
+    dataset = source.dataset(lambda record: (tf.zeros(3), tf.cast(number_of(record), tf.float32)), batch=16)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    watch = t2t.Watch(source, tmp_path / "logs", say=said.append)
+    model.fit(dataset, epochs=2, verbose=0, shuffle=False, callbacks=[watch, kept])
+    assert [line.partition(":")[0] for line in said] == ["epoch 1", "epoch 2"]
+    assert all("holds it up" in line for line in said)
+    for logs in kept.logs:
+        assert logs["input/records_per_second"] > 0
+        assert sum(logs[f"input/{name}"] for name in ("network", "parsing", "consumer")) == pytest.approx(1)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "logs"))
+    events.Reload()
+    assert "input/records_per_second" in events.Tags()["tensors"]
+    assert [event.step for event in events.Tensors("input/network")] == [0, 1]
+
+
+def test_without_tensorboard_it_says_what_to_install(url, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
+    with pytest.raises(t2t.errors.MissingDependency, match=r"ais_tar2tf\[tensorboard\]"):
+        t2t.Watch(t2t.open(url), tmp_path)
+    assert t2t.Watch(t2t.open(url))
