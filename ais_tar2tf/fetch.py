@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Ranges, Store
+from ais_tar2tf.tuning import Tuning
 
 __all__ = ["Fetch", "Span"]
 
@@ -92,13 +93,17 @@ class Fetch:
         account: Account,
         *,
         read_ahead_bytes: int | None = None,
+        tuning: Tuning | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
         self._spans = spans
         self._read = read
         self._account = account
-        self._ahead = max(_BLOCK, read_ahead_bytes or read.limits.read_ahead_bytes)
+        self._most_ahead = max(_BLOCK, read_ahead_bytes or read.limits.read_ahead_bytes)
+        self._tuning = tuning or Tuning(replace(read, most_connections=0))
+        self._tuning.pause()
+        self._active = 0  # workers that fetch something
         self._draw = draw
         self._lock = threading.Condition()
         self._parts: deque[_Part] = deque()  # planned, in delivery order; the first is being delivered
@@ -120,6 +125,11 @@ class Fetch:
         keep_freed(BATCHES)
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
+
+    @property
+    def _ahead(self) -> int:
+        """Bytes that may be under way: what is this stream's, as far as it pays off."""
+        return max(_BLOCK, min(self._most_ahead, self._tuning.read_ahead))
 
     # The reader's side.
 
@@ -149,6 +159,7 @@ class Fetch:
         buffer, count = block
         self._lent = buffer
         self._account.add(bytes=count)
+        self._tuning.note(time.perf_counter(), count, 0.0)
         data = buffer[:count]
         if self._delivered == 0 and self._current is not None and self._current.span.stop is None:
             self._checksum = Checksum.stated_by(self.identity)
@@ -211,7 +222,9 @@ class Fetch:
             self._hungry = part
             began = time.perf_counter()
             self._lock.wait()
-            self._account.add(network_wait=time.perf_counter() - began)
+            ended = time.perf_counter()
+            self._account.add(network_wait=ended - began)
+            self._tuning.note(ended, 0, ended - began)
             self._hungry = None
 
     @staticmethod
@@ -275,7 +288,7 @@ class Fetch:
             shard = self._planning = _Shard(span, span.identity, self._size_known(span), planned=span.start)
         stops = [shard.span.stop, shard.end]
         if self._read.connections > 1:
-            stops.append(shard.planned + self._read.range_bytes)
+            stops.append(shard.planned + self._tuning.range_bytes)
         stop = min((stop for stop in stops if stop is not None), default=None)
         if self._read.connections == 1 and shard.span.stop is None:
             stop = None
@@ -346,7 +359,7 @@ class Fetch:
         return not unknown and len(self._waiting) == 0 and self._planned - self._consumed < self._ahead
 
     def _start_workers(self) -> None:
-        wanted = min(self._read.connections, len(self._parts))
+        wanted = min(self._tuning.connections, len(self._parts))
         while len(self._workers) < wanted and not self._closed:
             worker = threading.Thread(target=self._work, name="ais_tar2tf-fetch", daemon=True)
             try:
@@ -361,8 +374,13 @@ class Fetch:
 
     def _work(self) -> None:
         while parts := self._claim():
-            for part in self._fetched_together(parts) if len(parts) > 1 else parts:
-                self._fetch_to_end(part)
+            try:
+                for part in self._fetched_together(parts) if len(parts) > 1 else parts:
+                    self._fetch_to_end(part)
+            finally:
+                with self._lock:
+                    self._active -= 1
+                    self._lock.notify_all()
 
     def _fetch_to_end(self, part: _Part) -> None:
         try:
@@ -407,7 +425,9 @@ class Fetch:
             while not self._closed:
                 if not self._waiting:
                     self._fill_plan()
-                if self._waiting and self._waiting[0].place - self._consumed < self._ahead:
+                is_wanted = self._waiting and self._waiting[0].place - self._consumed < self._ahead
+                if is_wanted and self._active < max(1, self._tuning.connections):
+                    self._active += 1
                     parts = self._claim_small([self._waiting.popleft()])
                     self._fill_plan()  # for the next worker
                     return parts

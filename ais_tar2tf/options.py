@@ -10,13 +10,30 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-__all__ = ["EVEN", "KIB", "MIB", "Cache", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
+__all__ = [
+    "EVEN",
+    "KIB",
+    "MIB",
+    "TUNED_CONNECTIONS",
+    "Cache",
+    "Card",
+    "Limits",
+    "Read",
+    "Retry",
+    "Shuffle",
+    "Timeouts",
+    "Tls",
+    "Writing",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
+
+
+TUNED_CONNECTIONS = 8  # where nobody said how many: four streams of these are still no burden to one target
 
 
 class _Checked:
@@ -145,6 +162,8 @@ class Tls:
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
+    _may_be_zero = frozenset({"most_connections"})
+
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     limits: Limits = Limits()
@@ -152,6 +171,7 @@ class Read(_Checked):
     connections: int = (
         2  # to the store at once, per stream; more pay off where one connection is slower than the link
     )
+    most_connections: int = 0  # to which they grow by themselves while that pays off; 0: they don't
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
     allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`

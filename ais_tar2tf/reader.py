@@ -21,6 +21,7 @@ from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
+from ais_tar2tf.tuning import Tuning
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
@@ -38,6 +39,12 @@ class Shards:
     selection: Selection | None = None
     index: Index | None = None  # that is true of all of them
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
+
+    tuning: Tuning | None = None
+
+    def __post_init__(self) -> None:
+        if self.tuning is None:
+            object.__setattr__(self, "tuning", Tuning(self.read))
 
     def known(self, number: int) -> ShardIndex | None:
         """What the index says of a shard."""
@@ -98,7 +105,9 @@ class _Lane:
         self._account = account
         self._start = mark
         self._closed = False
-        self._fetch = Fetch(shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead)
+        self._fetch = Fetch(
+            shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead, tuning=shards.tuning
+        )
         self._aside: Fetch | None = None  # beside the stream, while a directory is looked for
         self._next_at = mark.at
         self._shard: _Shard | None = None

@@ -25,7 +25,7 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
+from ais_tar2tf.options import MIB, TUNED_CONNECTIONS, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards, read_part
 from ais_tar2tf.reading import PlainReading, timed_records
@@ -74,6 +74,8 @@ def read_options(
     """The options that were given, and defaults for the others."""
     given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
     named = {name: value for name, value in given.items() if value is not None}
+    if connections is None:
+        named["most_connections"] = TUNED_CONNECTIONS
     return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
 
@@ -595,7 +597,9 @@ class Source:
         if self._sample is None:
             read = self._shards.read
             limits = replace(read.limits, read_ahead_bytes=1 * MIB, chunk_records=_SAMPLE_RECORDS)
-            shards = replace(self._shards, read=replace(read, limits=limits, connections=1))
+            shards = replace(
+                self._shards, read=replace(read, limits=limits, connections=1, most_connections=0), tuning=None
+            )
             plan = Plan(len(self._shards.names))
             stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
             try:

@@ -20,17 +20,18 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "allocation", "account", "watching", "templates", "globs", "archive", "stores",
-    "cache", "checksum", "records", "fetch", "shard_index", "environment", "permuting", "single_records",
-    "plan", "features", "headers", "schema", "netcdf", "arrays", "examples", "reader", "shares", "seek",
-    "indexing", "reading", "mixed", "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata",
-    "training", "watch_callback", "parsing", "progress", "export", "source", "mixing", "loading", "loaded",
-    "writing", "packing", "packer", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet",
-    "compat", "cli", "__main__",
+    "errors", "options", "tuning", "allocation", "account", "watching", "templates", "globs", "archive",
+    "stores", "cache", "checksum", "records", "fetch", "shard_index", "environment", "permuting",
+    "single_records", "plan", "features", "headers", "schema", "netcdf", "arrays", "examples", "reader",
+    "shares", "seek", "indexing", "reading", "mixed", "mapping", "decoders", "transforms", "ops", "tracing",
+    "chunks", "tfdata", "training", "watch_callback", "parsing", "progress", "export", "source", "mixing",
+    "loading", "loaded", "writing", "packing", "packer", "dataset", "server", "card", "datum", "tfrecorder",
+    "tfds", "tornet", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "errors", "options", "account", "watching", "templates", "globs", "archive", "records", "shard_index",
-    "environment", "permuting", "single_records", "plan", "features", "headers", "schema", "examples", "seek",
+    "errors", "options", "tuning", "account", "watching", "templates", "globs", "archive", "records",
+    "shard_index", "environment", "permuting", "single_records", "plan", "features", "headers", "schema",
+    "examples", "seek",
 ]  # fmt: skip
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
 
