@@ -245,23 +245,24 @@ class _CachedBody:
         self._writer: BlockWriter | None = None
         self.info = ObjectInfo(name, self._size, identity)
         self.start = start
-        self.stop: int = self._size if stop is None else min(stop, self._size)
+        self._stop = self._size if stop is None else min(stop, self._size)
+        self.stop: int | None = self._stop
 
     def begun(self) -> _CachedBody:
         """Itself; if its first bytes come from the store, they are asked for.
 
         A server without ranges says so by what it answers: whoever asked has to see it.
         """
-        if self._at < self.stop and not self._store.has(self._place(self._at // BLOCK)):
+        if self._at < self._stop and not self._store.has(self._place(self._at // BLOCK)):
             at, behind = self._at, self._open_behind()
             if behind.stop is not None and behind.stop > self._behind_stop:
-                self._behind_stop = self.stop = behind.stop
+                self._behind_stop = self._stop = self.stop = behind.stop
             if behind.start < at:
                 self._at = self.start = behind.start
         return self
 
     def readinto(self, buffer: memoryview) -> int:
-        buffer = buffer[: max(0, self.stop - self._at)]
+        buffer = buffer[: max(0, self._stop - self._at)]
         if not buffer:
             return 0
         count = 0 if self._behind is not None else self._from_shelf(buffer)
@@ -312,10 +313,10 @@ class _CachedBody:
     def _open_behind(self) -> Body:
         """From the store, up to the next block that the shelf has."""
         number = self._at // BLOCK + 1
-        last = -(-self.stop // BLOCK)
+        last = -(-self._stop // BLOCK)
         while number < last and not self._store.has(self._place(number)):
             number += 1
-        self._behind_stop = min(number * BLOCK, self.stop)
+        self._behind_stop = min(number * BLOCK, self._stop)
         asked = None if self._behind_stop == self._size else self._behind_stop
         self._behind = self._store.from_store(self.info.name, self._identity, self._at, asked, self._interrupt)
         return self._behind
