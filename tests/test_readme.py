@@ -49,7 +49,7 @@ def test_its_python_runs(bucket, capsys):
         code = code.replace("shards=10", "shards=4").replace("train-2015-{00..09}", "train-2015-{0..3}")
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102  # the README is ours
     assert len(list(names["train"])) > 0
-    assert len(BLOCKS) == 13
+    assert len(BLOCKS) == 14
     assert len(names["src"]) == 6
     printed = capsys.readouterr().out
     assert "n0/000000" in printed
