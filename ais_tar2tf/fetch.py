@@ -34,6 +34,7 @@ _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; bloc
 _TOGETHER = 128  # ranges in one request, where a store gives many at once
 _TOGETHER_BYTES = 2 * MIB  # and the bytes of all of them: they are held twice for a moment
 _CHECKED = 64  # one in so many of these goes by itself, and says which content the shard has
+_AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class _Shard:
     planned: int = 0  # offset up to which parts were made
     whole: bool = False  # every part was made
     given_up: bool = False
+    ranged: bool = False  # its store answered with less than all of it
+    window: int = 0  # bytes to ask for next, once there was a jump: what is behind it may not be wanted either
 
     @property
     def end(self) -> int | None:
@@ -168,6 +171,26 @@ class Fetch:
         self._delivered += count
         return data
 
+    def jump(self, count: int) -> int:
+        """Leave out the next `count` bytes, which nobody wants, if that pays; how many are left out.
+
+        They are not received then, and the checksum of the whole shard cannot be verified any more.
+        """
+        with self._lock:
+            shard, limit = self._current, self._read.jump_bytes
+            if shard is None or not shard.ranged or not limit or count - self._arrived() < limit:
+                return 0
+            assert shard.end is not None
+            count = min(count, shard.end - self._delivered)
+            self._go_on_at(shard, self._delivered + count)
+            self._checksum = None
+            return count
+
+    def _arrived(self) -> int:
+        """Bytes of the current shard that wait to be read."""
+        of_shard = (part for part in self._parts if part.shard is self._current)
+        return sum(size for part in of_shard for _, size in part.blocks)
+
     @property
     def identity(self) -> Identity:
         """Of the current shard, as the store stated it; complete once the first bytes are there."""
@@ -209,12 +232,15 @@ class Fetch:
                 self._lock.notify_all()
             part = self._parts[0] if self._parts else None
             if part is None or part.shard is not shard:
+                if shard is not None and shard.window and not shard.whole:
+                    self._plan_window(shard)
+                    continue
                 if shard is None or shard.whole or not self._plan():
                     return None
                 continue
             if part.blocks:
                 block = part.blocks.popleft()
-                self._consumed += block[1]
+                self._consumed += 0 if shard.window else block[1]
                 self._lock.notify_all()
                 return block
             if part.error is not None:
@@ -309,6 +335,28 @@ class Fetch:
             return None
         return size if span.stop - span.start <= self._read.range_bytes else None
 
+    def _go_on_at(self, shard: _Shard, target: int) -> None:
+        """Leave out what is before `target`: end its requests, and ask for a little from there on."""
+        self._drop_current()
+        self._most_ahead = min(self._most_ahead, _AHEAD_OF_JUMPS)
+        span = replace(shard.span, start=target)
+        rest = _Shard(span, shard.identity, shard.size, planned=target, ranged=True, window=_FIRST_BLOCK)
+        self._current, self._delivered = rest, target
+        self._plan_window(rest)
+
+    def _plan_window(self, rest: _Shard) -> None:
+        """The next part behind a jump, twice as large as the one before. The shard counts as consumed already."""
+        assert rest.end is not None
+        stop = min(rest.planned + rest.window, rest.end)
+        rest.whole = stop == rest.end
+        if stop > rest.planned:
+            part = _Part(rest, rest.planned, stop, self._consumed)
+            self._parts.appendleft(part)
+            self._waiting.appendleft(part)
+        rest.planned = stop
+        rest.window = min(2 * rest.window, self._tuning.range_bytes)
+        self._lock.notify_all()
+
     def _note_planned(self, part: _Part, stop: int) -> None:
         """`part` reaches to `stop`: what was planned, and whether the shard is planned whole, follow."""
         shard = part.shard
@@ -332,6 +380,7 @@ class Fetch:
                 part.stop = shard.span.stop  # all of it comes in this answer
             else:
                 answered = size if body.stop is None else body.stop
+                shard.ranged = answered < size
                 if part.stop is None or part.stop > end or answered > part.stop:
                     part.stop = end  # or the store knows no ranges: this answer brings all that is left
                 self._note_planned(part, part.stop)

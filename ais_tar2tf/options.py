@@ -162,7 +162,7 @@ class Tls:
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
-    _may_be_zero = frozenset({"most_connections"})
+    _may_be_zero = frozenset({"jump_bytes", "most_connections"})
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
@@ -173,6 +173,9 @@ class Read(_Checked):
     )
     most_connections: int = 0  # to which they grow by themselves while that pays off; 0: they don't
     range_bytes: int = 8 * MIB  # asked for in one request when there are several connections
+    jump_bytes: int = (
+        512 * KIB
+    )  # of fields that are not selected: from here on, asking for what is behind them beats receiving them; 0: never
     allow_missing_end: bool = False  # accept a tar that just stops between two members, without a zero block
     allow_concatenated: bool = False  # go on behind a tar's end mark where another tar follows: `cat a.tar b.tar`
 

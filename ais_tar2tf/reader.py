@@ -15,12 +15,14 @@ from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.fetch_files import FileFetch
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
+from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.tuning import Tuning
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
@@ -105,9 +107,7 @@ class _Lane:
         self._account = account
         self._start = mark
         self._closed = False
-        self._fetch = Fetch(
-            shards.store, self._spans(), shards.read, account, read_ahead_bytes=read_ahead, tuning=shards.tuning
-        )
+        self._fetch = _fetch(shards, self._spans(), account, read_ahead)
         self._aside: Fetch | None = None  # beside the stream, while a directory is looked for
         self._next_at = mark.at
         self._shard: _Shard | None = None
@@ -230,6 +230,8 @@ class _Lane:
         if shard.archive.missing:
             shard.members = shard.archive.resume(self._find_directory(shard))
             return
+        if gap := shard.archive.gap:
+            shard.archive.pass_over(self._fetch.jump(gap))
         block = self._fetch.read()
         if block:
             shard.members = shard.archive.feed(block)
@@ -279,6 +281,12 @@ class _Lane:
         self._account.add(ignored=shard.archive.ignored)
         self._shard = None
         self._behind = Mark(self._next_at)
+
+
+def _fetch(shards: Shards, spans: Iterator[Span], account: Account, read_ahead: int) -> Fetch | FileFetch:
+    if isinstance(shards.store, FileStore):
+        return FileFetch(shards.store, spans, shards.read, account)
+    return Fetch(shards.store, spans, shards.read, account, read_ahead_bytes=read_ahead, tuning=shards.tuning)
 
 
 def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from operator import add, sub
 from typing import Any
 
-from xxhash import xxh3_128_digest
-
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Bytes, Members
 from ais_tar2tf.errors import (
@@ -24,6 +22,7 @@ from ais_tar2tf.errors import (
     RecordError,
     StrayMember,
 )
+from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
 
 __all__ = ["NAMES", "Grouper", "Grouping", "Record", "RecordBatch", "Selection", "Want", "splitter"]
@@ -165,10 +164,6 @@ def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingFie
     )
 
 
-def _digest(key: str) -> bytes:
-    return xxh3_128_digest(key.encode("utf-8", "surrogateescape"))
-
-
 def _alike(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
     """The fields of each record and the keys, if all but the last record have the same fields in the same order."""
     if len(names) < _FEW_MEMBERS:
@@ -225,7 +220,7 @@ class Grouper:
         self._split = splitter(grouping)
         self._selection = selection
         self._sources = None if selection is None else selection.sources
-        self._seen: set[bytes] = set()
+        self._seen = Keys()
         self._key: str | None = None
         self._offset = 0
         self._fields: Record = {}
@@ -352,13 +347,9 @@ class Grouper:
 
     def _all_new(self, keys: list[str]) -> bool:
         """Whether no key came before, nor the one that is kept back; remembers them if so."""
-        digests = {_digest(key) for key in keys}
-        new = len(digests) == len(keys) and digests.isdisjoint(self._seen)
-        kept = self._key is not None and _digest(self._key) in digests
-        if not new or kept or len(self._seen) + len(keys) >= self._limits.keys:
+        if len(self._seen) + len(keys) >= self._limits.keys:
             return False
-        self._seen |= digests
-        return True
+        return self._seen.add_all(keys, beside=self._key)
 
     @property
     def kept_back_at(self) -> int | None:
@@ -415,16 +406,14 @@ class Grouper:
         """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account."""
         key = self._key
         assert key is not None
-        seen = self._seen
-        before = len(seen)
-        seen.add(_digest(key))
-        if len(seen) > self._limits.keys:
+        is_new = self._seen.add(key)
+        if len(self._seen) > self._limits.keys:
             raise self._limit("keys", f"there are over {self._limits.keys:,} records", self._offset)
         self._check_fields()
         record = self._fields
-        if len(seen) == before or self._twice is not None or self._selection is not None:
+        if not is_new or self._twice is not None or self._selection is not None:
             try:
-                record = self._checked(key, known=len(seen) == before)
+                record = self._checked(key, known=not is_new)
             except (DuplicateKey, DuplicateField, MissingField) as error:
                 self._account.record_error(error)
                 return

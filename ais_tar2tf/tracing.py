@@ -169,8 +169,10 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _drawing(mapping: GraphMapping) -> str:
-    """The graph as text, without the counters that TensorFlow puts into names."""
-    return re.sub(r"_\d+", "", str(mapping.traced.graph.as_graph_def()))
+    """The graph as text, without the counters that TensorFlow puts into names; its functions stand in no order."""
+    graph = mapping.traced.graph.as_graph_def()
+    parts = [str(graph.node), *sorted(re.sub(r"_\d+", "", str(function)) for function in graph.library.function)]
+    return re.sub(r"_\d+", "", "\n".join(parts))
 
 
 def _trace(

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.bench import Result
+from tests.benchmarks.plot import draw
+
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ["records-2KB", "import"]
 
@@ -65,3 +68,15 @@ def test_an_unknown_line_is_refused_by_name() -> None:
     assert finished.returncode != 0
     assert "no line is called 'no-such-line'" in finished.stderr
     assert "records-2KB" in finished.stderr
+
+
+def test_what_was_measured_is_drawn(tmp_path: Path) -> None:
+    names = ("records-2KB", "records-grain-2KB", "streams-2", "streams-4", "import")
+    results = [
+        Result(name=name, ours=200.0 * at, peer=100.0, peer_name=f"peer {at}", unit="records/s", goal=None)
+        for at, name in enumerate(names, 1)
+    ]
+    draw(results, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    draw(results[-1:], tmp_path / "nothing.png")
+    assert not (tmp_path / "nothing.png").exists()

@@ -11,8 +11,12 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -383,26 +387,45 @@ def test_what_was_skipped_is_told_and_ends_with_7(folder, tmp_path):
     assert re.search(r"^train .* 1 +0$", done.stdout, re.MULTILINE)
 
 
+class _HeldBack(SimpleHTTPRequestHandler):
+    """A folder, whose last shard is not sent before somebody says so."""
+
+    released: ClassVar = threading.Event()
+
+    def do_GET(self):
+        if self.path.endswith("train-9.tar"):
+            self.released.wait(90)
+        super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
 def test_ctrl_c_says_what_was_done_and_the_same_command_goes_on(folder, tmp_path):
-    for number in range(2, 200):
-        (folder / f"train-{number}.tar").write_bytes(made.labelled(f"n{number}", 30))
+    for number in range(2, 10):
+        (folder / f"train-{number}.tar").write_bytes(made.labelled(f"n{number}", 300))
     out = tmp_path / "out"
-    arguments = ["convert", str(folder), str(out), "--workers", "1", "--shard-records", "100"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "ais_tar2tf", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    begun = time.monotonic()
-    while not any(out.rglob("*")) and running.poll() is None and time.monotonic() < begun + 30:
-        os.sched_yield()
-    running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=60)
-    assert running.returncode == 7, told
-    assert "the same command goes on" in told
-    assert "Traceback" not in told
-    assert not (out / "manifest.json").exists()
-    assert process(*arguments).returncode == 0
-    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20 + 198 * 30
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_HeldBack, directory=folder)) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{web.server_port}/train-{{0..9}}.tar"
+        arguments = ["convert", url, str(out), "--workers", "1", "--shard-records", "100"]
+        running = subprocess.Popen(
+            [sys.executable, "-m", "ais_tar2tf", *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        begun = time.monotonic()
+        while not any(out.rglob("*")) and running.poll() is None and time.monotonic() < begun + 60:
+            os.sched_yield()
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+        _HeldBack.released.set()
+        assert running.returncode == 7, told
+        assert "the same command goes on" in told
+        assert "Traceback" not in told
+        assert not (out / "manifest.json").exists()
+        assert process(*arguments).returncode == 0
+        web.shutdown()
+    assert json.loads(run("verify", out, "--json").stdout)["records"] == 20 + 8 * 300
 
 
 def test_index_makes_a_length_and_single_records(server, folder, tmp_path):

@@ -270,6 +270,51 @@ def test_conversions_and_selections_of_a_dataset(mixed):
     client.stop()
 
 
+def _photograph(height: int, width: int, image_format: str = "JPEG") -> bytes:
+    """Smooth as photographs are, so that two ways of making it smaller can be compared."""
+    rows, columns = np.mgrid[0:height, 0:width] / 40.0
+    pixels = np.stack([np.sin(rows), np.cos(columns), np.sin(rows + columns)], axis=-1) * 100 + 128
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(file, image_format, quality=95)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size", "at_least", "wanted"),
+    [
+        ((480, 640), (224, 224), (240, 320)),
+        ((480, 640), (241, 100), (480, 640)),
+        ((480, 640), (60, 80), (60, 80)),
+        ((481, 641), (241, 321), (241, 321)),  # an odd size is rounded up
+        ((100, 100), (224, 224), (100, 100)),
+    ],
+)
+def test_a_jpeg_is_scaled_while_it_is_decoded_where_that_is_allowed(size, at_least, wanted):
+    op = Decode("jpg", channels=3, at_least=at_least)
+    assert ops.from_json(ops.to_json([op])) == [op]
+    record = {"jpg": _photograph(*size)}
+    plain = op(record)["jpg"]
+    in_graph = tf.function(lambda data: op({"jpg": data})["jpg"])(tf.constant(record["jpg"]))
+    assert plain.shape == (*wanted, 3)
+    np.testing.assert_array_equal(plain, in_graph)
+    whole = tf.io.decode_jpeg(record["jpg"], channels=3)
+    both = [tf.image.resize(tf.cast(pixels, tf.float32), (50, 60), antialias=True) for pixels in (plain, whole)]
+    assert float(tf.reduce_mean(tf.abs(both[0] - both[1]))) < 1.5  # of 256
+
+
+def test_a_graph_with_branches_is_no_randomness():
+    """TensorFlow names the functions of branches by counters and keeps them in no order."""
+    op = Decode("jpg", channels=3, at_least=(8, 8))
+    for _ in range(5):
+        prepared = prepare(lambda record: op(record)["jpg"], ["jpg", "__key__"], {"jpg": _photograph(16, 16)})
+        assert isinstance(prepared, GraphMapping)
+
+
+def test_other_images_are_not_scaled_while_they_are_decoded():
+    record = {"png": _photograph(80, 90, "PNG")}
+    assert Decode("png", at_least=(8, 9))(record)["png"].shape == (80, 90, 3)
+
+
 def test_what_is_no_graph_needs_types(mixed):
     client = AisDataset("b", mixed.url, selections=[SelectJSON("json", "id")])
     with pytest.raises(errors.SchemaError, match="output_types"):

@@ -21,12 +21,12 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "errors", "options", "tuning", "allocation", "account", "watching", "templates", "globs", "archive",
-    "stores", "cache", "checksum", "records", "fetch", "shard_index", "environment", "permuting",
-    "single_records", "plan", "features", "headers", "schema", "netcdf", "arrays", "examples", "reader",
-    "shares", "seek", "indexing", "reading", "mixed", "mapping", "decoders", "transforms", "ops", "tracing",
-    "chunks", "tfdata", "training", "watch_callback", "parsing", "progress", "export", "source", "mixing",
-    "loading", "loaded", "writing", "packing", "packer", "dataset", "server", "card", "datum", "tfrecorder",
-    "tfds", "tornet", "compat", "cli", "__main__",
+    "stores", "cache", "checksum", "keys", "records", "fetch", "fetch_files", "shard_index", "environment",
+    "permuting", "single_records", "plan", "features", "headers", "schema", "netcdf", "arrays", "examples",
+    "reader", "shares", "seek", "indexing", "reading", "mixed", "mapping", "decoders", "transforms", "ops",
+    "tracing", "chunks", "tfdata", "training", "watch_callback", "parsing", "progress", "export", "source",
+    "mixing", "loading", "loaded", "writing", "packing", "packer", "dataset", "server", "card", "datum",
+    "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "tuning", "account", "watching", "templates", "globs", "archive", "records",

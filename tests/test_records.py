@@ -28,6 +28,7 @@ from ais_tar2tf.errors import (
     Tar2TFError,
     TruncatedArchive,
 )
+from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records import Grouper, Record, Selection, Want, splitter
 from ais_tar2tf.source import Source
@@ -506,3 +507,24 @@ def test_a_failure_comes_behind_the_records_before_it() -> None:
     for go_on in (lambda: grouper.add(Members([], [], [], [], b"")), grouper.finish):
         with pytest.raises(LimitExceeded):
             go_on()
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.sampled_from(["", "a", "b", "c/1", "c/2", "\udcff", "é"]), min_size=1), st.booleans())
+    )
+)
+def test_keys_are_a_set(steps: list[tuple[list[str], bool]]) -> None:
+    """Whatever order they come in, and whether one by one or many at once."""
+    keys, model = Keys(), set[str]()
+    for added, ordered in steps:
+        if ordered:
+            added = sorted(set(added))
+        are_new = len(set(added)) == len(added) and model.isdisjoint(added)
+        assert keys.add_all(added) == are_new
+        if are_new:
+            model.update(added)
+        assert len(keys) == len(model)
+        assert not any(keys.add(key) for key in model)
+    assert keys.add("z")
+    assert not keys.add_all(["y"], beside="y")

@@ -68,6 +68,16 @@ class ShardArchive:
     def missing(self) -> bool:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 
+    @property
+    def gap(self) -> int:
+        """How many of the object's next bytes nobody will look at; 0 where that is not known."""
+        return self._archive.gap if self._decoder is None and isinstance(self._archive, TarReader) else 0
+
+    def pass_over(self, count: int) -> None:
+        """So many bytes of the gap will not be fed."""
+        assert isinstance(self._archive, TarReader)
+        self._archive.pass_over(count)
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         if self._outer is not None:
             kind, block = self._outer.take(block)

@@ -140,6 +140,22 @@ class TarReader:
         """Where the end mark begins; as far as bytes came, where there was none yet."""
         return self._base if self._ended_at is None else self._ended_at
 
+    @property
+    def gap(self) -> int:
+        """How many of the bytes that come next nobody will look at, as far as is known."""
+        if self._body is None:
+            return self._skip
+        return 0 if self._body.keep else self._body.header.size - self._body.have
+
+    def pass_over(self, count: int) -> None:
+        """So many bytes of the gap will not be fed."""
+        if self._body is None:
+            self._skip -= count
+        else:
+            self._body.have += count
+        self._base += count
+        self._dense = False  # members are large here
+
     def finish(self) -> None:
         where = self._base
         if self._body is not None:

@@ -30,6 +30,7 @@ class Decoder:
     shape: tuple[int | None, ...] | None = None
     function: Callable[[bytes], Any] | None = None
     channels: int = 0  # of an image; 0: as many as it has
+    at_least: tuple[int, int] | None = None  # height and width of a JPEG; it may be scaled while it is decoded
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS and self.function is None:
@@ -47,7 +48,7 @@ class Decoder:
 
     def _decode(self, data: bytes) -> Any:
         if self.kind == "image":
-            return _python.image(data, self.dtype or "uint8", self.channels)
+            return _python.image(data, self.dtype or "uint8", self.channels, self.at_least)
         if self.kind == "number":
             return _python.number(data, self.dtype or "int64")
         if self.kind == "label":
@@ -66,7 +67,7 @@ class Decoder:
         if self.function is not None:
             raise TypeError("a function decodes this field, which a graph cannot call; use record_to_pair or map")
         if self.kind == "image":
-            return _graph.image(tensor, self.dtype or "uint8", self.channels, self.shape)
+            return _graph.image(tensor, self.dtype or "uint8", self.channels, self.shape, self.at_least)
         if self.kind == "number":
             return _graph.number(tensor, self.dtype or "int64")
         if self.kind == "label":

@@ -17,10 +17,14 @@ __all__ = ["audio", "hdf5", "image", "npy", "npz", "number", "text", "unpacked",
 _LIMITS = Limits()
 
 
-def image(data: bytes, dtype: str = "uint8", channels: int = 0) -> Any:
+def image(data: bytes, dtype: str = "uint8", channels: int = 0, at_least: tuple[int, int] | None = None) -> Any:
     """Pixels, as tf.io.decode_image gives them; of an animation the first."""
     import tensorflow as tf
 
+    if at_least is not None:
+        from ais_tar2tf.decoders import _graph
+
+        return _graph.image(tf.constant(data), dtype, channels, None, at_least).numpy()
     return tf.io.decode_image(data, channels, tf.as_dtype(dtype), expand_animations=False).numpy()
 
 

@@ -25,6 +25,9 @@ class Decode(Conversion):
     The kind is what the field's extension says, an image if it says nothing; or say it: `Decode("raw", "npy")`.
     In a graph, text stays a string tensor and JSON cannot be decoded: take values out of it by SelectJSON.
 
+    `at_least=(height, width)` lets a JPEG that is larger be scaled to a half, a quarter or an eighth while it is
+    decoded, never below that size: much quicker before a Resize, and close to what a Resize of all its pixels gives.
+
     >>> Decode("cls")({"cls": b"7"})
     {'cls': 7}
     """
@@ -34,15 +37,24 @@ class Decode(Conversion):
     dtype: str | None = None
     vocabulary: tuple[str, ...] | None = None
     channels: int = 0  # of an image: 1 grey, 3 colours, 4 with transparency; 0 what it has
+    at_least: tuple[int, int] | None = None  # rows and columns
 
     def __post_init__(self) -> None:
         if self.vocabulary is not None:
             object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        if self.at_least is not None:
+            object.__setattr__(self, "at_least", tuple(self.at_least))
         _ = self._decoder  # a kind that does not exist is found now
 
     @property
     def _decoder(self) -> Decoder:
-        return Decoder(self.kind or self._usual, self.dtype, self.vocabulary, channels=self.channels)
+        return Decoder(
+            self.kind or self._usual,
+            self.dtype,
+            self.vocabulary,
+            channels=self.channels,
+            at_least=self.at_least,
+        )
 
     @property
     def _usual(self) -> str:
@@ -64,6 +76,7 @@ class Decode(Conversion):
         words = None if self.vocabulary is None else list(self.vocabulary)
         said: dict[str, Any] = {"field": self.field, "kind": self.kind, "dtype": self.dtype, "vocabulary": words}
         said["channels"] = self.channels or None
+        said["at_least"] = None if self.at_least is None else list(self.at_least)
         return {"op": "Decode", **{name: value for name, value in said.items() if value is not None}}
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
-__all__ = ["FileStore"]
+__all__ = ["FileBody", "FileStore"]
 
 
-class _FileBody:
+class FileBody:
+    """One open file. It keeps its own position, so that a forked process reads on independently of its parent."""
+
     def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
         self._shown = shown
         self._file = path.open("rb", buffering=0)
@@ -22,13 +24,19 @@ class _FileBody:
         self.info = _info(name, status)
         self.start = start
         self.stop = self.info.size
-        self._file.seek(start)
+        self._at = start
+
+    def seek(self, position: int) -> None:
+        """Go on there."""
+        self._at = position
 
     def readinto(self, buffer: memoryview) -> int:
         try:
-            return self._file.readinto(buffer) or 0
+            count = os.preadv(self._file.fileno(), [buffer], self._at)
         except OSError as error:
             raise TransportError(f"reading failed ({error})", url=self._shown) from error
+        self._at += count
+        return count
 
     def close(self) -> None:
         self._file.close()
@@ -53,10 +61,10 @@ class FileStore:
 
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
-    ) -> _FileBody:
+    ) -> FileBody:
         del stop, interrupt  # what is not read costs nothing, and a file doesn't wait for anybody
         try:
-            return _FileBody(self._path(name), name, start, self.url(name))
+            return FileBody(self._path(name), name, start, self.url(name))
         except OSError as error:
             raise _translated(error, self.url(name)) from error
 

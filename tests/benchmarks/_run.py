@@ -1,4 +1,4 @@
-"""One job in a process of its own, `_run JOB TASK`, where the task is JSON; prints JSON."""
+"""One job in a process of its own, `_run JOB`; the task is JSON, and so is the answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH = 16
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    what, task = sys.argv[1], json.loads(sys.argv[2])
+    what, task = sys.argv[1], json.load(sys.stdin)
     jobs = {"cache": _cache, "time": _time, "memory": _memory, "resume": _resume, "tfrecords": write_tfrecords}
     print(json.dumps(jobs[what](task)))
 

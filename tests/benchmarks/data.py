@@ -6,7 +6,7 @@ import gzip
 import io
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,12 @@ class DataSet:
     records: int  # over all shards
     shards: int
     ending: str = "tar"
+    content: str = "noise"  # of the field jpg
+    label_bytes: int = 0  # of the field cls; 0: as many as its number has
 
     def quick(self) -> DataSet:
         """A quarter of it, in as many shards."""
-        return DataSet(self.record_bytes, self.records // 4, self.shards, self.ending)
+        return replace(self, records=self.records // 4)
 
 
 SETS = {
@@ -49,6 +51,9 @@ SETS = {
     "2KB-zstd": DataSet(2_000, 40_000, 2, "tar.zst"),
     "2KB-lz4": DataSet(2_000, 40_000, 2, "tar.lz4"),
     "100KB": DataSet(100_000, 3_000, 3),
+    "pictures": DataSet(60_000, 600, 2, content="picture"),
+    "1MB+1KB": DataSet(1_000_000, 240, 2, label_bytes=1_000),
+    "many": DataSet(2_000, 40, 1),
 }
 
 
@@ -97,12 +102,29 @@ def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes
     """(key, jpg, cls); the bytes depend on the record's number alone."""
     for number in range(first, first + count):
         random = np.random.Generator(np.random.SFC64(number))
+        label = b"%d" % (number % 1000)
+        if kind.content == "picture":
+            yield f"{number:08d}", _picture(number), label
+            continue
         body = random.bytes(kind.record_bytes - len(_JPEG_START))
         if kind.ending == "tar.gz":
             body = (np.frombuffer(body, np.uint8) % _CODED_VALUES).tobytes()
         elif kind.ending in ("tar.zst", "tar.lz4"):
             body = _WORDS[np.frombuffer(body, np.uint8)[: len(body) // _WORD_BYTES]].tobytes()
-        yield f"{number:08d}", _JPEG_START + body, b"%d" % (number % 1000)
+        yield f"{number:08d}", _JPEG_START + body, label.rjust(kind.label_bytes)
+
+
+def _picture(number: int) -> bytes:
+    """A JPEG of 480 × 640 pixels: waves, with some noise on them."""
+    from PIL import Image
+
+    random = np.random.Generator(np.random.SFC64(number))
+    rows, columns = np.mgrid[0:480, 0:640]
+    waves = [np.sin(rows / each) + np.cos(columns / each) for each in random.uniform(5, 40, 3)]
+    pixels = np.stack(waves, axis=-1) * 55 + 128 + random.normal(0, 6, (480, 640, 3))
+    file = io.BytesIO()
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def _write(path: Path, kind: DataSet, first: int, count: int) -> None:

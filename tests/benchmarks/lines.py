@@ -3,127 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import measure
-from tests.benchmarks.data import Data
-from tests.benchmarks.endless import records_in
-from tests.benchmarks.layers import make_folder
-from tests.benchmarks.tornet import PEER, TornetData
-from tests.benchmarks.web import Web
-from tests.benchmarks.writers import WRITERS
+from tests.benchmarks.bench import Bench, Result
+from tests.benchmarks.peers import STREAMS
+from tests.benchmarks.tornet import PEER
+from tests.benchmarks.web import LINK
 from tests.servers.build import FULL, build
 from tests.servers.toxiproxy import Toxiproxy
 
-__all__ = ["LINES", "Bench", "Result"]
+__all__ = ["LINES"]
 
-_GB = 1_000_000_000
 _MB = 1_000_000
 _MIB = 1024 * 1024
+_MANY = 10_000  # shards
 _LINK_KB = 200_000  # a second
-_LAYER_RECORDS = 4_000  # files of some 3 KB: pictures, and arrays
-_LAYER_WARM = 64
-_LOCAL = frozenset(
-    {"isal", "zstd", "lz4", "our-decoder", *WRITERS}
-)  # readers of the shards' files rather than of their URLs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """One line of the output. `goal` bounds the ratio from below, or our own figure from above."""
-
-    name: str
-    ours: float
-    peer: float
-    peer_name: str
-    unit: str
-    goal: float | None
-    goal_on: str = "ratio"
-    ours_cpu_s: float | None = None
-    peer_cpu_s: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.peer
-
-    @property
-    def holds(self) -> bool | None:
-        """None for a line that only informs."""
-        if self.goal is None:
-            return None
-        return self.ratio >= self.goal if self.goal_on == "ratio" else self.ours <= self.goal
-
-    def as_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "ratio": self.ratio, "holds": self.holds}
-
-
-@dataclass
-class Bench:
-    """What the lines share: the bytes, their server, how often each side runs, and what was measured already."""
-
-    web: Web
-    data: Data
-    home: Path
-    quick: bool
-    rounds: int
-    streamed: dict[str, dict[str, float]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @cached_property
-    def tornet(self) -> TornetData:
-        return TornetData(self.home, self.data.folder, quick=self.quick)
-
-    def task(self, reader: str, kind: str) -> dict[str, Any]:
-        """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
-        if reader.startswith("tfrecord"):
-            files = self.data.tfrecords(kind)
-        elif reader in _LOCAL:
-            files = [str(self.data.folder / name) for name in self.data.shards(kind)]
-        else:
-            files = [self.web.url(name) for name in self.data.shards(kind)]
-        return {
-            "reader": reader,
-            "shards": files[:-1],
-            "records": self.data.sets[kind].records,
-            "warm_up": files[-1:],
-            "warm_up_records": self.data.warm_up_records(kind),
-        }
-
-    def layer_task(self, name: str) -> dict[str, Any]:
-        """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
-        records = _LAYER_RECORDS // (4 if self.quick else 1)
-        for folder, count in ((f"layers-{records}", records), ("layers-warm", _LAYER_WARM)):
-            if not (self.home / folder).exists():
-                make_folder(self.home / folder, count)
-        return {
-            "reader": name,
-            "shards": [str(self.home / f"layers-{records}")],
-            "records": records,
-            "warm_up": [str(self.home / "layers-warm")],
-            "warm_up_records": _LAYER_WARM,
-        }
-
-    def stream(self, reader: str) -> dict[str, float]:
-        """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
-        if reader not in self.streamed:
-            size, counter = (1 if self.quick else 4) * _GB, self.home / f"sent-{reader}"
-            with measure.endless_shard(size, counter) as url:
-                task = {"reader": reader, "shards": [url], "records": records_in(size), "counter": str(counter)}
-                self.streamed[reader] = measure.run("memory", task)
-        return self.streamed[reader]
-
-    def resumed(self, how: str) -> float:
-        """Seconds that going on at nine tenths of the endless shard takes; once for each way of it."""
-        if how not in self.seconds:
-            size = (1 if self.quick else 10) * _GB
-            with measure.endless_shard(size, self.home / f"sent-{how}") as url:
-                task = {"how": how, "url": url, "records": records_in(size), "home": str(self.home / how)}
-                self.seconds[how] = measure.run("resume", task)["wall"]
-        return self.seconds[how]
-
 
 Line = Callable[[str, Bench], Result]
 
@@ -159,6 +54,57 @@ def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = 
         return _against(name, bench, tasks, bench.data.sets[kind].records, peer_name, goal)
 
     return line
+
+
+def _sdk(name: str, bench: Bench) -> Result:
+    """Both from the embedded server, which speaks AIStore's API."""
+    kind = name.rpartition("-")[2]
+    shards = bench.data.shards(kind)[:-1]
+    with bench.embedded() as root:
+        tasks = [
+            bench.read(reader, kind, [f"{root}/{shard}" for shard in shards])
+            for reader in ("ours-records", "aistore-sdk")
+        ]
+        records = bench.data.sets[kind].records
+        return _against(name, bench, tasks, records, "the aistore SDK's reader + tarfile", None)
+
+
+def _selected(where: str, goal: float | None) -> Line:
+    """Records a second when one small field is read, to reading the large one beside it too."""
+
+    def line(name: str, bench: Bench) -> Result:
+        shards = bench.data.shards("1MB+1KB")[:-1]
+        urls = [str(bench.data.folder / shard) if where == "file" else bench.web.limited(shard) for shard in shards]
+        tasks = [bench.read(reader, "1MB+1KB", urls) for reader in ("ours-selected", "ours-unselected")]
+        return _against(name, bench, tasks, tasks[0]["records"], "ours, both fields", goal)
+
+    return line
+
+
+def _streams(name: str, bench: Bench) -> Result:
+    """So many connections to one, each of which has a slower link than this machine."""
+    connections = name.rpartition("-")[2]
+    urls = [bench.web.limited(shard) for shard in bench.data.shards("100KB")[:-1]]
+    tasks = [bench.read(f"ours-streams-{count}", "100KB", urls) for count in (connections, 1)]
+    link = f"one connection of {LINK // _MB} MB/s"
+    return _against(name, bench, tasks, tasks[0]["records"], link, 1.5 if connections == "2" else None)
+
+
+def _many_shards(name: str, bench: Bench) -> Result:
+    """Records a second from very many shards, to those from some of the same size."""
+    (shard, _) = bench.data.shards("many")
+    few, many = (bench.read("ours-records", "many", bench.web.copies(shard, count)) for count in (100, _MANY))
+    ours, peer = measure.alternate([many, few], bench.rounds)
+    return Result(
+        name=name,
+        ours=many["records"] / ours.wall,
+        peer=few["records"] / peer.wall,
+        peer_name="100 such shards",
+        unit="records/s",
+        goal=0.9,
+        ours_cpu_s=ours.cpu,
+        peer_cpu_s=peer.cpu,
+    )
 
 
 def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> Line:
@@ -273,23 +219,45 @@ _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → fr
 _WEBDATASET_WRITER = ("ours-export", "webdataset-tfrecord-writer", "webdataset + TFRecordWriter")
 
 LINES: dict[str, Line] = {
-    "records-2KB": _rate(*_WEBDATASET, "2KB", 10),
-    "records-100KB": _rate(*_WEBDATASET, "100KB", 4),
+    "records-2KB": _rate(*_WEBDATASET, "2KB", 15),
+    "records-100KB": _rate(*_WEBDATASET, "100KB", 7),
     "records-pax-2KB": _rate(*_WEBDATASET, "2KB-pax", 10),
     "records-gzip-2KB": _rate(*_WEBDATASET, "2KB-gzip", 3),
-    "records-curl-100KB": _rate("ours-records", "curl", "one curl, bytes only", "100KB"),
-    "gzip-isal-2KB": _rate("ours-records", "isal", "isal alone, local, bytes only", "2KB-gzip"),
+    "records-curl-100KB": _rate("ours-records", "curl", "one curl, bytes only", "100KB", 0.9),
+    "gzip-isal-2KB": _rate("ours-records", "isal", "isal alone, local, bytes only", "2KB-gzip", 0.85),
     "decompress-gz": _rate("our-decoder", "isal", "isal's own file", "2KB-gzip", 0.85),
     "decompress-zst": _rate("our-decoder", "zstd", "zstd's own file", "2KB-zstd", 0.85),
     "decompress-lz4": _rate("our-decoder", "lz4", "lz4's own file", "2KB-lz4", 0.85),
-    "dataset-2KB": _rate(*_WEBDATASET_TF, "2KB", 40),
-    "dataset-100KB": _rate(*_WEBDATASET_TF, "100KB", 7),
+    "dataset-2KB": _rate(*_WEBDATASET_TF, "2KB", 60),
+    "dataset-100KB": _rate(*_WEBDATASET_TF, "100KB", 10),
+    "records-hugging-face-2KB": _rate("ours-records", "hugging-face", "Hugging Face datasets, streaming", "2KB"),
+    "records-hugging-face-100KB": _rate("ours-records", "hugging-face", "Hugging Face datasets, streaming", "100KB"),
+    "records-sdk-2KB": _sdk,
+    "records-sdk-100KB": _sdk,
+    "records-grain-2KB": _rate("ours-records", "grain", "grain, local ArrayRecord, bytes", "2KB"),
+    "records-grain-100KB": _rate("ours-records", "grain", "grain, local ArrayRecord, bytes", "100KB"),
+    "records-curls-100KB": _rate("ours-records", "curl-streams", "curl, 4 streams, bytes only", "100KB"),
+    "records-tar-x-2KB": _rate("ours-records", "tar-x", "tar -x into memory, local", "2KB"),
+    "records-tar-x-100KB": _rate("ours-records", "tar-x", "tar -x into memory, local", "100KB"),
+    "batch-tfrecord-2KB": _rate("ours-batches", "tfrecord-batches", "local TFRecord in batches", "2KB", 1.2),
+    "batch-tfrecord-100KB": _rate("ours-batches", "tfrecord-batches", "local TFRecord in batches", "100KB", 1.2),
+    "batch-dali-2KB": _rate("ours-batches", "dali", "DALI, local, mapped", "2KB", 1.5),
+    "batch-dali-100KB": _rate("ours-batches", "dali", "DALI, local, mapped", "100KB"),
+    "batch-curl-100KB": _rate("ours-batches", "curl", "one curl, bytes only", "100KB", 0.45),
+    "pictures-tfrecord": _rate("ours-pictures", "tfrecord-pictures", "local TFRecord, the same map", "pictures", 1),
+    "pictures-old": _rate("ours-pictures", "old-client-pictures", "requests+tarfile, a generator", "pictures", 2),
+    "pictures-scaled": _rate("ours-pictures-scaled", "ours-pictures", "ours, all pixels decoded", "pictures"),
+    "selected-file": _selected("file", 5),
+    "selected-link": _selected("link", 5),
+    **{f"streams-{count}": _streams for count in STREAMS[1:]},
+    "shards-10000": _many_shards,
     "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
     "dataset-tfrecord-2KB": _rate("ours-dataset", "tfrecord-single", "local TFRecord", "2KB", 1.5),
     "dataset-tfrecord-100KB": _rate("ours-dataset", "tfrecord-single-parallel", "local TFRecord", "100KB", 1.5),
-    "export-2KB": _rate(*_WEBDATASET_WRITER, "2KB", 8),
+    "export-2KB": _rate(*_WEBDATASET_WRITER, "2KB", 10),
     "export-100KB": _rate(*_WEBDATASET_WRITER, "100KB", 4),
+    "export-cp-100KB": _rate("ours-export", "cp", "cp of the same bytes", "100KB", 0.5),
     "export-two-workers-2KB": _rate("ours-export-2", "ours-export", "ours with one worker", "2KB-many", 1.6),
     "load-2KB": _rate("ours-loaded", "plain-tfrecord", "TFRecordDataset + parse", "2KB", 1),
     "load-parallel-2KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "2KB", 1),

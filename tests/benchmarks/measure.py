@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.web import NotHere
+
 __all__ = ["Best", "alternate", "endless_shard", "import_seconds", "run"]
 
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_SECONDS = 600
 
@@ -39,7 +43,7 @@ def alternate(tasks: Sequence[Mapping[str, Any]], rounds: int) -> list[Best]:
 
 def run(what: str, task: Mapping[str, Any]) -> dict[str, Any]:
     """What `_run` answers, from a process of its own."""
-    return json.loads(_python("-m", "tests.benchmarks._run", what, json.dumps(task)))
+    return json.loads(_python("-m", "tests.benchmarks._run", what, told=json.dumps(task)))
 
 
 def import_seconds(modules: Sequence[str], rounds: int) -> list[float]:
@@ -55,17 +59,21 @@ def import_seconds(modules: Sequence[str], rounds: int) -> list[float]:
     return [max(1e-4, each - bare) for each in others]
 
 
-def _python(*arguments: str) -> str:
+def _python(*arguments: str, told: str = "") -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
         env=_environment(),
+        input=told,
         capture_output=True,
         text=True,
         timeout=_MOST_SECONDS,
         check=False,
     )
     if done.returncode:
+        missing = _MISSING.search(done.stderr)
+        if missing:
+            raise NotHere(f"there is no package {missing[1]!r}: pip install -e '.[bench]'")
         raise RuntimeError(f"{' '.join(arguments)}\nended with {done.returncode}:\n{done.stderr[-4000:]}")
     return done.stdout
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.benchmarks import tornet
 from tests.benchmarks.codec import CODECS
+from tests.benchmarks.peers import PEERS, PEERS_WITHOUT_TENSORFLOW
 
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
@@ -233,10 +234,11 @@ READERS: dict[str, Reader] = {
     "lz4": _at_once(lz4_alone),
     "our-decoder": _at_once(our_decoder),
     **CODECS,
+    **PEERS,
     **tornet.READERS,
 }
 
-WITHOUT_TENSORFLOW = frozenset(
+WITHOUT_TENSORFLOW = PEERS_WITHOUT_TENSORFLOW | frozenset(
     {
         "ours-records",
         "webdataset-records",

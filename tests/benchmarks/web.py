@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Web", "serving"]
+__all__ = ["LINK", "NotHere", "Web", "serving"]
+
+LINK = 200_000_000
+"""Bytes a second of one connection, where a line wants a slower one than this machine's own."""
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -27,9 +30,17 @@ http {{
   access_log off; sendfile on; tcp_nopush on; default_type application/octet-stream;
   client_body_temp_path {work}/body; proxy_temp_path {work}/proxy; fastcgi_temp_path {work}/fastcgi;
   uwsgi_temp_path {work}/uwsgi; scgi_temp_path {work}/scgi;
-  server {{ listen 127.0.0.1:{port}; root {root}; }}
+  server {{
+    listen 127.0.0.1:{port}; root {root};
+    location ~ ^/link/(.*)$ {{ alias {root}/$1; limit_rate {link}; }}
+    location ~ ^/copies/[0-9]+-(.*)$ {{ alias {root}/$1; }}
+  }}
 }}
 """
+
+
+class NotHere(Exception):
+    """A program or a package that a line needs is not installed; the line says so and has no figures."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,20 @@ class Web:
 
     def url(self, file: str) -> str:
         return f"{self.root}/{file}"
+
+    def limited(self, file: str) -> str:
+        """The same through connections of `LINK` bytes a second each."""
+        self._only_nginx()
+        return f"{self.root}/link/{file}"
+
+    def copies(self, file: str, count: int) -> list[str]:
+        """Many names of one file."""
+        self._only_nginx()
+        return [f"{self.root}/copies/{number}-{file}" for number in range(count)]
+
+    def _only_nginx(self) -> None:
+        if self.name != "nginx":
+            raise NotHere("this line needs nginx (apt install nginx)")
 
 
 @contextmanager
@@ -67,7 +92,7 @@ def _nginx(program: str, home: Path, folder: Path) -> Iterator[Web]:
     work.mkdir()
     # As root it would give its workers to a user who may not look into our folder.
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
-    (work / "conf").write_text(_NGINX.format(user=user, work=work, root=folder, port=port))
+    (work / "conf").write_text(_NGINX.format(user=user, work=work, root=folder, port=port, link=LINK))
     process = subprocess.Popen([program, "-p", str(work), "-c", str(work / "conf")])
     try:
         _wait_until_up(process, port)

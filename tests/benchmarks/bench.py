@@ -1,0 +1,146 @@
+"""What the lines share: the bytes, their server, how often each side runs; and what a line gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import measure
+from tests.benchmarks.data import Data
+from tests.benchmarks.endless import records_in
+from tests.benchmarks.layers import make_folder
+from tests.benchmarks.tornet import TornetData
+from tests.benchmarks.web import Web
+from tests.benchmarks.writers import WRITERS
+
+__all__ = ["Bench", "Result"]
+
+_GB = 1_000_000_000
+_LAYER_RECORDS = 4_000  # files of some 3 KB: pictures, and arrays
+_LAYER_WARM = 64
+_LOCAL = frozenset(
+    {"isal", "zstd", "lz4", "our-decoder", "dali", "grain", "tar-x", "cp", *WRITERS}
+)  # readers of the shards' files rather than of their URLs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One line of the output. `goal` bounds the ratio from below, or our own figure from above."""
+
+    name: str
+    ours: float
+    peer: float
+    peer_name: str
+    unit: str
+    goal: float | None
+    goal_on: str = "ratio"
+    ours_cpu_s: float | None = None
+    peer_cpu_s: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+    @property
+    def holds(self) -> bool | None:
+        """None for a line that only informs."""
+        if self.goal is None:
+            return None
+        return self.ratio >= self.goal if self.goal_on == "ratio" else self.ours <= self.goal
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "ratio": self.ratio, "holds": self.holds}
+
+
+@dataclass
+class Bench:
+    """What the lines share: the bytes, their server, how often each side runs, and what was measured already."""
+
+    web: Web
+    data: Data
+    home: Path
+    quick: bool
+    rounds: int
+    streamed: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def tornet(self) -> TornetData:
+        return TornetData(self.home, self.data.folder, quick=self.quick)
+
+    @contextmanager
+    def embedded(self) -> Iterator[str]:
+        """What the names of shards are appended to, on a server of ours over the same folder."""
+        command = [sys.executable, "-m", "ais_tar2tf", "serve", str(self.data.folder.parent), "--port", "0"]
+        with subprocess.Popen(command, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                yield f"{process.stdout.readline().strip()}/v1/objects/{self.data.folder.name}"
+            finally:
+                process.terminate()
+
+    def task(self, reader: str, kind: str) -> dict[str, Any]:
+        """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
+        if reader.startswith("tfrecord"):
+            files = self.data.tfrecords(kind)
+        elif reader in _LOCAL:
+            files = [str(self.data.folder / name) for name in self.data.shards(kind)]
+        else:
+            files = [self.web.url(name) for name in self.data.shards(kind)]
+        return {
+            "reader": reader,
+            "shards": files[:-1],
+            "records": self.data.sets[kind].records,
+            "warm_up": files[-1:],
+            "warm_up_records": self.data.warm_up_records(kind),
+        }
+
+    def read(self, reader: str, kind: str, urls: list[str]) -> dict[str, Any]:
+        """The task of a reader that reads a set's shards by other URLs."""
+        each = self.data.sets[kind].records // self.data.sets[kind].shards
+        records = len(urls) * each
+        return {
+            "reader": reader,
+            "shards": urls,
+            "records": records,
+            "warm_up": urls[:1],
+            "warm_up_records": each,
+        }
+
+    def layer_task(self, name: str) -> dict[str, Any]:
+        """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
+        records = _LAYER_RECORDS // (4 if self.quick else 1)
+        for folder, count in ((f"layers-{records}", records), ("layers-warm", _LAYER_WARM)):
+            if not (self.home / folder).exists():
+                make_folder(self.home / folder, count)
+        return {
+            "reader": name,
+            "shards": [str(self.home / f"layers-{records}")],
+            "records": records,
+            "warm_up": [str(self.home / "layers-warm")],
+            "warm_up_records": _LAYER_WARM,
+        }
+
+    def stream(self, reader: str) -> dict[str, float]:
+        """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
+        if reader not in self.streamed:
+            size, counter = (1 if self.quick else 4) * _GB, self.home / f"sent-{reader}"
+            with measure.endless_shard(size, counter) as url:
+                task = {"reader": reader, "shards": [url], "records": records_in(size), "counter": str(counter)}
+                self.streamed[reader] = measure.run("memory", task)
+        return self.streamed[reader]
+
+    def resumed(self, how: str) -> float:
+        """Seconds that going on at nine tenths of the endless shard takes; once for each way of it."""
+        if how not in self.seconds:
+            size = (1 if self.quick else 10) * _GB
+            with measure.endless_shard(size, self.home / f"sent-{how}") as url:
+                task = {"how": how, "url": url, "records": records_in(size), "home": str(self.home / how)}
+                self.seconds[how] = measure.run("resume", task)["wall"]
+        return self.seconds[how]

@@ -1,0 +1,324 @@
+"""What others offer for the same job, beside webdataset: each as its documentation advises, one function a reader.
+
+A peer that is not installed ends its line by one sentence; the extra `bench` brings all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmarks.writers import Drain, scratch
+
+__all__ = ["PEERS", "PEERS_WITHOUT_TENSORFLOW", "STREAMS"]
+
+STREAMS = (1, 2, 4, 8)
+"""Connections at once, for the curve over them."""
+
+_BATCH = 128
+_PICTURES = 32  # in a batch
+_SIZE = (224, 224)
+_STREAMS = 4
+_RECORD_BUFFER = 8 * 1024 * 1024
+
+
+# Records in Python.
+
+
+def hugging_face(urls: list[str], records: int) -> Drain:
+    """`datasets` streaming tar shards; the fields as bytes, for nobody else decodes them here either."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import datasets
+
+    datasets.disable_progress_bars()
+
+    def drain() -> int:
+        stream = datasets.load_dataset("webdataset", data_files={"train": urls}, split="train", streaming=True)
+        plain = stream.cast_column("jpg", datasets.Image(decode=False))
+        return sum(1 for record in plain if record["jpg"]["bytes"])
+
+    return drain
+
+
+def aistore_sdk(urls: list[str], records: int) -> Drain:
+    """The official client's reader as a file, and tarfile on it as a stream."""
+    from aistore import Client
+
+    def drain() -> int:
+        return sum(1 for url in urls for record in _sdk_records(Client, url) if record["jpg"])
+
+    return drain
+
+
+def _sdk_records(client: Any, url: str) -> Iterator[dict[str, bytes]]:
+    parts = urlsplit(url)
+    bucket, name = parts.path.removeprefix("/v1/objects/").split("/", 1)
+    reader = client(f"{parts.scheme}://{parts.netloc}").bucket(bucket).object(name).get_reader()
+    record: dict[str, bytes] = {}
+    with reader.as_file() as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        for member in tar:
+            key, _, field = member.name.partition(".")
+            if record and record["__key__"] != key.encode():
+                yield record
+                record = {}
+            content = tar.extractfile(member)
+            assert content is not None
+            record["__key__"], record[field] = key.encode(), content.read()
+    if record:
+        yield record
+
+
+def grain_array_record(paths: list[str], records: int) -> Drain:
+    """grain over ArrayRecord files, in order, as its guide has it; records come as bytes, not parsed."""
+    import grain
+
+    source = grain.sources.ArrayRecordDataSource(_array_records(paths))
+    dataset = grain.MapDataset.source(source).to_iter_dataset()
+    return lambda: sum(1 for record in dataset if record)
+
+
+def _array_records(paths: list[str]) -> list[str]:
+    import ais_tar2tf as t2t
+
+    out = Path(paths[0]).with_name(f"{Path(paths[0]).stem}-{len(paths)}-array-record")
+    return [str(each) for each in t2t.open(paths).export(out, format="array_record", workers=1, progress=False)]
+
+
+# Bytes alone.
+
+
+def curl_streams(urls: list[str], records: int) -> Drain:
+    """curl with several transfers at once; it knows nothing of records, and is believed."""
+    outputs = [part for url in urls for part in ("-o", "/dev/null", url)]
+    command = ["curl", "-s", "-f", "-L", "--parallel", "--parallel-max", str(_STREAMS), *outputs]
+
+    def drain() -> int:
+        subprocess.run(command, check=True)
+        return records
+
+    return drain
+
+
+def tar_extract(paths: list[str], records: int) -> Drain:
+    """`tar -x` into memory: what unpacking the shards first would cost, before anybody reads a file."""
+
+    def drain() -> int:
+        with scratch() as folder:
+            for path in paths:
+                subprocess.run(["tar", "-x", "-f", path, "-C", str(folder)], check=True)
+        return records
+
+    return drain
+
+
+def copy(paths: list[str], records: int) -> Drain:
+    """`cp` into memory: the least that writing the bytes once takes."""
+
+    def drain() -> int:
+        with scratch() as folder:
+            subprocess.run(["cp", *paths, str(folder)], check=True)
+        return records
+
+    return drain
+
+
+# Batches.
+
+
+def dali(paths: list[str], records: int) -> Drain:
+    """DALI's reader for webdataset shards on the CPU: local files, mapped into memory."""
+    from nvidia.dali import fn, pipeline_def
+
+    count = records  # the reader's own index says so, too, when it is made
+
+    @pipeline_def(batch_size=_BATCH, num_threads=os.cpu_count() or 1, device_id=None)
+    def fields() -> Any:
+        return tuple(fn.readers.webdataset(paths=paths, ext=["jpg", "cls"], missing_component_behavior="error"))
+
+    pipeline = fields()
+    pipeline.build()
+
+    def drain() -> int:
+        for _ in range(-(-count // _BATCH)):
+            pipeline.run()
+        return count
+
+    return drain
+
+
+def tfrecord_batches(paths: list[str], records: int) -> Drain:
+    """Batched first and parsed together, the fastest way that TensorFlow's guide knows."""
+    import tensorflow as tf
+
+    spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("key", "jpg", "cls")}
+    dataset = tf.data.TFRecordDataset(paths, buffer_size=_RECORD_BUFFER).batch(_BATCH)
+    dataset = dataset.map(lambda texts: tf.io.parse_example(texts, spec), num_parallel_calls=tf.data.AUTOTUNE)
+    return _drained(dataset.prefetch(tf.data.AUTOTUNE), records)
+
+
+def ours_batches(urls: list[str], records: int) -> Drain:
+    import ais_tar2tf as t2t
+
+    fields = ("__key__", "jpg", "cls")
+    chosen = t2t.open(urls).dataset(lambda record: {name: record[name] for name in fields}, batch=_BATCH)
+    return _drained(chosen, records)
+
+
+def _drained(dataset: Any, records: int) -> Drain:
+    """All batches but the last are drained by `skip`, in C++."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False  # as for everyone in `readers`
+    batches = -(-records // _BATCH)
+    dataset = dataset.with_options(options)
+
+    def drain() -> int:
+        (last,) = list(dataset.skip(batches - 1))
+        return (batches - 1) * _BATCH + int(last["jpg"].shape[0])
+
+    return drain
+
+
+# Pictures: decoded, resized to 224 × 224, batched.
+
+
+def ours_pictures(urls: list[str], records: int) -> Drain:
+    import ais_tar2tf as t2t
+
+    dataset = t2t.open(urls).dataset(lambda record: _picture(record["jpg"], record["cls"]), batch=_PICTURES)
+    return _all_batches(dataset)
+
+
+def ours_pictures_scaled(urls: list[str], records: int) -> Drain:
+    """The same with the scaling that JPEG knows itself, where the user allows it."""
+    import ais_tar2tf as t2t
+
+    decode = t2t.ops.Decode("jpg", channels=3, at_least=_SIZE)
+
+    def small(record: Any) -> Any:
+        return _resized(decode(record)["jpg"]), _label(record["cls"])
+
+    return _all_batches(t2t.open(urls).dataset(small, batch=_PICTURES))
+
+
+def tfrecord_pictures(paths: list[str], records: int) -> Drain:
+    """TensorFlow's own pipeline over local files."""
+    import tensorflow as tf
+
+    spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("jpg", "cls")}
+
+    def parse(text: Any) -> Any:
+        example = tf.io.parse_single_example(text, spec)
+        return _picture(example["jpg"], example["cls"])
+
+    dataset = tf.data.TFRecordDataset(paths, buffer_size=_RECORD_BUFFER).map(parse, tf.data.AUTOTUNE)
+    return _all_batches(dataset.batch(_PICTURES).prefetch(tf.data.AUTOTUNE))
+
+
+def old_client_pictures(urls: list[str], records: int) -> Drain:
+    """The way of the client that came before: its conversions ran in a generator, one record after the other."""
+    import tensorflow as tf
+
+    from tests.benchmarks.readers import old_client_records
+
+    def generate() -> Iterator[Any]:
+        for record in old_client_records(urls):
+            yield _picture(record["jpg"], record["cls"])
+
+    spec = (tf.TensorSpec((*_SIZE, 3), tf.float32), tf.TensorSpec((), tf.int32))
+    return _all_batches(tf.data.Dataset.from_generator(generate, output_signature=spec).batch(_PICTURES))
+
+
+def _picture(encoded: Any, label: Any) -> Any:
+    import tensorflow as tf
+
+    return _resized(tf.io.decode_jpeg(encoded, channels=3)), _label(label)
+
+
+def _resized(pixels: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.ensure_shape(tf.image.resize(pixels, _SIZE), (*_SIZE, 3))
+
+
+def _label(label: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.strings.to_number(label, tf.int32)
+
+
+def _all_batches(dataset: Any) -> Drain:
+    return lambda: sum(int(labels.shape[0]) for _, labels in dataset)
+
+
+# One small field of records that are large.
+
+
+def selection(*fields: str) -> Callable[[list[str], int], Drain]:
+    def reader(urls: list[str], records: int) -> Drain:
+        import ais_tar2tf as t2t
+
+        def drain() -> int:
+            with t2t.open(urls) as source:
+                return sum(1 for record in source.select(*fields).records() if record["cls"])
+
+        return drain
+
+    return reader
+
+
+def streams(connections: int) -> Callable[[list[str], int], Drain]:
+    """Ours with so many connections at once."""
+
+    def reader(urls: list[str], records: int) -> Drain:
+        import ais_tar2tf as t2t
+
+        def drain() -> int:
+            with t2t.open(urls, connections=connections) as source:
+                return sum(1 for record in source.records() if record["jpg"])
+
+        return drain
+
+    return reader
+
+
+PEERS = {
+    "hugging-face": hugging_face,
+    "aistore-sdk": aistore_sdk,
+    "grain": grain_array_record,
+    "curl-streams": curl_streams,
+    "tar-x": tar_extract,
+    "cp": copy,
+    "dali": dali,
+    "tfrecord-batches": tfrecord_batches,
+    "ours-batches": ours_batches,
+    "ours-pictures": ours_pictures,
+    "ours-pictures-scaled": ours_pictures_scaled,
+    "tfrecord-pictures": tfrecord_pictures,
+    "old-client-pictures": old_client_pictures,
+    "ours-selected": selection("cls"),
+    "ours-unselected": selection("cls", "jpg"),
+    **{f"ours-streams-{count}": streams(count) for count in STREAMS},
+}
+
+PEERS_WITHOUT_TENSORFLOW = frozenset(
+    {
+        "hugging-face",
+        "aistore-sdk",
+        "grain",
+        "curl-streams",
+        "tar-x",
+        "cp",
+        "dali",
+        "ours-selected",
+        "ours-unselected",
+        *(f"ours-streams-{count}" for count in STREAMS),
+    }
+)
+"""What TensorFlow would only disturb."""

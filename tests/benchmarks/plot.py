@@ -1,0 +1,83 @@
+"""Draws what was measured: records a second of ours and of each peer, and over the number of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from tests.benchmarks.bench import Result
+
+__all__ = ["draw"]
+
+_OURS, _PEER, _INK, _SOFT = "#d9822b", "#9aa5b1", "#1f2933", "#52606d"
+_PANELS = (
+    ("Plain records, 2 KB", ("records-2KB", "records-hugging-face-2KB", "records-grain-2KB", "records-tar-x-2KB")),
+    (
+        "Plain records, 100 KB",
+        (
+            "records-100KB",
+            "records-hugging-face-100KB",
+            "records-grain-100KB",
+            "records-tar-x-100KB",
+            "records-curl-100KB",
+        ),
+    ),
+    ("Into tf.data, 2 KB", ("dataset-2KB", "dataset-old-2KB", "dataset-tfrecord-2KB", "batch-dali-2KB")),
+    ("Into tf.data, 100 KB", ("dataset-100KB", "dataset-old-100KB", "dataset-tfrecord-100KB", "batch-dali-100KB")),
+)
+_STREAMS = "streams-"
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """One picture of the lines that are there; panels without any are left out."""
+    found = {result.name: result for result in results}
+    panels = [(title, [found[name] for name in names if name in found]) for title, names in _PANELS]
+    panels = [(title, lines) for title, lines in panels if lines]
+    streams = {int(name.removeprefix(_STREAMS)): each for name, each in found.items() if name.startswith(_STREAMS)}
+    count = len(panels) + bool(streams)
+    if not count:
+        return
+    plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _SOFT})
+    rows = -(-count // 2)
+    figure, grid = plt.subplots(rows, 2, figsize=(12, 2.7 * rows), dpi=100, squeeze=False, layout="constrained")
+    places = list(grid.flat)
+    for axes, (title, lines) in zip(places, panels, strict=False):
+        _bars(axes, title, lines)
+    if streams:
+        _curve(places[len(panels)], streams)
+    for axes in places[count:]:
+        axes.axis("off")
+    figure.savefig(path, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
+    """Ours, as in the first line; then each line's peer, as many times ours as it reached in its own line."""
+    ours = lines[0].ours
+    names = ["ais_tar2tf", *(line.peer_name for line in lines)]
+    rates = [ours, *(ours / line.ratio for line in lines)]
+    bars = axes.barh(names[::-1], rates[::-1], color=[_PEER] * len(lines) + [_OURS], height=0.65)
+    axes.bar_label(bars, labels=[f"{rate:,.0f}" for rate in rates[::-1]], padding=4, color=_SOFT)
+    axes.set_title(f"{title}: records a second", loc="left", fontweight="bold")
+    axes.set_xlim(0, max(rates) * 1.18)
+    axes.xaxis.set_visible(False)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def _curve(axes: Axes, streams: Mapping[int, Result]) -> None:
+    counts = [1, *sorted(streams)]
+    rates = [streams[counts[1]].peer, *(streams[count].ours for count in counts[1:])]
+    axes.plot(counts, rates, color=_OURS, marker="o", linewidth=2)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_ylim(0, max(rates) * 1.15)
+    axes.set_xlabel("connections, each over a link of 200 MB/s")
+    axes.set_title("Plain records, 100 KB: records a second", loc="left", fontweight="bold")
+    axes.spines[["top", "right"]].set_visible(False)

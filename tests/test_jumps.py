@@ -1,0 +1,232 @@
+"""What nobody wants is jumped over: the rest comes whole and in order, and what was jumped over was not sent."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ais_tar2tf as t2t
+from ais_tar2tf.account import Account
+from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError, TruncatedArchive
+from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.fetch_files import FileFetch
+from ais_tar2tf.options import KIB, Limits, Read, Retry
+from ais_tar2tf.plan import Plan
+from ais_tar2tf.reader import RecordStream, Shards
+from ais_tar2tf.records import Selection
+from ais_tar2tf.stores.file import FileStore
+from ais_tar2tf.stores.http import HttpStore
+from faults import Fault, FaultServer, plain
+
+READ = Read(retry=Retry(attempts=4, first_delay=0.001, max_delay=0.002), range_bytes=40 * KIB, jump_bytes=10 * KIB)
+DATA = bytes(i * i % 251 for i in range(600_011))
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(1, 150_000)), max_size=30)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as server:
+        server.add("x", plain(DATA))
+        server.add("y", plain(DATA[::-1]))
+        yield server
+
+
+def _walk(fetch: Any, steps: Sequence[tuple[bool, int]]) -> tuple[bytes, bytes]:
+    """What came of one shard when some steps jump, and what should have come."""
+    found, wanted, at = bytearray(), bytearray(), 0
+    for jumps, count in steps:
+        if jumps:
+            passed = fetch.jump(min(count, len(DATA) - at))
+            assert 0 <= passed <= count
+            at += passed
+        else:
+            block = bytes(fetch.read())
+            found += block
+            wanted += DATA[at : at + len(block)]
+            at += len(block)
+    while block := bytes(fetch.read()):
+        found += block
+        wanted += DATA[at : at + len(block)]
+        at += len(block)
+    assert at == len(DATA)
+    return bytes(found), bytes(wanted)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS, st.sampled_from([2, 3]))
+def test_the_rest_comes_over_http(server: FaultServer, steps: list[tuple[bool, int]], connections: int) -> None:
+    read = replace(READ, connections=connections)
+    store = HttpStore(server.url, read)
+    fetch = Fetch(store, iter([Span("x"), Span("y")]), read, Account())
+    try:
+        fetch.next_shard()
+        found, wanted = _walk(fetch, steps)
+        assert found == wanted
+        fetch.next_shard()
+        assert b"".join(iter(lambda: bytes(fetch.read()), b"")) == DATA[::-1]
+    finally:
+        fetch.close()
+        store.close()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_the_rest_comes_from_files(tmp_path: Path, steps: list[tuple[bool, int]]) -> None:
+    (tmp_path / "x").write_bytes(DATA)
+    (tmp_path / "y").write_bytes(b"the next one")
+    fetch = FileFetch(FileStore(str(tmp_path)), iter([Span("x"), Span("y")]), READ, Account())
+    fetch.next_shard()
+    found, wanted = _walk(fetch, steps)
+    assert found == wanted
+    fetch.next_shard()
+    assert bytes(fetch.read()) == b"the next one"
+    fetch.close()
+    with pytest.raises(StoreError, match="closed"):
+        fetch.read()
+
+
+def test_lines_that_break_behind_a_jump_cost_nothing(server: FaultServer) -> None:
+    broken = [Fault(), *[Fault(after=5_000), Fault(status=503), Fault(after=100, then="short")] * 2]
+    server.add("broken", plain(DATA), broken)
+    read = replace(READ, connections=2, retry=replace(READ.retry, attempts=9))
+    store, account = HttpStore(server.url, read), Account()
+    fetch = Fetch(store, iter([Span("broken")]), read, account)
+    try:
+        fetch.next_shard()
+        found, wanted = _walk(fetch, [(False, 1), (True, 200_000), (False, 1), (True, 100_000), (False, 1)])
+        assert found == wanted
+        assert account.stats.retries >= 1
+    finally:
+        fetch.close()
+        store.close()
+
+
+def test_a_server_without_ranges_is_read_through(server: FaultServer) -> None:
+    server.add("whole", plain(DATA), [Fault(ranges=False)] * 9)
+    read = replace(READ, connections=2)
+    store = HttpStore(server.url, read)
+    fetch = Fetch(store, iter([Span("whole")]), read, Account())
+    try:
+        fetch.next_shard()
+        first = bytes(fetch.read())
+        assert fetch.jump(300_000) == 0
+        assert first + b"".join(iter(lambda: bytes(fetch.read()), b"")) == DATA
+    finally:
+        fetch.close()
+        store.close()
+
+
+# Selections
+
+
+MEMBERS = st.lists(
+    st.tuples(st.sampled_from(["cls", "jpg", "cls.txt"]), st.one_of(st.integers(0, 600), st.integers(0, 90_000))),
+    min_size=1,
+    max_size=14,
+)
+
+
+def _tar(members: Sequence[tuple[str, int]], *, one_by_one: bool) -> bytes:
+    """Records of the members that come before a field's second one; PAX headers in between if asked for."""
+    file, number, met = io.BytesIO(), 0, set[str]()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for field, size in members:
+            if field in met:
+                number, met = number + 1, set()
+            met.add(field)
+            member = tarfile.TarInfo(f"{number:03d}.{field}")
+            member.size = size
+            member.mtime = 1_600_000_000.5 if one_by_one else 1_600_000_000  # type: ignore[assignment]
+            tar.addfile(member, io.BytesIO(bytes((at * 7 + size) % 256 for at in range(256)) * (size // 256 + 1)))
+    return file.getvalue()
+
+
+def _by_tarfile(data: bytes, wanted: str) -> list[tuple[str, bytes | None]]:
+    records: dict[str, bytes | None] = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            key, _, field = member.name.partition(".")
+            records.setdefault(key, None)
+            if field == wanted:
+                file = tar.extractfile(member)
+                assert file is not None
+                records[key] = file.read()
+    return list(records.items())
+
+
+def _selected(store: Any, names: Sequence[str], read: Read) -> list[tuple[str, bytes | None]]:
+    shards = Shards(store, names, read, selection=Selection(["cls?"]))
+    plan = Plan(shards=len(names))
+    stream = RecordStream(shards, plan, plan.begin(0, 0, 1), Account())
+    found: list[tuple[str, bytes | None]] = []
+    try:
+        while chunk := stream.next_chunk():
+            found += [(record["__key__"], record.get("cls")) for record in chunk]
+    finally:
+        stream.close()
+    return found
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(MEMBERS, min_size=1, max_size=3), st.booleans())
+def test_a_selection_is_what_tarfile_reads(
+    server: FaultServer, tmp_path: Path, shards: list[list[tuple[str, int]]], one_by_one: bool
+) -> None:
+    wanted: list[tuple[str, bytes | None]] = []
+    for number, members in enumerate(shards):
+        data = _tar(members, one_by_one=one_by_one)
+        wanted += _by_tarfile(data, "cls")
+        (tmp_path / f"s{number}").write_bytes(data)
+        server.add(f"s{number}", plain(data))
+    names = [f"s{number}" for number in range(len(shards))]
+    assert _selected(FileStore(str(tmp_path)), names, READ) == wanted
+    store = HttpStore(server.url, READ)
+    try:
+        assert _selected(store, names, READ) == wanted
+    finally:
+        store.close()
+
+
+def _large(folder: Path) -> bytes:
+    data = _tar([("jpg", 900_000), ("cls", 600)] * 24, one_by_one=False)
+    (folder / "large.tar").write_bytes(data)
+    return data
+
+
+def test_most_of_large_fields_is_not_read(tmp_path: Path) -> None:
+    data = _large(tmp_path)
+    with t2t.open(str(tmp_path / "large.tar")) as source:
+        assert [len(record["cls"]) for record in source.select("cls").records()] == [600] * 24
+        assert source.stats.bytes < len(data) / 10
+    with t2t.serve(tmp_path.parent) as web:
+        url = f"{web.url}/v1/objects/{tmp_path.name}/large.tar"
+        with t2t.open(url, limits=Limits(read_ahead_bytes=4_000_000)) as source:
+            assert [len(record["cls"]) for record in source.select("cls").records()] == [600] * 24
+            assert source.stats.bytes < len(data) * 3 / 4
+
+
+def test_a_tar_that_was_cut_in_what_is_jumped_over(tmp_path: Path) -> None:
+    data = _large(tmp_path)
+    (tmp_path / "large.tar").write_bytes(data[: len(data) * 2 // 3])
+    with t2t.open(str(tmp_path / "large.tar")) as source, pytest.raises(TruncatedArchive):
+        list(source.select("cls").records())
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(DATA)
+    fetch = FileFetch(FileStore(str(tmp_path)), iter([Span("x")]), READ, Account())
+    fetch.next_shard()
+    assert fetch.read()
+    path.write_bytes(DATA[:50_000])
+    with pytest.raises((ObjectChanged, TransportError)):
+        _walk(fetch, [])
+    fetch.close()
