@@ -20,17 +20,21 @@ if TYPE_CHECKING:
     from ais_tar2tf.export.finishing import finish
     from ais_tar2tf.loaded import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
+    from ais_tar2tf.mixing import mix
     from ais_tar2tf.packer import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
     from ais_tar2tf.training import Resume
+    from ais_tar2tf.watch_callback import Watch
+    from ais_tar2tf.watching import openmetrics
     from ais_tar2tf.writing import write_dataset
 
 __all__ = [
     "AisDataset",
     "Resume",
+    "Watch",
     "arrays",
     "cluster",
     "default_record_parser",
@@ -43,7 +47,9 @@ __all__ = [
     "index",
     "iter_records",
     "load",
+    "mix",
     "open",
+    "openmetrics",
     "ops",
     "options",
     "pack",
@@ -60,6 +66,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
     "Resume": ("training", "Resume"),
+    "Watch": ("watch_callback", "Watch"),
     "arrays": ("arrays", None),
     "cluster": ("cluster", None),
     "default_record_parser": ("mapping", "default_record_parser"),
@@ -72,7 +79,9 @@ _WHERE = {
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
     "load": ("loaded", "load"),
+    "mix": ("mixing", "mix"),
     "open": ("source", "open_source"),
+    "openmetrics": ("watching", "openmetrics"),
     "ops": ("ops", None),
     "options": ("options", None),
     "pack": ("packer", "pack"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
 
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.forking import at_fork
 
-__all__ = ["Account", "OnError", "Stats"]
+__all__ = ["Account", "Busy", "OnError", "Stats"]
 
 OnError = str | Callable[[Tar2TFError], None]
 """`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error: returning skips, raising stops."""
@@ -29,11 +31,58 @@ class Stats:
     shards: int = 0  # opened, or given up
     records_read: int = 0
     records_emitted: int = 0
-    bytes: int = 0  # received from the store
+    bytes: int = 0  # of shards, from the store or the cache
+    cached: int = 0  # of these, from the cache
+    cache_faults: int = 0  # pieces that the cache had damaged, or could not read or keep: the store had them
     skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
     ignored: int = 0  # members that are no field: directories, links, devices, `._*`, those a grouping leaves out
     retries: int = 0  # requests made again
     resumes: int = 0  # of which went on in the middle of a shard
+    network_wait: float = 0.0  # seconds that the reader waited for bytes
+    reading: float = 0.0  # seconds spent in making records, that wait included
+    idle: float = 0.0  # seconds between two chunks of records, in which nobody wanted one
+    mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by how many run at once
+
+    @property
+    def seconds(self) -> float:
+        """Of all iterations, from the first chunk of each to its last."""
+        return self.reading + self.idle
+
+    @property
+    def network_seconds(self) -> float:
+        """Waiting for bytes."""
+        return min(self.network_wait, self.reading)
+
+    @property
+    def parsing_seconds(self) -> float:
+        """Making records of bytes, and elements of records."""
+        return self.reading - self.network_seconds + min(self.mapping, self.idle)
+
+    @property
+    def consumer_seconds(self) -> float:
+        """Everything was ready, and nobody took it: the training step, or what was put behind the dataset."""
+        return self.idle - min(self.mapping, self.idle)
+
+    @property
+    def records_per_second(self) -> float:
+        return self.records_emitted / self.seconds if self.seconds else 0.0
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
+
+    def since(self, before: Stats) -> Stats:
+        """What happened between `before`, a copy, and now."""
+        numbers = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in _numbers()}
+        return Stats(**numbers, skipped=self.skipped - before.skipped)
+
+    def copy(self) -> Stats:
+        """As it is now; these go on counting."""
+        return self.since(Stats())
+
+
+def _numbers() -> list[Field[Any]]:
+    return [each for each in fields(Stats) if each.name != "skipped"]
 
 
 class Account:
@@ -59,7 +108,7 @@ class Account:
         """Whether nothing is ever skipped."""
         return self.on_error == "raise"
 
-    def add(self, **counts: int) -> None:
+    def add(self, **counts: float) -> None:
         with self._lock:
             for name, count in counts.items():
                 setattr(self.stats, name, getattr(self.stats, name) + count)
@@ -67,9 +116,8 @@ class Account:
     def merge(self, stats: Stats) -> None:
         """Add what was counted elsewhere, as by another process."""
         with self._lock:
-            for each in fields(stats):
-                if each.name != "skipped":
-                    setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
+            for each in _numbers():
+                setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
             self.stats.skipped.update(stats.skipped)
 
     def emitted(self, count: int) -> None:
@@ -96,3 +144,29 @@ class Account:
         with self._lock:
             self.stats.skipped[type(error).__name__] += 1
             self.stats.records_read += 1
+
+
+class Busy:
+    """Counts the seconds in which at least one of several calls at once is under way."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._lock = threading.Lock()
+        self._active = 0
+        self._since = 0.0
+
+    def enter(self) -> None:
+        with self._lock:
+            self._tell()
+            self._active += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._tell()
+            self._active -= 1
+
+    def _tell(self) -> None:
+        now = time.perf_counter()
+        if self._active:
+            self._account.add(mapping=now - self._since)
+        self._since = now

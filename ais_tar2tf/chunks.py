@@ -1,6 +1,6 @@
 """Chunks of records by position, as columns: the Python behind a dataset, called by its graph.
 
-A chunk's address is the text of a Position. The open stream that stands there waits in a pool, so that reading on
+A chunk's address is the text of a position. The open stream that stands there waits in a pool, so that reading on
 opens nothing; anybody else's position, or one from a checkpoint, opens a stream of its own.
 """
 
@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -18,15 +17,10 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.plan import Plan, Position
-from ais_tar2tf.reader import Shards
-from ais_tar2tf.records import NAMES, Record, Selection
-from ais_tar2tf.seek import seek
-from ais_tar2tf.shard_index import ShardIndex
-from ais_tar2tf.shares import open_stream
+from ais_tar2tf.reading import At, Reading, Stream
+from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Chunks", "Request"]
@@ -38,8 +32,7 @@ _REMEMBERED_RUNS = 64  # iterators of one dataset whose end is still known
 class Request:
     """What `build` makes a dataset of."""
 
-    shards: Shards
-    plan: Plan
+    reading: Reading
     account: Account
     names: tuple[str, ...]  # of the fields that elements have
     optional: frozenset[str]  # fields that may be absent, and are then b""
@@ -55,7 +48,7 @@ class Request:
     @property
     def records(self) -> int | None:
         """How many records an iterator gives; -1 for records without an end, None where it is not known."""
-        each = self.plan.length(self.seed)
+        each = self.reading.length(self.seed)
         if each is None:
             return None
         if self.repeat < 0:
@@ -76,12 +69,14 @@ class Chunks:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._pool = _StreamPool(request.shards.read.limits.open_streams, request.shards.read.timeouts.dropped)
+        read = request.reading.read
+        self._pool = _StreamPool(read.limits.open_streams, read.timeouts.dropped)
         self._epochs = count()
         self._begin_at: tuple[int, int] | None = None
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._mapping: GraphMapping | None = None
+        self._refused: Exception | None = None  # what was wrong with a position
 
     def diagnose_with(self, mapping: GraphMapping) -> None:
         """Errors of a stream are from now on told by `explain`: the mapping drops what fails, so also them."""
@@ -93,9 +88,27 @@ class Chunks:
 
     def step(self, state: bytes) -> tuple[Any, ...]:
         """The chunk at a position: the next position, (position, number) of each record, and the columns."""
+        began = time.perf_counter()
+        run: list[_Run] = []
+        try:
+            return self._step(state, run)
+        finally:
+            ended = time.perf_counter()
+            for each in run:
+                self.request.account.add(reading=ended - began, idle=began - (each.left_at or began))
+                each.left_at = ended
+
+    def _step(self, state: bytes, whose: list[_Run]) -> tuple[Any, ...]:
         stream = self._pool.take(state) if state else None
-        at = stream.position if stream is not None else self._position(state)
+        try:
+            at = stream.position if stream is not None else self._position(state)
+        except Exception as error:
+            if self._mapping is None:
+                raise
+            self._refused = error
+            return self._as_arrays(state, self.request.reading.begin(0, self.request.seed, 1), [])
         run = self._run(at)
+        whose.append(run)
         if run.error is not None:
             return self._as_arrays(state, at, [])
         try:
@@ -117,14 +130,14 @@ class Chunks:
             self._check_length(at, at_end=True)
         return self._as_arrays(following, at, chunk)
 
-    def _promised(self, position: Position) -> int | None:
+    def _promised(self, position: At) -> int | None:
         """Where the count of a run ends, when its length is known."""
-        each = self.request.plan.length(position.seed)
+        each = self.request.reading.length(position.seed)
         if each is None or self.request.repeat < 0:
             return None
         return max(self.request.start_at, self.request.repeat * each - self._run(position).skipped)
 
-    def _check_length(self, position: Position, *, at_end: bool) -> None:
+    def _check_length(self, position: At, *, at_end: bool) -> None:
         """A length that was promised is kept: an index that is wrong of its shards is an error, not a short epoch."""
         promised = self._promised(position)
         if promised is None or position.count == promised or (position.count < promised and not at_end):
@@ -134,10 +147,10 @@ class Chunks:
         raise StoreError(
             f"the index says {promised:,} records, and there are {'fewer' if at_end else 'more'}; "
             "write it again by t2t.index(…)",
-            url=self.request.shards.store.url(""),
+            url=self.request.reading.url,
         )
 
-    def _read(self, stream: Stream, at: Position) -> tuple[Stream, list[Record]]:
+    def _read(self, stream: Stream, at: At) -> tuple[Stream, list[Record]]:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
         while True:
             try:
@@ -150,6 +163,8 @@ class Chunks:
 
     def explain(self, state: bytes, last: np.int64, number: np.int64) -> np.bool_:
         """Records behind number `last` are missing before `number` (-1: before the end). Skips or raises."""
+        if self._refused is not None:
+            raise self._refused
         before = self._position(state) if state else self._latest_begin()
         run = self._run(before)
         at_end = number < 0
@@ -157,7 +172,7 @@ class Chunks:
             raise run.error
         if at_end and run.end == last + 1:
             return np.True_
-        stream = open_stream(self.request.shards, self.request.plan, before, self.request.account.twin())
+        stream = self.request.reading.open(before, self.request.account.twin())
         try:
             stream.discard(int(last) + 1 - before.count)
             missing = None if at_end else int(number - last) - 1
@@ -184,44 +199,22 @@ class Chunks:
             key=record["__key__"],
         )
 
-    def _position(self, state: bytes) -> Position:
+    def _position(self, state: bytes) -> At:
         if state:
-            return Position.from_text(state.decode())
+            return self.request.reading.parse(state.decode())
         request = self.request
         epoch, skipped = self._begin_at or (next(self._epochs), 0)
-        begin = request.plan.begin(epoch, request.seed, request.repeat)
+        begin = request.reading.begin(epoch, request.seed, request.repeat)
         position = replace(begin, run=random.SystemRandom().getrandbits(62))
         position = replace(self._behind(position, skipped + request.start_at), count=request.start_at)
         run = self._run(position)
         run.begin, run.skipped = position, skipped
         return position
 
-    def _behind(self, position: Position, records: int) -> Position:
-        """The position so many records later: by the index, else by reading headers."""
-        request = self.request
-        if not records:
-            return position
-        if all(each is not None and each.placed for each in self._known()):
-            return seek(request.plan, position, records, self._known_of)
-        shards = request.shards
-        if request.account.raises:  # nothing is skipped, so no field has to be looked at
-            shards = replace(shards, selection=Selection(()))
-        stream = open_stream(shards, request.plan, position, request.account.twin())
-        try:
-            stream.discard(records)
-            return stream.position
-        finally:
-            stream.close()
+    def _behind(self, position: At, records: int) -> At:
+        return self.request.reading.behind(position, records, self.request.account) if records else position
 
-    def _known(self) -> Iterator[ShardIndex | None]:
-        return map(self.request.shards.known, range(self.request.plan.shards))
-
-    def _known_of(self, shard: int) -> ShardIndex:
-        known = self.request.shards.known(shard)
-        assert known is not None
-        return known
-
-    def _run(self, position: Position) -> _Run:
+    def _run(self, position: At) -> _Run:
         with self._lock:
             run = self._runs.setdefault(position.run, _Run())
             self._runs.move_to_end(position.run)
@@ -229,13 +222,13 @@ class Chunks:
                 self._runs.popitem(last=False)
             return run
 
-    def _latest_begin(self) -> Position:
+    def _latest_begin(self) -> At:
         with self._lock:
             begins = [run.begin for run in self._runs.values() if run.begin is not None]
         return begins[-1]
 
-    def _stream_at(self, at: Position) -> Stream:
-        return open_stream(self.request.shards, self.request.plan, at, self.request.account)
+    def _stream_at(self, at: At) -> Stream:
+        return self.request.reading.open(at, self.request.account)
 
     def _row(self, record: Record) -> list[Any]:
         """The values of one record in the order of the names; text as bytes."""
@@ -245,7 +238,7 @@ class Chunks:
             row.append(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
         return row
 
-    def _as_arrays(self, following: bytes, at: Position, chunk: list[Record]) -> tuple[Any, ...]:
+    def _as_arrays(self, following: bytes, at: At, chunk: list[Record]) -> tuple[Any, ...]:
         numbers = np.arange(at.count, at.count + len(chunk), dtype=np.int64)
         needs_position = self._mapping is not None
         positions = np.full(len(chunk), at.to_text().encode() if needs_position else b"", dtype=object)
@@ -279,10 +272,11 @@ def _no_bytes(name: str, record: Record) -> SchemaError:
 class _Run:
     """What is known of one iterator, or of several that share a checkpoint."""
 
-    begin: Position | None = None
+    begin: At | None = None
     end: int | None = None  # records that it had
     error: Exception | None = None
     skipped: int = 0  # records of the first epoch before its begin
+    left_at: float | None = None  # when the last chunk was handed out
 
 
 @dataclass(order=True)

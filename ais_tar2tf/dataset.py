@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -11,11 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, OnError
+from ais_tar2tf.cache import aligned, cached, shelf_of
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.ops import Pipeline
-from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, Tls
+from ais_tar2tf.options import Cache, Limits, Retry, Shuffle, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
@@ -62,6 +64,7 @@ class AisDataset:
         tls: Tls | None = None,
         allow_missing_end: bool = False,
         allow_concatenated: bool = False,
+        cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
         self._read = read_options(
             timeouts=timeouts,
@@ -77,6 +80,10 @@ class AisDataset:
         store = partial(AisStore, bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
         self._store = store()
         remember(self._store, store)
+        self._cache = Cache(cache) if cache is not None and not isinstance(cache, Cache) else cache
+        self._shelf = shelf_of(self._cache) if self._cache is not None else None
+        if self._cache is not None:
+            self._read = aligned(self._read)
         self._shards = Shards(self._store, (), self._read, grouping)
         self._on_error: OnError = on_error
         self._pipeline = Pipeline(conversions, selections) if conversions or selections else None
@@ -97,7 +104,9 @@ class AisDataset:
     def source(self, template: Template) -> Source:
         """The shards that a template names, with everything that a Source can do."""
         names = shard_names(self._store, template, self._read.limits, listable=True)
-        return Source(replace(self._shards, names=names), on_error=self._on_error)
+        account = Account(self._on_error)
+        store = self._store if self._cache is None else cached(self._store, self._cache, account, self._shelf)
+        return Source(replace(self._shards, store=store, names=names), account)
 
     def load_from_tar(
         self,

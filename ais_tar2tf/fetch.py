@@ -22,17 +22,21 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.checksum import Checksum
-from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.retries import Tries
-from ais_tar2tf.stores import Body, Identity, Interrupt, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Ranges, Store
+from ais_tar2tf.tuning import Tuning
 
 __all__ = ["Fetch", "Span"]
 
 _LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little, small enough for the cache
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
+_TOGETHER = 128  # ranges in one request, where a store gives many at once
+_TOGETHER_BYTES = 2 * MIB  # and the bytes of all of them: they are held twice for a moment
+_CHECKED = 64  # one in so many of these goes by itself, and says which content the shard has
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
 
 
@@ -95,13 +99,17 @@ class Fetch:
         account: Account,
         *,
         read_ahead_bytes: int | None = None,
+        tuning: Tuning | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
         self._spans = spans
         self._read = read
         self._account = account
-        self._ahead = max(_BLOCK, read_ahead_bytes or read.limits.read_ahead_bytes)
+        self._most_ahead = max(_BLOCK, read_ahead_bytes or read.limits.read_ahead_bytes)
+        self._tuning = tuning or Tuning(replace(read, most_connections=0))
+        self._tuning.pause()
+        self._active = 0  # workers that fetch something
         self._draw = draw
         self._lock = threading.Condition()
         self._parts: deque[_Part] = deque()  # planned, in delivery order; the first is being delivered
@@ -111,6 +119,7 @@ class Fetch:
         self._failed: Exception | None = None  # what `spans` raised
         self._planned = 0  # bytes, over all shards
         self._consumed = 0
+        self._asked: dict[str, int] = {}  # parts of each shard that could go together
         self._hungry: _Part | None = None  # what the reader waits for
         self._closed = False
         self._why_closed = "the reader was closed"
@@ -124,6 +133,11 @@ class Fetch:
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
         at_fork(self)
+
+    @property
+    def _ahead(self) -> int:
+        """Bytes that may be under way: what is this stream's, as far as it pays off."""
+        return max(_BLOCK, min(self._most_ahead, self._tuning.read_ahead))
 
     # The reader's side.
 
@@ -153,6 +167,7 @@ class Fetch:
         buffer, count = block
         self._lent = buffer
         self._account.add(bytes=count)
+        self._tuning.note(time.perf_counter(), count, 0.0)
         data = buffer[:count]
         if self._delivered == 0 and self._current is not None and self._current.span.stop is None:
             self._checksum = Checksum.stated_by(self.identity)
@@ -249,7 +264,11 @@ class Fetch:
             if part.error is not None:
                 raise part.error
             self._hungry = part
+            began = time.perf_counter()
             self._lock.wait()
+            ended = time.perf_counter()
+            self._account.add(network_wait=ended - began)
+            self._tuning.note(ended, 0, ended - began)
             self._hungry = None
 
     @staticmethod
@@ -287,7 +306,12 @@ class Fetch:
         if shard.end is not None and self._delivered != shard.end:
             raise TransportError(f"{self._delivered:,} bytes came of {shard.end:,}", url=url)
         if self._checksum is not None:
-            self._checksum.verify(shard.identity, url)
+            try:
+                self._checksum.verify(shard.identity, url)
+            except ChecksumMismatch:
+                if isinstance(self._store, Keeper):
+                    self._store.forget(shard.span.name)
+                raise
             self._checksum = None
 
     # Planning: under the lock.
@@ -305,10 +329,10 @@ class Fetch:
             if span is None:
                 self._no_more = True
                 return False
-            shard = self._planning = _Shard(span, span.identity, planned=span.start)
+            shard = self._planning = _Shard(span, span.identity, self._size_known(span), planned=span.start)
         stops = [shard.span.stop, shard.end]
         if self._read.connections > 1:
-            stops.append(shard.planned + self._read.range_bytes)
+            stops.append(shard.planned + self._tuning.range_bytes)
         stop = min((stop for stop in stops if stop is not None), default=None)
         if self._read.connections == 1 and shard.span.stop is None:
             stop = None
@@ -322,10 +346,17 @@ class Fetch:
         self._lock.notify_all()
         return True
 
+    def _size_known(self, span: Span) -> int | None:
+        """Beforehand, of a few bytes of a shard that an index knows: what comes next can then be asked for, too."""
+        size = span.identity.size
+        if size is None or span.stop is None or span.stop > size:
+            return None
+        return size if span.stop - span.start <= self._read.range_bytes else None
+
     def _go_on_at(self, shard: _Shard, target: int) -> None:
         """Leave out what is before `target`: end its requests, and ask for a little from there on."""
         self._drop_current()
-        self._ahead = min(self._ahead, _AHEAD_OF_JUMPS)
+        self._most_ahead = min(self._most_ahead, _AHEAD_OF_JUMPS)
         span = replace(shard.span, start=target)
         rest = _Shard(span, shard.identity, shard.size, planned=target, ranged=True, window=_FIRST_BLOCK)
         self._current, self._delivered = rest, target
@@ -341,7 +372,7 @@ class Fetch:
             self._parts.appendleft(part)
             self._waiting.appendleft(part)
         rest.planned = stop
-        rest.window = min(2 * rest.window, self._read.range_bytes)
+        rest.window = min(2 * rest.window, self._tuning.range_bytes)
         self._lock.notify_all()
 
     def _note_planned(self, part: _Part, stop: int) -> None:
@@ -395,7 +426,7 @@ class Fetch:
         return not unknown and len(self._waiting) == 0 and self._planned - self._consumed < self._ahead
 
     def _start_workers(self) -> None:
-        wanted = min(self._read.connections, len(self._parts))
+        wanted = min(self._tuning.connections, len(self._parts))
         while len(self._workers) < wanted and not self._closed:
             worker = threading.Thread(target=self._work, name="ais_tar2tf-fetch", daemon=True)
             try:
@@ -409,31 +440,89 @@ class Fetch:
     # The workers' side.
 
     def _work(self) -> None:
-        while True:
-            part = self._claim()
-            if part is None:
-                return
+        while parts := self._claim():
             try:
-                self._fetch(part)
-            except StoreError as error:
-                self._end_part(part, error)
-            except Exception as error:  # noqa: BLE001  # a worker that dies silently would leave its reader waiting
-                self._end_part(part, _unexpected(error, self._store.url(part.shard.span.name)))
-            else:
-                self._end_part(part, None)
+                for part in self._fetched_together(parts) if len(parts) > 1 else parts:
+                    self._fetch_to_end(part)
+            finally:
+                with self._lock:
+                    self._active -= 1
+                    self._lock.notify_all()
 
-    def _claim(self) -> _Part | None:
-        """The earliest part that nobody has begun and that the bound allows; None when closed."""
+    def _fetch_to_end(self, part: _Part) -> None:
+        try:
+            self._fetch(part)
+        except StoreError as error:
+            self._end_part(part, error)
+        except Exception as error:  # noqa: BLE001  # a worker that dies silently would leave its reader waiting
+            self._end_part(part, _unexpected(error, self._store.url(part.shard.span.name)))
+        else:
+            self._end_part(part, None)
+
+    def _fetched_together(self, parts: list[_Part]) -> list[_Part]:
+        """Fetch what a store gives in one answer; the parts that are left are for requests of their own.
+
+        Such an answer does not say which content its bytes are of: every so many parts of a shard one goes by itself.
+        """
+        with self._lock:
+            left = [part for part in parts if self._goes_alone(part)]
+        together = [part for part in parts if part not in left]
+        wanted = [(part.shard.span.name, part.start, part.stop or part.start) for part in together]
+        try:
+            bodies = self._store.read_many(wanted) if isinstance(self._store, Ranges) and wanted else None
+        except Exception:  # noqa: BLE001  # whatever it was, single requests will tell
+            bodies = None
+        if bodies is None:
+            return parts
+        for part, data in zip(together, bodies, strict=True):
+            with self._lock:
+                part.blocks.append((memoryview(bytearray(data)), len(data)))
+                part.received = len(data)
+            self._end_part(part, None)
+        return left
+
+    def _goes_alone(self, part: _Part) -> bool:
+        name = part.shard.span.name
+        self._asked[name] = number = self._asked.get(name, -1) + 1
+        return number % _CHECKED == 0
+
+    def _claim(self) -> list[_Part]:
+        """The earliest part that nobody has begun and that the bound allows, or several; [] when closed."""
         with self._lock:
             while not self._closed:
                 if not self._waiting:
                     self._fill_plan()
-                if self._waiting and self._waiting[0].place - self._consumed < self._ahead:
-                    part = self._waiting.popleft()
+                is_wanted = self._waiting and self._waiting[0].place - self._consumed < self._ahead
+                if is_wanted and self._active < max(1, self._tuning.connections):
+                    self._active += 1
+                    parts = self._claim_small([self._waiting.popleft()])
                     self._fill_plan()  # for the next worker
-                    return part
+                    return parts
                 self._lock.wait()
-            return None
+            return []
+
+    def _claim_small(self, parts: list[_Part]) -> list[_Part]:
+        """And what comes next, as long as a store that gives many ranges at once does well to give it with these."""
+        size = self._small(parts[0])
+        if not isinstance(self._store, Ranges) or not size:
+            return parts
+        while len(parts) < _TOGETHER:
+            if not self._waiting and not (self._can_plan() and self._plan()):
+                break
+            more = self._small(self._waiting[0])
+            if not more or size + more > _TOGETHER_BYTES:
+                break
+            size += more
+            parts.append(self._waiting.popleft())
+        return parts
+
+    @staticmethod
+    def _small(part: _Part) -> int:
+        """Its bytes, if it is a part of a shard that is known beforehand; else 0."""
+        if part.stop is None or part.shard.size is None or part.shard.span.stop != part.stop:
+            return 0
+        size = part.stop - part.start
+        return size if part.start == part.shard.span.start and size <= _TOGETHER_BYTES // 2 else 0
 
     def _end_part(self, part: _Part, error: StoreError | None) -> None:
         with self._lock:

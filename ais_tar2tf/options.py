@@ -5,10 +5,26 @@ Every default stands here once, with its unit and its reason.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-__all__ = ["EVEN", "KIB", "MIB", "Card", "Limits", "Read", "Retry", "Shuffle", "Timeouts", "Tls", "Writing"]
+__all__ = [
+    "EVEN",
+    "KIB",
+    "MIB",
+    "TUNED_CONNECTIONS",
+    "Cache",
+    "Card",
+    "Limits",
+    "Read",
+    "Retry",
+    "Shuffle",
+    "Timeouts",
+    "Tls",
+    "Writing",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -17,6 +33,9 @@ GIB = 1024 * MIB
 _LEAST_READ_AHEAD = 4 * MIB  # of one of the shards that are read at once, however many there are
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
+
+
+TUNED_CONNECTIONS = 8  # where nobody said how many: four streams of these are still no burden to one target
 
 
 class _Checked:
@@ -117,6 +136,7 @@ class Shuffle(_Checked):
     turn: int = 16  # records from one shard before the next one's turn
     seed: int | None = None  # None: drawn when an epoch begins, and kept in checkpoints
     reshuffle_each_epoch: bool = True
+    whole: bool = False  # instead: a permutation over all records of all shards, each read by itself; needs an index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +164,7 @@ class Tls:
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
-    _may_be_zero = frozenset({"jump_bytes"})
+    _may_be_zero = frozenset({"jump_bytes", "most_connections"})
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
@@ -153,6 +173,7 @@ class Read(_Checked):
     connections: int = (
         2  # to the store at once, per stream; more pay off where one connection is slower than the link
     )
+    most_connections: int = 0  # to which they grow by themselves while that pays off; 0: they don't
     range_bytes: int = (
         16 * MIB
     )  # asked for in one request when there are several connections; with 8 a thousand readers wear proxies out
@@ -166,7 +187,34 @@ class Read(_Checked):
         """For one of several shards that are read at once: they share the connections and the read-ahead."""
         read_ahead = max(_LEAST_READ_AHEAD, self.limits.read_ahead_bytes // lanes)
         limits = replace(self.limits, read_ahead_bytes=read_ahead)
-        return replace(self, connections=-(-self.connections // lanes), limits=limits)
+        most = self.most_connections if lanes == 1 else 0
+        return replace(self, connections=-(-self.connections // lanes), most_connections=most, limits=limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache(_Checked):
+    """Where what was read is kept for the next epoch: a folder, which processes may share, or `"memory"`.
+
+    >>> Cache("/scratch/shards", max_bytes=200 * GIB).trust
+    0.0
+    """
+
+    _may_be_zero = frozenset({"trust"})
+
+    dir: str | os.PathLike[str] = dataclasses.field(kw_only=False)
+    max_bytes: int | None = None  # None: disk_bytes or memory_bytes
+    trust: float = 0.0  # seconds for which a shard is believed to be as its store said last; 0: HEAD at each start
+    disk_bytes: int = 64 * GIB  # a third of the smallest local disks that machines for training have
+    memory_bytes: int = 1 * GIB  # of this process; more would rather be the machine's own page cache
+
+    @property
+    def in_memory(self) -> bool:
+        return self.dir == "memory"
+
+    @property
+    def bound(self) -> int:
+        """In bytes."""
+        return self.max_bytes or (self.memory_bytes if self.in_memory else self.disk_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ How hosts share an epoch (`Plan.order` and `Plan.share`):
     pad     yes            records i·q … (i+1)·q of the order, q rounded up, going on at its start behind its end
     drop    yes            records i·q … (i+1)·q of the order, q rounded down
     any     no             everything, and takes every n-th record
+
+In a global shuffle every step of the order is one record: host i takes steps i, i+n, … of one permutation.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import EVEN, Shuffle
 from ais_tar2tf.shard_index import Cut
+from ais_tar2tf.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.stores import Identity
 
 __all__ = ["Mark", "Order", "Plan", "Position", "permutation"]
@@ -146,6 +149,8 @@ class Plan:
     @property
     def share(self) -> tuple[int, int]:
         """(k, m): of the records that are read, the k-th of every m is this host's."""
+        if self.by_records:
+            return 0, 1
         if self._in_turns:
             return self.host, self.hosts
         if self._in_ranges or self.hosts <= self.shards or not self.shards:
@@ -157,7 +162,19 @@ class Plan:
         """What becomes of a last round of records in which not all hosts have a turn; None: they just have none."""
         return self.even if self._in_turns else None
 
+    @property
+    def in_windows(self) -> bool:
+        """Whether windows of records are permuted; otherwise records come in the order of the plan."""
+        return self.shuffle is not None and not self.shuffle.whole
+
+    @property
+    def by_records(self) -> bool:
+        """Whether every record is read by itself."""
+        return self.shuffle is not None and self.shuffle.whole
+
     def order(self, epoch: int, seed: int) -> Order:
+        if self.by_records:
+            return self._single_records(epoch, seed)
         whole = self._permuted(epoch, seed)
         if self._in_turns:
             return Order(whole)
@@ -168,8 +185,18 @@ class Plan:
             return Order(whole[self.host :: self.hosts])
         return Order(whole[self.host % self.shards :][:1] if self.shards else ())
 
+    def _single_records(self, epoch: int, seed: int) -> Order:
+        assert self.shuffle is not None
+        assert self.counts is not None
+        shuffled = epoch if self.shuffle.reshuffle_each_epoch else 0
+        count = self.length(seed) or 0
+        records = SingleRecords(self.counts, self.host, self.hosts, count, seed, shuffled)
+        return Order(records, SingleCuts(records))
+
     def most(self, epoch: int, seed: int) -> int | None:
         """How many records this host hands out in the epoch; None: all that it has."""
+        if self.by_records:
+            return None
         if self.even != "stop" or self.counts is None or self.hosts == 1:
             return None
         return min(self._each_host_has(self._permuted(epoch, seed)))
@@ -181,6 +208,10 @@ class Plan:
         total = sum(self.counts)
         if self.hosts == 1:
             return total
+        if self.by_records:
+            if self.even is None:
+                return len(range(self.host, total, self.hosts))
+            return -(-total // self.hosts) if self.even == "pad" else total // self.hosts
         if self._in_ranges:
             begin, end = self._range
             return end - begin if total else 0
@@ -217,7 +248,7 @@ class Plan:
 
     @property
     def lanes(self) -> int:
-        return 1 if self.shuffle is None else self.shuffle.shards
+        return self.shuffle.shards if self.shuffle is not None and self.in_windows else 1
 
     def window_order(self, count: int, position: Position) -> Sequence[int]:
         """How the records of the window that begins at `position` are permuted."""
@@ -239,6 +270,8 @@ class Plan:
         order = (
             None if how is None else [how.window, how.window_bytes, how.shards, how.turn, how.reshuffle_each_epoch]
         )
+        if how is not None and how.whole:
+            order = ["whole", how.reshuffle_each_epoch]
         ranges = self._in_ranges
         made = json.dumps([self.key, self.shards, order, self.host, self.hosts, self.even, ranges])
         return hashlib.blake2b(made.encode(), digest_size=6).hexdigest()

@@ -21,8 +21,10 @@ from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
+from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
+from ais_tar2tf.tuning import Tuning
 from ais_tar2tf.window import Window
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
@@ -42,6 +44,12 @@ class Shards:
     index: Index | None = None  # that is true of all of them
     check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
+
+    tuning: Tuning | None = None  # of all that read these; one of its own when none is given
+
+    def __post_init__(self) -> None:
+        if self.tuning is None:
+            object.__setattr__(self, "tuning", Tuning(self.read))
 
     def known(self, number: int) -> ShardIndex | None:
         """What the index says of a shard."""
@@ -223,7 +231,8 @@ class _Lane:
         mark, stop = self._part(self._next_at)
         self._next_at += self._step
         self._shard = _Shard(self._shards, span.name, mark, stop, self._account)
-        self._account.add(shards=1)
+        if not isinstance(self._order.shards, SingleRecords):
+            self._account.add(shards=1)
         return True
 
     def _read_on(self, shard: _Shard) -> None:
@@ -295,7 +304,7 @@ class _Lane:
 def _fetch(shards: Shards, spans: Iterator[Span], account: Account, read_ahead: int | None) -> Fetch | FileFetch:
     if isinstance(shards.store, FileStore):
         return FileFetch(shards.store, spans, shards.read, account)
-    return Fetch(shards.store, spans, shards.read, account, read_ahead_bytes=read_ahead)
+    return Fetch(shards.store, spans, shards.read, account, read_ahead_bytes=read_ahead, tuning=shards.tuning)
 
 
 def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:
@@ -357,7 +366,7 @@ class RecordStream(Stream):
         if self._closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
-        chunk = self._next_in_window(most) if self._plan.shuffle is not None else self._next_in_order(most, full)
+        chunk = self._next_in_window(most) if self._plan.in_windows else self._next_in_order(most, full)
         if chunk:
             self.position = replace(self.position, count=self.position.count + len(chunk))
         return chunk
@@ -391,7 +400,9 @@ class RecordStream(Stream):
         position = self.position
         order = self._plan.order(position.epoch, position.seed)
         step = len(position.marks)
-        shards = replace(self._shards, read=self._shards.read.of_lane(step))
+        shards = self._shards
+        if step > 1:
+            shards = replace(shards, read=shards.read.of_lane(step), tuning=None)
         self._lanes = [_Lane(shards, order, step, mark, self._account) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:

@@ -6,12 +6,13 @@ import html
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
+from ais_tar2tf.cache import aligned, cached
 from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import (
     IndexMissing,
@@ -26,15 +27,17 @@ from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
+from ais_tar2tf.options import MIB, TUNED_CONNECTIONS, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
 from ais_tar2tf.picking import read_numbered
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
+from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
 from ais_tar2tf.stores import Store, TokenSource, moved, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
+from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -42,8 +45,20 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Source", "host_of", "index_shards", "iter_records", "open_source", "read_options", "shard_names"]
+__all__ = [
+    "Prepared",
+    "Source",
+    "host_of",
+    "index_shards",
+    "iter_records",
+    "open_source",
+    "read_options",
+    "seed_of",
+    "shard_names",
+    "shuffle_option",
+]
 
 _SAMPLE_RECORDS = 64
 _LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
@@ -62,6 +77,8 @@ def read_options(
     """The options that were given, and defaults for the others."""
     given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
     named = {name: value for name, value in given.items() if value is not None}
+    if connections is None:
+        named["most_connections"] = TUNED_CONNECTIONS
     return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
 
@@ -109,10 +126,12 @@ def open_source(
     allow_missing_end: bool = False,
     allow_concatenated: bool = False,
     index: str | os.PathLike[str] | bool = True,
+    cache: str | os.PathLike[str] | Cache | None = None,
 ) -> Source:
     """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
 
     `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
+    `cache`: a folder, `"memory"`, or `options.Cache`: where what was read is kept for the next epoch.
     `index`: where `t2t.index` put one, if not beside the shards; False: none is looked for.
 
     >>> import ais_tar2tf as t2t
@@ -138,11 +157,14 @@ def open_source(
         raise TemplateError(f"one bucket or host at a time, not {len(places)}: {given[0]!r} …")
     ((scheme, bucket),) = places
     store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
+    account = Account(on_error)
+    if cache is not None:
+        store, read = cached(store, cache, account), aligned(read)
     names = shard_names(store, [name for *_, name in parts], read.limits, listable=scheme in _LISTABLE)
     selection = Selection(fields) if fields is not None else None
     shards = Shards(store, names, read, grouping, selection)
     place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
-    return Source(shards, on_error=on_error, index=place if place is not None else bool(index))
+    return Source(shards, account, index=place if place is not None else bool(index))
 
 
 def index_shards(
@@ -178,9 +200,9 @@ def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
 class Source:
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
 
-    def __init__(self, shards: Shards, *, on_error: OnError = "raise", index: Place | bool = True) -> None:
+    def __init__(self, shards: Shards, account: Account | None = None, *, index: Place | bool = True) -> None:
         self._shards = shards
-        self._account = Account(on_error)
+        self._account = account or Account()
         self._sample: list[Record] | None = None
         self._index_at = index
         self._found: Found | None = None
@@ -242,6 +264,11 @@ class Source:
     def stats(self) -> Stats:
         """What was read, handed out and skipped so far, over all iterations of this source."""
         return self._account.stats
+
+    @property
+    def bottleneck(self) -> str:
+        """One line: which of network, parsing and consumer took the most time so far, and what to turn."""
+        return bottleneck_line(self.stats)
 
     def __bool__(self) -> bool:
         return True  # not by `len`, which may have no answer
@@ -321,16 +348,7 @@ class Source:
     def _raw_records(self) -> Iterator[Record]:
         plan = Plan(len(self._shards.names))
         stream = RecordStream(self._selected_inside(), plan, plan.begin(0, 0, 1), self._account)
-        try:
-            while chunk := stream.next_chunk():
-                emitted = 0
-                try:
-                    for emitted, record in enumerate(chunk, 1):  # noqa: B007  # counted also when the reader stops
-                        yield record
-                finally:
-                    self._account.emitted(emitted)
-        finally:
-            stream.close()
+        return timed_records(stream, self._account)
 
     def skip_or_raise(self, error: Tar2TFError) -> None:
         """What `on_error` says of a record that was handed out and turned out to be of no use."""
@@ -341,7 +359,7 @@ class Source:
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
         *,
         decode: Decode | None = None,
-        shuffle: bool | int | Shuffle | None = None,
+        shuffle: bool | int | str | Shuffle | None = None,
         seed: int | None = None,
         batch: int | None = None,
         drop_remainder: bool = False,
@@ -357,25 +375,56 @@ class Source:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
         `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
-        `shuffle`: True, a window in records, or `Shuffle`; `shard=(i, n)`: this host's share, `"env"` asks
+        `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
+        by itself and needs an index; `shard=(i, n)`: this host's share, `"env"` asks
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
         number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf import mapping as mappings
-        from ais_tar2tf import tfdata, tracing
         from ais_tar2tf.chunks import Request
+        from ais_tar2tf.tfdata import dataset_of
+
+        how = shuffle_option(shuffle, seed)
+        prepared = self.prepared(
+            map, decode, output_types=output_types, output_shapes=output_shapes, label_is_number=label_is_number
+        )
+        request = Request(
+            reading=self.reading(how, shard, even, narrowed=prepared.source),
+            account=self._account,
+            names=prepared.names,
+            optional=prepared.optional,
+            mapping=prepared.mapping,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            repeat=-1 if repeat is None else repeat,
+            seed=seed_of(how),
+            start_at=start_at,
+            parallel=parallel,
+            auto_shard=shard is None,
+        )
+        return dataset_of(request)
+
+    def prepared(
+        self,
+        map: Callable[[Any], Any] | None,  # noqa: A002  # as `dataset` has it
+        decode: Decode | None,
+        *,
+        output_types: Any = None,
+        output_shapes: Any = None,
+        label_is_number: bool = False,
+    ) -> Prepared:
+        """What `dataset` reads of these shards, and what becomes of a record: the fields that the mapping needs."""
+        from ais_tar2tf import mapping as mappings
+        from ais_tar2tf import tracing
         from ais_tar2tf.decoders import decoding_of
 
-        how = _shuffle_option(shuffle, seed)
-        host, of_hosts = host_of(shard)
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
         if decode is not None and decode is not False:
             map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
-        prepared = None
+        mapping = None
         if map is not None:
-            prepared = tracing.prepare(
+            mapping = tracing.prepare(
                 map,
                 names,
                 sample[0] if sample else None,
@@ -383,35 +432,51 @@ class Source:
                 output_shapes=output_shapes,
                 label_is_number=label_is_number,
             )
-            names = (*(n for n in prepared.fields if n not in NAMES), *NAMES)
-        source = source._narrowed(names, optional)
+            names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
+        return Prepared(source._narrowed(names, optional), names, optional, mapping)
+
+    def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
+        """What a dataset reads of these shards that hands out what another source's does."""
+        from ais_tar2tf import mapping as mappings
+
+        source = self if map is None or not mappings.wants(map) else self._declared(map)
+        names, optional = source._columns(source._sampled())
+        if other.mapping is not None:
+            names = tuple(name for name in other.names if name in names)
+        optional |= other.optional
+        return Prepared(source._narrowed(names, optional), names, optional, other.mapping)
+
+    def reading(
+        self,
+        how: Shuffle | None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        *,
+        narrowed: Source | None = None,
+    ) -> PlainReading:
+        """These shards, or the fields of them that are left, in the order that `dataset` reads them in."""
+        host, of_hosts = host_of(shard)
         plan = Plan(len(self._shards.names), how, host, of_hosts, even)
+        source = narrowed or self
         plan, shards = self._planned(plan, source._shards, source._selected_in_order(plan))
-        request = Request(
-            shards=shards,
-            plan=plan,
-            account=self._account,
-            names=names,
-            optional=optional,
-            mapping=prepared,
-            batch=batch,
-            drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
-            seed=random.getrandbits(62) if how is None or how.seed is None else how.seed,
-            start_at=start_at,
-            parallel=parallel,
-            auto_shard=shard is None,
-        )
+        if plan.by_records:
+            self._check_singles(shards)
+        return PlainReading(shards, plan)
 
-        def build(request: Request) -> ShardDataset:
-            def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
-                chosen = replace(_shuffle_option(window or True, seed) or Shuffle(), reshuffle_each_epoch=reshuffle)
-                seed = random.getrandbits(62) if seed is None else seed
-                return build(replace(request, plan=replace(request.plan, shuffle=chosen), seed=seed))
-
-            return tfdata.ShardDataset(*tfdata.build(request), reshuffled)
-
-        return build(request)
+    def _check_singles(self, shards: Shards) -> None:
+        """A global shuffle needs every shard to give single records."""
+        index = self._needed_index()
+        if not self._account.raises:
+            raise ValueError("shuffle='global' needs on_error='raise': its order counts every record")
+        for name in shards.names:
+            known = index.get(name)
+            if known is None or not known.placed or known.compressed:
+                why = "is compressed" if known is not None and known.compressed else "has no places in the index"
+                raise IndexMissing(
+                    f"it {why}, so its records cannot be read one by one, as shuffle='global' does; use "
+                    "shuffle=True, or t2t.pack the records as plain tars",
+                    url=shards.store.url(name),
+                )
 
     def write_index(
         self,
@@ -532,9 +597,8 @@ class Source:
         )
 
     def _with(self, shards: Shards) -> Source:
-        other = Source(shards, index=self._index_at)
-        other._account, other._found, other._in_cluster = self._account, self._found, self._in_cluster
-        other._extracted = self._extracted
+        other = Source(shards, self._account, index=self._index_at)
+        other._found, other._in_cluster, other._extracted = self._found, self._in_cluster, self._extracted
         if shards.selection is self._shards.selection:
             other._members = self._members
         return other
@@ -553,11 +617,13 @@ class Source:
                 whenever=bool(self._in_cluster),
                 extracted=self._extracted,
             )
-        read = replace(shards.read, connections=1)  # the answers have no length, and know no ranges
-        return replace(shards, store=self._members, read=read, index=None, check=self._members.check)
+        read = replace(shards.read, connections=1, most_connections=0)  # answers have no length, and know no ranges
+        return replace(shards, store=self._members, read=read, index=None, check=self._members.check, tuning=None)
 
     def _selected_in_order(self, plan: Plan) -> Shards | None:
         """The same for a dataset. Windows are bounded in bytes of whole shards, and indexes tell places in these."""
+        if plan.by_records:
+            return None
         if self._in_cluster is None and (plan.shuffle is not None or self._find_index().index is not None):
             return None
         shards = self._selected_inside()
@@ -604,7 +670,9 @@ class Source:
         if self._sample is None:
             read = self._shards.read
             limits = replace(read.limits, read_ahead_bytes=1 * MIB, chunk_records=_SAMPLE_RECORDS)
-            shards = replace(self._shards, read=replace(read, limits=limits, connections=1))
+            shards = replace(
+                self._shards, read=replace(read, limits=limits, connections=1, most_connections=0), tuning=None
+            )
             plan = Plan(len(self._shards.names))
             stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
             try:
@@ -635,12 +703,31 @@ def _elsewhere(
     index: tuple[Callable[[], Store], str, bool] | bool,
 ) -> Source:
     place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
-    return Source(Shards(reopen(), names, read, grouping, selection), on_error=on_error, index=place)
+    return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place)
 
 
-def _shuffle_option(shuffle: bool | int | Shuffle | None, seed: int | None) -> Shuffle | None:
+@dataclass(frozen=True)
+class Prepared:
+    """What is read for a dataset, and what its elements are."""
+
+    source: Source
+    names: tuple[str, ...]
+    optional: frozenset[str]
+    mapping: GraphMapping | PythonMapping | None
+
+
+def seed_of(how: Shuffle | None) -> int:
+    """Its own, else one that nobody can foresee."""
+    return random.getrandbits(62) if how is None or how.seed is None else how.seed
+
+
+def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
     if shuffle is None or shuffle is False:
         return None
+    if isinstance(shuffle, str):
+        if shuffle != "global":
+            raise ValueError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
+        return Shuffle(whole=True, seed=seed)
     if isinstance(shuffle, Shuffle):
         return shuffle if seed is None else replace(shuffle, seed=seed)
     return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)

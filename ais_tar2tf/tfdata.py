@@ -12,16 +12,20 @@ the count of records, finds the missing record again by its position, and says w
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ais_tar2tf.account import Busy
 from ais_tar2tf.chunks import Chunks, Request
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.options import Shuffle
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tracing import GraphMapping, PythonMapping, flatten_shapes
 
@@ -33,7 +37,7 @@ else:
 
     Dataset = tf.data.Dataset
 
-__all__ = ["ShardDataset", "build"]
+__all__ = ["ShardDataset", "build", "dataset_of"]
 
 _ELSEWHERE = (
     "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
@@ -70,8 +74,7 @@ class ShardDataset(Dataset):
 
     @property
     def _url(self) -> str:
-        shards = self._chunks.request.shards
-        return shards.store.url(shards.names[0] if len(shards.names) else "")
+        return self._chunks.request.reading.url
 
     def _inputs(self) -> list[Dataset]:
         return [self._inner]
@@ -102,6 +105,18 @@ class ShardDataset(Dataset):
         """Shards in another order, records permuted in windows of `buffer_size`; a checkpoint stays small."""
         del name
         return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
+
+
+def dataset_of(request: Request) -> ShardDataset:
+    """The dataset; what its `shuffle` gives is the same request in another order."""
+
+    def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
+        seed = random.getrandbits(62) if seed is None else seed
+        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle)
+        how = how if window is None else replace(how, window=window)
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed))
+
+    return ShardDataset(*build(request), reshuffled)
 
 
 def build(request: Request) -> tuple[Dataset, Chunks]:
@@ -213,13 +228,51 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
 # Mappings.
 
 
+_TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
+_MOST_CALLS = 16  # that tf.data makes at once by itself
+
+
+def _at_once(request: Request) -> int:
+    """How many mappings run at once."""
+    return request.parallel or min(os.cpu_count() or 1, _MOST_CALLS)
+
+
+def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
+    """The mapping; of some records, how long it took goes to the account."""
+
+    @_plainly
+    def tell(seconds: Any) -> Any:
+        request.account.add(mapping=float(seconds) * _TIMED / _at_once(request))
+        return np.True_
+
+    def call(number: Any, columns: dict[str, Any]) -> Any:
+        began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            value = mapping({name: tf.identity(column) for name, column in columns.items()})
+        # A control dependency on a call waits for its side effects only: on what it returns, for all of it.
+        tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
+        with tf.control_dependencies(tensors):
+            seconds = tf.timestamp() - began
+
+        def told() -> Any:
+            return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
+
+        with tf.control_dependencies(
+            [tf.cond(tf.equal(number % _TIMED, _TIMED - 1), told, lambda: tf.constant(True))]
+        ):
+            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
+
+    return call
+
+
 def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
     calls = request.parallel or tf.data.AUTOTUNE
+    timed = _timed(mapping, request)
     if not mapping.fallible:
-        return dataset.map(lambda _tags, columns: mapping(columns), num_parallel_calls=calls)
+        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
     explain = _plainly(chunks.explain)
-    mapped = dataset.map(lambda tags, columns: (tags, mapping(columns)), num_parallel_calls=calls)
+    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
     mapped = mapped.ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
@@ -258,17 +311,21 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
     types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
     shapes = flatten_shapes(mapping.shapes, len(types))
 
+    busy = Busy(account)
     nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
     @_plainly
     def call(*values: bytes) -> list[Any]:
         record = _as_record(names, values)
+        busy.enter()
         try:
             result = tf.nest.flatten(mapping.function(record))
             converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
             account.take_back(mapping_error(error, record))
             return [False, *nothing]
+        finally:
+            busy.leave()
         return [True, *converted]
 
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:

@@ -20,16 +20,18 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "retries", "allocation", "forking", "account", "templates", "globs", "archive", "stores",
-    "checksum", "keys", "records", "extraction", "fetch", "fetch_files", "shard_index", "environment", "plan",
-    "features", "headers", "schema", "netcdf", "arrays", "examples", "progress", "window", "epochs", "reader",
-    "picking", "shares", "seek", "indexing", "mapping", "decoders", "transforms", "ops", "tracing", "chunks",
-    "tfdata", "training", "parsing", "export", "source", "loading", "loaded", "writing", "packing", "packer",
-    "cluster", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
+    "errors", "options", "retries", "tuning", "allocation", "forking", "account", "watching", "templates", "globs",
+    "archive", "stores", "cache", "checksum", "keys", "records", "extraction", "fetch", "fetch_files", "shard_index",
+    "environment", "permuting", "single_records", "plan", "features", "headers", "schema", "netcdf", "arrays",
+    "examples", "progress", "window", "epochs", "reader", "picking", "shares", "seek", "indexing", "reading", "mixed",
+    "mapping", "decoders", "transforms", "ops", "tracing", "chunks", "tfdata", "training", "watch_callback",
+    "parsing", "export", "source", "mixing", "loading", "loaded", "writing", "packing", "packer", "cluster",
+    "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "errors", "options", "retries", "account", "templates", "globs", "archive", "records", "shard_index",
-    "environment", "plan", "features", "headers", "schema", "examples", "seek", "window", "epochs",
+    "errors", "options", "retries", "tuning", "account", "watching", "templates", "globs", "archive", "records",
+    "shard_index", "environment", "permuting", "single_records", "plan", "features", "headers", "schema", "examples",
+    "seek", "window", "epochs",
 ]  # fmt: skip
 NETWORK = {"requests", "aiohttp", "http", "socket", "urllib3", "obstore"}
 

@@ -59,7 +59,7 @@ def test_its_python_runs(bucket, capsys):
             code = code.replace("shards=10", "shards=4").replace("train-2015-{00..09}", "train-2015-{0..3}")
             exec(compile(code, page, "exec"), names)  # noqa: S102  # the pages are ours
     assert len(list(names["train"])) > 0
-    assert len(names["written"]) == 6
+    assert len(names["src"]) == 6
     printed = capsys.readouterr().out
     assert "n0/000000" in printed
     assert "records_read=6" in printed

@@ -123,7 +123,8 @@ class Leaves:
 
 def source_of(shards: Shards, on_error: OnError) -> Source:
     """The shards as an ETL gives them: whole answers, without lengths."""
-    return Source(replace(shards, read=replace(shards.read, connections=1)), on_error=on_error, index=False)
+    read = replace(shards.read, connections=1, most_connections=0)
+    return Source(replace(shards, read=read, tuning=None), Account(on_error), index=False)
 
 
 def in_memory(source: Source, leaves: Leaves, **options: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, Keeper, ObjectInfo, Ranges, Store
 from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
@@ -16,7 +16,9 @@ __all__ = [
     "Body",
     "Identity",
     "Interrupt",
+    "Keeper",
     "ObjectInfo",
+    "Ranges",
     "Store",
     "TokenSource",
     "moved",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ais_tar2tf.errors import ObjectChanged
 
-__all__ = ["Body", "Identity", "Interrupt", "ObjectInfo", "Store"]
+__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Ranges", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +136,21 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A store that keeps what it gave, and gives that again."""
+
+    def forget(self, name: str) -> None:
+        """What it kept of the object turned out to be of no use."""
+        ...
+
+
+@runtime_checkable
+class Ranges(Protocol):
+    """A store that gives many ranges at once."""
+
+    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
+        """The bytes of each (name, start, stop); None where that is to be asked for one by one."""
+        ...

@@ -1,4 +1,4 @@
-"""One job in a process of its own: `_run time|memory|resume|tfrecords`; the task is JSON, and so is the answer."""
+"""One job in a process of its own, `_run JOB`; the task is JSON, and so is the answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BATCH = 16
 def main() -> None:
     warnings.simplefilter("ignore")
     what, task = sys.argv[1], json.load(sys.stdin)
-    jobs = {"time": _time, "memory": _memory, "resume": _resume, "tfrecords": write_tfrecords}
+    jobs = {"cache": _cache, "time": _time, "memory": _memory, "resume": _resume, "tfrecords": write_tfrecords}
     print(json.dumps(jobs[what](task)))
 
 
@@ -86,6 +86,22 @@ def _resume(task: dict[str, Any]) -> dict[str, float]:
         tf.train.Checkpoint(iterator=iterator).restore(saved)
     next(iterator)
     return {"wall": time.perf_counter() - began}
+
+
+def _cache(task: dict[str, Any]) -> dict[str, float]:
+    """Megabytes a second of an epoch that fills a cache, and of the next one; that asks for no body."""
+    import ais_tar2tf as t2t
+
+    rates: dict[str, float] = {}
+    with t2t.open(task["shards"], cache=task["cache"], index=False) as source:
+        for name in ("cold", "warm"):
+            before, began = source.stats.copy(), time.perf_counter()
+            records = sum(1 for _ in source.records())
+            done = source.stats.since(before)
+            rates[name] = done.bytes / 1e6 / (time.perf_counter() - began)
+            if records != task["records"] or done.cached != (done.bytes if name == "warm" else 0):
+                raise RuntimeError(f"the {name} epoch gave {records:,} records, {done.cached:,} bytes from the cache")
+    return rates
 
 
 def _write_index(path: Path, url: str, records: int) -> None:

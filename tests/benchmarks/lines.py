@@ -10,12 +10,15 @@ from tests.benchmarks.bench import Bench, Result
 from tests.benchmarks.peers import STREAMS
 from tests.benchmarks.tornet import PEER
 from tests.benchmarks.web import LINK
+from tests.servers.build import FULL, build
+from tests.servers.toxiproxy import Toxiproxy
 
 __all__ = ["LINES"]
 
 _MB = 1_000_000
 _MIB = 1024 * 1024
 _MANY = 10_000  # shards
+_LINK_KB = 200_000  # a second
 
 Line = Callable[[str, Bench], Result]
 
@@ -209,6 +212,24 @@ def _resume(how: str) -> Line:
     return line
 
 
+def _cache(name: str, bench: Bench) -> Result:
+    """Megabytes a second of the second epoch from a disk cache, to the first one over a link of 200 MB/s."""
+    folder = bench.home / "toxiproxy"
+    folder.mkdir(exist_ok=True)
+    best = {"cold": 0.0, "warm": 0.0}
+    with Toxiproxy(build(FULL["toxiproxy"]), folder) as proxy:
+        task = bench.task("ours-records", "100KB")
+        url = proxy.in_front_of(bench.web.root)
+        proxy.poison("bandwidth", {"rate": _LINK_KB})
+        task["shards"] = [shard.replace(bench.web.root, url) for shard in task["shards"]]
+        for turn in range(bench.rounds):
+            found = measure.run("cache", {**task, "cache": str(bench.home / f"cache-{turn}")})
+            best = {each: max(best[each], found[each]) for each in best}
+    return Result(
+        name=name, ours=best["warm"], peer=best["cold"], peer_name="ours, the first epoch", unit="MB/s", goal=2
+    )
+
+
 _WEBDATASET = ("ours-records", "webdataset-records", "webdataset")
 _WEBDATASET_TF = ("ours-dataset", "webdataset-dataset", "webdataset → from_generator")
 _OLD_CLIENT_TF = ("ours-dataset", "old-client-dataset", "requests+tarfile → from_generator")
@@ -261,6 +282,7 @@ LINES: dict[str, Line] = {
     "load-parallel-100KB": _rate("ours-loaded", "plain-tfrecord-parallel", "the same in parallel", "100KB", 1),
     "shuffle-2KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "2KB", 0.85),
     "shuffle-100KB": _rate("ours-shuffled", "ours-dataset", "ours, in order", "100KB", 0.85),
+    "cache-warm": _cache,
     "resume-index-10GB": _resume("index"),
     "resume-checkpoint-10GB": _resume("checkpoint"),
     "example-encode-2KB": _codec("ours-encode", "tensorflow-encode", "Example(…).SerializeToString", 3),

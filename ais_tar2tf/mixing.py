@@ -1,0 +1,172 @@
+"""t2t.mix: several sources as one, drawn from by weights. It composes sources; what is drawn, `mixed` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.account import Account, Stats
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.mixed import AT_END, MixedReading, checked_weights
+from ais_tar2tf.options import MIB, Shuffle
+from ais_tar2tf.reading import PlainReading, timed_records
+from ais_tar2tf.records import Record
+from ais_tar2tf.source import Prepared, Source, seed_of, shuffle_option
+from ais_tar2tf.watching import bottleneck_line
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from ais_tar2tf.decoders import Decode
+    from ais_tar2tf.tfdata import ShardDataset
+
+__all__ = ["Mixture", "mix"]
+
+_LEAST_READ_AHEAD = 4 * MIB  # of one source, however many there are
+
+
+def mix(
+    sources: Sequence[Source], weights: Sequence[float] | None = None, *, seed: int = 0, at_end: str = "stop"
+) -> Mixture:
+    """Several sources as one: each record is of a source that is drawn, by `weights` (by default all alike).
+
+    `at_end` says what a source that runs out does: it ends the mixture ("stop"), leaves it to the others ("drop"), or
+    begins again, until each was read to its end once ("repeat"). The same seed draws the same in every epoch of the
+    same number.
+
+    >>> import ais_tar2tf as t2t
+    >>> from ais_tar2tf.stores.memory import MemoryStore
+    >>> for name in "ab":
+    ...     _ = t2t.pack(({"__key__": f"{name}{n}", "txt": "x"} for n in range(3)), f"memory://mixdoc/{name}-{{}}.tar")
+    >>> sources = [t2t.open(f"memory://mixdoc/{name}-0.tar") for name in "ab"]
+    >>> sorted(record["__key__"] for record in t2t.mix(sources, weights=[3, 1], at_end="drop").records())
+    ['a0', 'a1', 'a2', 'b0', 'b1', 'b2']
+    """
+    return Mixture(sources, weights, seed=seed, at_end=at_end)
+
+
+class Mixture:
+    """What `t2t.mix` gives."""
+
+    def __init__(
+        self, sources: Sequence[Source], weights: Sequence[float] | None, *, seed: int = 0, at_end: str = "stop"
+    ) -> None:
+        if not sources:
+            raise ValueError("there is nothing to mix: give sources, as t2t.open makes them")
+        if at_end not in AT_END:
+            raise ValueError(f"at_end is one of {', '.join(AT_END)}, not {at_end!r}")
+        if any(source.on_error != sources[0].on_error for source in sources):
+            raise ValueError("the sources of a mixture have the same on_error=")
+        self._sources = tuple(sources)
+        self._weights = checked_weights(weights, len(sources))
+        self._seed = seed
+        self._at_end = at_end
+        self._account = Account(sources[0].on_error)
+
+    def __repr__(self) -> str:
+        weighed = ", ".join(
+            f"{weight:g} × {source!r}" for weight, source in zip(self._weights, self._sources, strict=True)
+        )
+        return f"<Mixture of {weighed}>"
+
+    def __enter__(self) -> Mixture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the sources."""
+        for source in self._sources:
+            source.close()
+
+    @property
+    def stats(self) -> Stats:
+        """What was read, handed out and skipped so far by the mixture; the sources' own count what they did alone."""
+        return self._account.stats
+
+    @property
+    def bottleneck(self) -> str:
+        """As that of a source."""
+        return bottleneck_line(self.stats)
+
+    def select(self, *fields: str) -> Mixture:
+        """Only these fields, of every source."""
+        chosen = [source.select(*fields) for source in self._sources]
+        return Mixture(chosen, self._weights, seed=self._seed, at_end=self._at_end)
+
+    def records(self) -> Iterator[Record]:
+        """The records of one epoch, as the sources have them."""
+        reading = self._mixed([source.reading(None) for source in self._sources])
+        return timed_records(reading.open(reading.begin(0, 0, 1), self._account), self._account)
+
+    def dataset(
+        self,
+        map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
+        *,
+        decode: Decode | None = None,
+        shuffle: bool | int | str | Shuffle | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        repeat: int | None = 1,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        start_at: int = 0,
+        parallel: int | None = None,
+        output_types: Any = None,
+        output_shapes: Any = None,
+    ) -> ShardDataset:
+        """As `Source.dataset`. `shuffle` shuffles each source by itself, `shard` gives of each its share.
+
+        All sources have the same fields; where they don't, `select` says which are meant.
+        """
+        from ais_tar2tf.chunks import Request
+        from ais_tar2tf.tfdata import dataset_of
+
+        how = shuffle_option(shuffle, seed)
+        prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes)
+        first = prepared[0]
+        if how is not None:  # their windows are together no larger than one
+            how = replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
+        pairs = zip(self._sources, prepared, strict=True)
+        request = Request(
+            reading=self._mixed([source.reading(how, shard, narrowed=each.source) for source, each in pairs]),
+            account=self._account,
+            names=first.names,
+            optional=frozenset().union(*(each.optional for each in prepared)),
+            mapping=first.mapping,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            repeat=-1 if repeat is None else repeat,
+            seed=seed_of(how),
+            start_at=start_at,
+            parallel=parallel,
+            auto_shard=shard is None,
+        )
+        return dataset_of(request)
+
+    def _prepared(self, map: Any, decode: Decode | None, **how: Any) -> list[Prepared]:  # noqa: A002
+        """The mapping is traced over the first source; the others have to have the fields that it reads."""
+        first = self._sources[0].prepared(map, decode, **how)
+        others = [source.narrowed_as(first, map) for source in self._sources[1:]]
+        for source, other in zip(self._sources[1:], others, strict=True):
+            missing = set(first.names) - set(other.names)
+            surplus = set(other.names) - set(first.names) if first.mapping is None else set[str]()
+            if missing or surplus:
+                what = f"{'lacks' if missing else 'has also'} {', '.join(sorted(missing or surplus))}"
+                raise SchemaError(
+                    f"{source!r} {what}, unlike {self._sources[0]!r}; select() the fields that are meant, "
+                    "'cls?' where some lack one"
+                )
+        return [first, *others]
+
+    def _mixed(self, parts: Sequence[PlainReading]) -> MixedReading:
+        """Together they read no further ahead than one source alone."""
+        return MixedReading(tuple(map(self._sharing, parts)), self._weights, self._seed, self._at_end)
+
+    def _sharing(self, part: PlainReading) -> PlainReading:
+        read = part.shards.read
+        ahead = max(_LEAST_READ_AHEAD, read.limits.read_ahead_bytes // len(self._sources))
+        limits = replace(read.limits, read_ahead_bytes=min(ahead, read.limits.read_ahead_bytes))
+        return replace(part, shards=replace(part.shards, read=replace(read, limits=limits)))
