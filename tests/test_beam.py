@@ -213,3 +213,11 @@ def test_ten_thousand_tiny_shards(tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
     assert tree(tmp_path / "beam") == tree(tmp_path / "array")
     assert len(t2t.load(tmp_path / "beam")) == 15_000
+
+
+@pytest.mark.full
+@pytest.mark.servers("beam")
+def test_the_example_converts_as_one_process_does():
+    done = _run(str(ROOT / "examples" / "beam.py"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "600 records, the same as without Beam: True"

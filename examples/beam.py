@@ -1,0 +1,54 @@
+"""Shards become record files in an Apache Beam pipeline: each shard a work item, the bytes those of a local export.
+
+    python examples/beam.py                                     # some made shards, in this process
+    python examples/beam.py --url "ais://…" --out "s3://…" -- --runner=DataflowRunner --region=…
+
+Beam and the newest TensorFlow want different versions of protobuf, so Beam has an environment of its own:
+pip install "ais_tar2tf[beam]". What stands behind `--` is Beam's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import apache_beam  # pyright: ignore[reportMissingImports]  # it has an environment of its own
+from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore[reportMissingImports]
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner  # pyright: ignore[reportMissingImports]
+
+import ais_tar2tf as t2t
+
+
+def convert(url: str, out: str, options: list[str]) -> None:
+    """Without a runner it is the one that needs no other process; DirectRunner would fetch a program first."""
+    runner = None if any(option.startswith("--runner") for option in options) else FnApiRunner()
+    with apache_beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
+        shards = pipeline | apache_beam.Create(list(t2t.open(url).shards))
+        _ = shards | t2t.cluster.beam.ConvertShards(out)
+
+
+def everything() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = ({"__key__": f"{number:06d}", "cls": "1"} for number in range(600))
+        t2t.pack(rows, f"{folder}/shards/array-{{}}.tar", shard_size=None, shard_records=50)
+        url, out = f"{folder}/shards/array-{{0..11}}.tar", f"{folder}/out"
+        convert(url, out, [])
+        t2t.open(url).export(f"{folder}/alone", align="shard", workers=1, progress=False)
+        manifests = [Path(each, "manifest.json").read_bytes() for each in (out, f"{folder}/alone")]
+        print(f"{t2t.load(out).verify().records} records, the same as without Beam: {manifests[0] == manifests[1]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", help="shards; without it some are made")
+    parser.add_argument("--out", help="a folder or a URL that all workers see")
+    given, options = parser.parse_known_args()
+    if given.url:
+        convert(given.url, given.out, [option for option in options if option != "--"])
+    else:
+        everything()
+
+
+if __name__ == "__main__":
+    main()
