@@ -13,9 +13,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import apache_beam  # pyright: ignore[reportMissingImports]  # it has an environment of its own
-from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore[reportMissingImports]
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner  # pyright: ignore[reportMissingImports]
+import apache_beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import ais_tar2tf as t2t
 
