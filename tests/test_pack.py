@@ -246,7 +246,7 @@ def test_index_and_verify_tell_how_far_they_are(tmp_path, capsys):
     assert re.search(r"3/3 shards, index: 6 records, ", capsys.readouterr().err)
     t2t.open(f"{tmp_path}/train-{{0..2}}.tar").export(tmp_path / "out", shard_records=3, workers=1, progress=False)
     t2t.load(tmp_path / "out").verify(progress=True)
-    assert re.search(r"2/2 files, verify: 0 MB/s", capsys.readouterr().err)
+    assert re.search(r"2/2 files, verify: \d+ MB/s", capsys.readouterr().err)
     t2t.load(tmp_path / "out").verify()
     assert capsys.readouterr().err == ""
 
