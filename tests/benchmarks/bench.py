@@ -77,7 +77,7 @@ class Bench:
     @contextmanager
     def embedded(self) -> Iterator[str]:
         """What the names of shards are appended to, on a server of ours over the same folder."""
-        command = [sys.executable, "-m", "ais_tar2tf", "serve", str(self.data.folder.parent), "--port", "0"]
+        command = [sys.executable, "-m", "ais_tar2tf", "serve", str(self.data.folder.parent), "--port", "0", "-q"]
         with subprocess.Popen(command, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

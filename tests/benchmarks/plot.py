@@ -18,13 +18,12 @@ __all__ = ["draw"]
 
 _OURS, _PEER, _INK, _SOFT = "#d9822b", "#9aa5b1", "#1f2933", "#52606d"
 _PANELS = (
-    ("Plain records, 2 KB", ("records-2KB", "records-hugging-face-2KB", "records-grain-2KB", "records-tar-x-2KB")),
+    ("Plain records, 2 KB", ("records-2KB", "records-hugging-face-2KB", "records-tar-x-2KB")),
     (
         "Plain records, 100 KB",
         (
             "records-100KB",
             "records-hugging-face-100KB",
-            "records-grain-100KB",
             "records-tar-x-100KB",
             "records-curl-100KB",
         ),
@@ -47,6 +46,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _SOFT})
     rows = -(-count // 2)
     figure, grid = plt.subplots(rows, 2, figsize=(12, 2.7 * rows), dpi=100, squeeze=False, layout="constrained")
+    figure.suptitle("Records a second", fontweight="bold")
     places = list(grid.flat)
     for axes, (title, lines) in zip(places, panels, strict=False):
         _bars(axes, title, lines)
@@ -65,7 +65,7 @@ def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
     rates = [ours, *(ours / line.ratio for line in lines)]
     bars = axes.barh(names[::-1], rates[::-1], color=[_PEER] * len(lines) + [_OURS], height=0.65)
     axes.bar_label(bars, labels=[f"{rate:,.0f}" for rate in rates[::-1]], padding=4, color=_SOFT)
-    axes.set_title(f"{title}: records a second", loc="left", fontweight="bold")
+    axes.set_title(title, loc="left", fontweight="bold")
     axes.set_xlim(0, max(rates) * 1.18)
     axes.xaxis.set_visible(False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
@@ -79,5 +79,5 @@ def _curve(axes: Axes, streams: Mapping[int, Result]) -> None:
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.set_ylim(0, max(rates) * 1.15)
     axes.set_xlabel("connections, each over a link of 200 MB/s")
-    axes.set_title("Plain records, 100 KB: records a second", loc="left", fontweight="bold")
+    axes.set_title("Plain records, 100 KB, several connections", loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
