@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from tests.benchmarks.writers import Drain, scratch
 
-__all__ = ["PEERS", "PEERS_WITHOUT_TENSORFLOW", "STREAMS"]
+__all__ = ["PEERS", "PEERS_WITHOUT_TENSORFLOW", "STREAMS", "records_of"]
 
 STREAMS = (1, 2, 4, 8)
 """Connections at once, for the curve over them."""
@@ -59,16 +59,22 @@ def _sdk_records(client: Any, url: str) -> Iterator[dict[str, bytes]]:
     parts = urlsplit(url)
     bucket, name = parts.path.removeprefix("/v1/objects/").split("/", 1)
     reader = client(f"{parts.scheme}://{parts.netloc}").bucket(bucket).object(name).get_reader()
-    record: dict[str, bytes] = {}
     with reader.as_file() as file, tarfile.open(fileobj=file, mode="r|") as tar:
-        for member in tar:
-            key, _, field = member.name.partition(".")
-            if record and record["__key__"] != key.encode():
-                yield record
-                record = {}
-            content = tar.extractfile(member)
-            assert content is not None
-            record["__key__"], record[field] = key.encode(), content.read()
+        yield from records_of(tar)
+
+
+def records_of(tar: tarfile.TarFile) -> Iterator[dict[str, bytes]]:
+    """What stands together under one key, read by tarfile."""
+    record: dict[str, bytes] = {}
+    for member in tar:
+        key, _, field = member.name.partition(".")
+        if record and record["__key__"] != key.encode():
+            yield record
+            record = {}
+        file = tar.extractfile(member)
+        assert file is not None
+        record["__key__"] = key.encode()
+        record[field] = file.read()
     if record:
         yield record
 

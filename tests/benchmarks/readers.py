@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.benchmarks import tornet
 from tests.benchmarks.codec import CODECS
-from tests.benchmarks.peers import PEERS, PEERS_WITHOUT_TENSORFLOW
+from tests.benchmarks.peers import PEERS, PEERS_WITHOUT_TENSORFLOW, records_of
 
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
@@ -59,22 +59,7 @@ def old_client_records(urls: list[str]) -> Iterator[dict[str, bytes]]:
     for url in urls:
         content = requests.get(url, timeout=60).content
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            yield from _grouped(tar)
-
-
-def _grouped(tar: tarfile.TarFile) -> Iterator[dict[str, bytes]]:
-    record: dict[str, bytes] = {}
-    for member in tar:
-        key, _, field = member.name.partition(".")
-        if record and record["__key__"] != key.encode():
-            yield record
-            record = {}
-        file = tar.extractfile(member)
-        assert file is not None
-        record["__key__"] = key.encode()
-        record[field] = file.read()
-    if record:
-        yield record
+            yield from records_of(tar)
 
 
 def curl(urls: list[str], records: int) -> int:
