@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -923,3 +924,26 @@ def test_host_can_be_every_interface(nothing_left: None, root: Path) -> None:
 def test_directory_must_be_there(nothing_left: None, tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="not a directory"):
         serve(tmp_path / "none")
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_whoever_leaves_before_a_transformer_answers_leaves_no_connection_to_it(root: Path, answered: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with serve(root, transformers={"slow": url}) as server:
+            target = urlsplit(server.target_url)
+            client = socket.create_connection((target.hostname or "", target.port or 0), TIMEOUT)
+            client.sendall(b"GET /v1/objects/bucket/shard.tar?etl_name=slow HTTP/1.1\r\nHost: x\r\n\r\n")
+            transformer, _ = listener.accept()
+            with transformer:
+                transformer.settimeout(TIMEOUT)
+                received = b""
+                while not received.endswith(BODY):
+                    received += transformer.recv(65536)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+                client.close()
+                if answered:
+                    transformer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                else:
+                    server.close()
+                assert transformer.recv(1) == b""

@@ -198,13 +198,14 @@ def test_a_file_is_put_as_bytes_are(place: Place, tmp_path: Path, size: int) -> 
     assert read(place.store, "deep/file") == path.read_bytes()
 
 
-def test_a_moved_object_has_the_other_name_only(place: Place) -> None:
+@pytest.mark.parametrize("old", ["a/old", "a/old one", "ü+%", *(f"{n} {n}" for n in range(6))])
+def test_a_moved_object_has_the_other_name_only(place: Place, old: str) -> None:
     """A store that cannot says so, and nothing has happened."""
     if _is_read_only(place):
         return
-    place.store.put("a/old one", DATA)
+    place.store.put(old, DATA)
     place.store.put("new", b"replaced")
-    there, gone = ("new", "a/old one") if place.store.move("a/old one", "new") else ("a/old one", "newer")
+    there, gone = ("new", old) if place.store.move(old, "new") else (old, "newer")
     assert read(place.store, there) == DATA
     with pytest.raises(ShardNotFound):
         place.store.head(gone)

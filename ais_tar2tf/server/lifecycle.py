@@ -170,4 +170,8 @@ async def _shut(runners: Iterable[web.ServerRunner]) -> None:
     for transport in transports:
         if transport is not None:
             transport.abort()
+    others = asyncio.all_tasks() - {asyncio.current_task()}  # requests whose clients left, still at work
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
     await asyncio.sleep(0)  # transports close their sockets in the loop's next turn

@@ -25,7 +25,7 @@ from ais_tar2tf.server.refusals import (
     not_served,
     nothing_to_delete,
 )
-from ais_tar2tf.server.transforming import transformed
+from ais_tar2tf.server.transforming import Passage
 
 __all__ = ["Target"]
 
@@ -115,9 +115,13 @@ class Target(Node):
             raise no_etl()
         with self.cluster.folder.open(call.bucket, call.name) as stored:
             arguments, name = call.query.get("etl_args", ""), f"{call.bucket}/{call.name}"
-            pieces = await self.cluster.run(transformed, url, name, stored.file, stored.content.size, arguments)
-            response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-            return await self._stream(call.request, response, pieces)
+            passage = Passage(url)
+            try:
+                await self.cluster.run(passage.begin, name, stored.file, stored.content.size, arguments)
+                response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+                return await self._stream(call.request, response, passage)
+            finally:
+                passage.close()
 
     async def _batch(self, call: Call) -> web.StreamResponse:
         """A tar of objects, of their ranges and of members of shards, in the order that was asked for."""

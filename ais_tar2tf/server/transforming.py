@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,50 +12,73 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ais_tar2tf.server.refusals import RefusedError
 
-__all__ = ["transformed"]
+__all__ = ["Passage"]
 
 PIECE = 256 * 1024
 _PATIENCE = 600.0  # seconds for a shard: an ETL's object_timeout
 _MOST_SAID = 4096  # bytes of an error
 
 
-def transformed(url: str, name: str, file: io.FileIO, size: int, arguments: str) -> Iterator[bytes]:
-    """The output for one object, from when the transformer has begun to answer."""
-    query = f"?{urlencode({'etl_args': arguments})}" if arguments else ""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
-    try:
+class Passage(Iterator[bytes]):
+    """One object's way through a transformer: `begin` returns when that has begun to answer, then its output comes.
+
+    `close` may come from another thread at any time, and ends what is under way.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
+        self._socket: socket.socket | None = None
+        self._answer: http.client.HTTPResponse | None = None
+        self._sending: threading.Thread | None = None
+        self._closed = False
+
+    def begin(self, name: str, file: io.FileIO, size: int, arguments: str) -> None:
+        try:
+            self._answer = answer = self._ask(name, file, size, arguments)
+            said = b"" if answer.status == http.client.OK else answer.read(_MOST_SAID)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise RefusedError(500, f"the transformer does not answer ({type(error).__name__})") from error
+        if answer.status != http.client.OK or self._closed:
+            self.close()
+            raise RefusedError(answer.status, f"ETL error: {said.decode('utf-8', 'replace')}")
+
+    def __next__(self) -> bytes:
+        assert self._answer is not None
+        try:
+            piece = self._answer.read(PIECE)
+        except http.client.HTTPException as error:
+            raise ConnectionError("the transformer's answer broke off") from error
+        if not piece:
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        self._closed = True
+        if self._socket is not None:
+            with suppress(OSError):  # it may be closed
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or sends
+        if self._answer is not None:
+            self._answer.close()
+        self._connection.close()
+        if self._sending is not None:
+            self._sending.join()
+
+    def _ask(self, name: str, file: io.FileIO, size: int, arguments: str) -> http.client.HTTPResponse:
+        query = f"?{urlencode({'etl_args': arguments})}" if arguments else ""
+        connection = self._connection
+        connection.connect()
+        connection.auto_open = 0  # what is sent after the end must not open another
+        self._socket = connection.sock
         connection.putrequest("PUT", f"/{quote(name)}{query}")
         connection.putheader("Content-Length", str(size))
         connection.endheaders()
         # The output comes while the object is still sent.
-        sending = threading.Thread(target=_send, args=(connection, file), name="ais-server-etl", daemon=True)
-        sending.start()
-        answer = connection.getresponse()
-    except (OSError, http.client.HTTPException) as error:
-        connection.close()
-        raise RefusedError(500, f"the transformer does not answer ({type(error).__name__})") from error
-    if answer.status == http.client.OK:
-        return _pieces(connection, answer, sending)
-    said = answer.read(_MOST_SAID).decode("utf-8", "replace")
-    sending.join()
-    connection.close()
-    raise RefusedError(answer.status, f"ETL error: {said}")
+        self._sending = threading.Thread(target=self._send, args=(file,), name="ais-server-etl", daemon=True)
+        self._sending.start()
+        return connection.getresponse()
 
-
-def _send(connection: http.client.HTTPConnection, file: io.FileIO) -> None:
-    with suppress(OSError, ValueError):  # what that means, the answer tells
-        while piece := file.read(PIECE):
-            connection.send(piece)
-
-
-def _pieces(
-    connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, sending: threading.Thread
-) -> Iterator[bytes]:
-    try:
-        while piece := answer.read(PIECE):
-            yield piece
-    except http.client.HTTPException as error:
-        raise ConnectionError("the transformer's answer broke off") from error
-    finally:
-        connection.close()
-        sending.join()
+    def _send(self, file: io.FileIO) -> None:
+        with suppress(OSError, ValueError, http.client.HTTPException):  # what that means, the answer tells
+            while piece := file.read(PIECE):
+                self._connection.send(piece)

@@ -160,6 +160,8 @@ class CloudStore:
     def move(self, name: str, to: str) -> bool:
         if self._tls.certificate:
             return False  # obstore shows none
+        if name != quote(name) and self._redirects(name):
+            return False  # AIStore's /s3 looks for the source on the target of its escaped name
         try:
             obstore().copy(self._store, name, to)
         except Exception as error:  # noqa: BLE001

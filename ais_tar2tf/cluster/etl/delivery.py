@@ -26,7 +26,7 @@ class Delivered:
 
     status: int
     length: int
-    content: Iterator[bytes] | None = None
+    content: _Content | None = None
 
 
 def deliver(
@@ -59,7 +59,7 @@ def deliver(
         connection.close()
         raise TransportError(f"the output could not be put there ({type(error).__name__})", url=shown) from error
     if answer.status == 200 and answer.length != 0:
-        return Delivered(200, 0, _read(connection, answer))
+        return Delivered(200, 0, _Content(connection, answer))
     said = answer.read(_MOST_SAID).decode("utf-8", "replace")
     connection.close()
     if answer.status not in (200, _NOTHING):
@@ -68,9 +68,19 @@ def deliver(
     return Delivered(_NOTHING, int(stated) if stated.isdigit() and stated != "0" else sent)
 
 
-def _read(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    try:
-        while piece := answer.read(MIB):
-            yield piece
-    finally:
-        connection.close()
+class _Content(Iterator[bytes]):
+    """The rest of an answer; its connection is closed behind it, also when nobody asks for the first piece."""
+
+    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+        self._connection = connection
+        self._answer = answer
+
+    def __next__(self) -> bytes:
+        piece = self._answer.read(MIB)
+        if not piece:
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        self._answer.close()
+        self._connection.close()

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from types import TracebackType
@@ -206,7 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
             pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
         )
         if done.content is not None:
-            self._send(done.content)
+            with closing(done.content) as content:
+                self._send(content)
             return
         self.send_response(done.status)
         self.send_header(LENGTH, str(done.length))
@@ -284,7 +285,8 @@ class _Handler(BaseHTTPRequestHandler):
                 pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
             )
             if done.content is not None:
-                socket.send(done.content)
+                with closing(done.content) as content:
+                    socket.send(content)
             else:
                 socket.send(iter([_SUCCESS.encode()]), TEXT)
 
