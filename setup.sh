@@ -160,7 +160,7 @@ main() {
     test)
         ensure test
         cd -- "$root"
-        exec "$venv/bin/python" -m tests.servers.enter "$venv/bin/python" -m pytest "$@"
+        exec "$venv/bin/python" -m tests.servers.enter "$venv/bin/python" -m pytest -n auto --dist worksteal "$@"
         ;;
     -h | --help | help) usage ;;
     *) misused "unknown verb: $verb" ;;
