@@ -1,8 +1,8 @@
 """pytest: which real servers there are, started when a test first asks, and what their absence means.
 
 A test says `@pytest.mark.servers("aistore", …)`. Where one of these cannot be had, the test is left out and one line
-says so at the end; with CI set, the run fails. Each worker of pytest-xdist starts servers of its own; what is left out
-is found by all of them, and said once by the process that leads them.
+says so at the end; with CI set, the run fails. Each worker of pytest-xdist starts servers of its own; what is left
+out is found by each worker, and said once by the process that leads them.
 """
 
 from __future__ import annotations
