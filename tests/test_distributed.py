@@ -140,7 +140,7 @@ def by_datum(context):
     configs = datum.configs.DatasetConfigs(batch_size_train=8)
     configs.read_config.input_context = context
     configs.drop_remainder = False
-    return datum.load(sys.argv[2], configs).train_fn("train", shuffle=False).map(lambda each: (each["x"], 0))
+    return datum.load(sys.argv[2], configs).train_fn("train", shuffle=False).map(lambda each: (each["x"], each["x"]))
 
 print(json.dumps({
     "hosts": t2t.hosts(),

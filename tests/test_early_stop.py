@@ -25,7 +25,7 @@ import shards as made
 from ais_tar2tf.errors import StoreError
 from faults import PATIENCE, Fault, FaultServer, ais
 from least import least_seconds
-from leftovers import open_files, our_threads
+from leftovers import left_open, open_files, our_threads
 
 RECORDS, SHARDS = 30, 3
 KEYS = [f"s{shard}/{number:06d}" for shard in range(SHARDS) for number in range(RECORDS)]
@@ -53,7 +53,7 @@ def nothing_left(server: FaultServer) -> Iterator[None]:
     gc.collect()
     assert our_threads() <= threads
     server.wait_until_left()
-    assert sorted(open_files() - before) == []
+    assert left_open(before) == []
 
 
 def _break_after_one(source: t2t.Source, seen: list[str]) -> None:

@@ -33,7 +33,7 @@ from ais_tar2tf.stores.http import HttpStore
 from ais_tar2tf.stores.memory import MemoryStore
 from faults import GOOD, PATIENCE, Fault, FaultServer, Thing, ais, plain, some_faults, tagged
 from least import least_seconds
-from leftovers import open_files, our_threads
+from leftovers import left_open, open_files, our_threads
 
 RETRY = Retry(attempts=4, first_delay=0.001, max_delay=0.002, max_retry_after=0.05)
 READ = Read(retry=RETRY, timeouts=Timeouts(connect=2, idle=10), connections=1)
@@ -265,6 +265,7 @@ FATAL: dict[str, tuple[list[Fault], type[StoreError], str, int]] = {
     "403 on resume": ([Fault(after=9_000, then="short"), Fault(status=403)], AccessDenied, "403", 2),
     "418": ([Fault(status=418)], StoreError, "418", 1),
     "412": ([Fault(status=412)], ObjectChanged, "412", 1),
+    "501": ([Fault(status=501)], StoreError, "501", 1),
     "503 for ever": ([Fault(status=503)] * 9, TransportError, "503.*given up after 4 tries", 4),
     "mute for ever": ([Fault(mute=True)] * 9, TransportError, "given up after 4 tries", 4),
     "no progress": (
@@ -586,7 +587,7 @@ def nothing_left(server: FaultServer) -> Iterator[None]:
     yield
     assert our_threads() <= threads
     server.wait_until_left()
-    assert sorted(open_files() - before) == []
+    assert left_open(before) == []
 
 
 def records(server: FaultServer, faults: Iterable[Fault] = (), **options: object) -> t2t.open:

@@ -409,7 +409,7 @@ def test_a_dropped_iterator_leaves_no_stream_for_long(bucket):
     for _ in dataset:
         break
     deadline = threading.Event()
-    for _ in range(100):
+    for _ in range(400):
         left = [
             t
             for t in set(threading.enumerate()) - before
