@@ -28,10 +28,10 @@ from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, TUNED_CONNECTIONS, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
-from ais_tar2tf.picking import read_numbered
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading import PlainReading, timed_records
+from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import INDEX_NAME, Index
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
-    from ais_tar2tf.tracing import GraphMapping, PythonMapping
+    from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = [
     "Prepared",
@@ -380,8 +380,8 @@ class Source:
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
         number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf.chunks import Request
         from ais_tar2tf.tfdata import dataset_of
+        from ais_tar2tf.tfdata.chunks import Request
 
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(
@@ -414,8 +414,8 @@ class Source:
     ) -> Prepared:
         """What `dataset` reads of these shards, and what becomes of a record: the fields that the mapping needs."""
         from ais_tar2tf import mapping as mappings
-        from ais_tar2tf import tracing
         from ais_tar2tf.decoders import decoding_of
+        from ais_tar2tf.tfdata import tracing
 
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()

@@ -19,7 +19,7 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.errors import IndexMissing, ObjectChanged
 from ais_tar2tf.options import Shuffle
-from ais_tar2tf.permuting import Permutation
+from ais_tar2tf.plan.permuting import Permutation
 from places import new_name
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ import ais_tar2tf as t2t
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError, TruncatedArchive
 from ais_tar2tf.fetch import Fetch, Span
-from ais_tar2tf.fetch_files import FileFetch
+from ais_tar2tf.fetch.files import FileFetch
 from ais_tar2tf.options import KIB, Limits, Read, Retry
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards

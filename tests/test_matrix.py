@@ -9,8 +9,8 @@ import pytest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.fetch import Fetch
+from ais_tar2tf.fetch.checksum import Checksum
 from tests.matrix import __main__ as command
 from tests.matrix.catalogue import FAULTS
 from tests.matrix.run import run

@@ -28,9 +28,9 @@ from ais_tar2tf.errors import (
     Tar2TFError,
     TruncatedArchive,
 )
-from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records import Grouper, Record, Selection, Want, splitter
+from ais_tar2tf.records.keys import Keys
 from ais_tar2tf.source import Source
 from ais_tar2tf.stores.memory import MemoryStore
 

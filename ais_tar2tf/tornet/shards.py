@@ -36,7 +36,7 @@ def pack(
     otherwise each has `shard_size`.
     Samples are in a fixed random order, so that a shard is a fair draw. `options` as `t2t.pack` takes them.
     """
-    from ais_tar2tf.packer import pack as t2t_pack
+    from ais_tar2tf.packing.packer import pack as t2t_pack
 
     root, url = Path(root), url.rstrip("/")
     written: list[str] = []

@@ -22,8 +22,8 @@ from ais_tar2tf.errors import (
     RecordError,
     StrayMember,
 )
-from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
+from ais_tar2tf.records.keys import Keys
 
 __all__ = [
     "NAMES",

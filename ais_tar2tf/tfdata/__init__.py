@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ais_tar2tf.account import Busy
-from ais_tar2tf.chunks import Chunks, Request
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.options import Shuffle
 from ais_tar2tf.records import NAMES, Record
-from ais_tar2tf.tracing import GraphMapping, PythonMapping, flatten_shapes
+from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
-from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
-from ais_tar2tf.fetch_files import FileFetch
+from ais_tar2tf.fetch.files import FileFetch
+from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
+from ais_tar2tf.plan.single_records import SingleRecords
+from ais_tar2tf.reader.epochs import Stream
+from ais_tar2tf.reader.window import Window
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
-from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
-from ais_tar2tf.tuning import Tuning
-from ais_tar2tf.window import Window
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.epochs import Stream
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
+from ais_tar2tf.reader.epochs import Stream
 from ais_tar2tf.records import Record
 
 __all__ = ["SharedStream", "open_stream"]

@@ -21,7 +21,7 @@ from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.records import NAMES, Record
-from ais_tar2tf.tracing import GraphMapping, PythonMapping
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Chunks", "Request"]
 

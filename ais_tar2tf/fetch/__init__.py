@@ -21,13 +21,13 @@ import numpy as np
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.allocation import BATCHES, keep_freed
-from ais_tar2tf.checksum import Checksum
 from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
+from ais_tar2tf.fetch.checksum import Checksum
+from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores import Body, Identity, Interrupt, Keeper, Ranges, Store
-from ais_tar2tf.tuning import Tuning
 
 __all__ = ["Fetch", "Span"]
 
