@@ -269,7 +269,7 @@ def test_what_is_not_selected_is_not_copied() -> None:
     batch = grouper.add(
         Members(["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data)
     )
-    records = batch.records + grouper.finish().records
+    records = [*batch.records, *grouper.finish().records]
     assert [record["cls"] for record in records] == [b"c" * 10, b"C" * 10]
     assert data.taken == [slice(100, 110), slice(210, 220)]
     assert [grouper.wants(name) for name in ("a.jpg", "a.cls", "x/y.CLS", "a", "._a.cls")] == [

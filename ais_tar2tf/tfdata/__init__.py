@@ -24,7 +24,7 @@ import numpy as np
 from ais_tar2tf.account import Busy
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import KIB, Shuffle
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
@@ -45,6 +45,7 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
 
 class ShardDataset(Dataset):
@@ -126,13 +127,13 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
     dataset = _chunk_dataset(chunks)
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
     if mapping is None or selected is not None:
-        dataset = _batched(dataset.map(_choose(selected)), request, is_chunks=True)
+        dataset = _batched_chunks(dataset.map(_choose(selected)), request)
     elif isinstance(mapping, PythonMapping):
-        dataset = _batched(_map_python(dataset.unbatch(), mapping, request), request).prefetch(tf.data.AUTOTUNE)
+        dataset = _batched(_map_python(_records(dataset), mapping, request), request).prefetch(tf.data.AUTOTUNE)
     else:
-        dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
+        dataset = _batched(_map_graph(_records(dataset), mapping, request, chunks), request)
         dataset = dataset.prefetch(tf.data.AUTOTUNE)
-    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
+    return _with_length(dataset, request.elements).with_options(_options(request)), chunks
 
 
 def _options(request: Request) -> Any:
@@ -195,34 +196,49 @@ def _choose(selected: Any) -> Callable[..., Any]:
     return choose
 
 
-def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
-    if request.batch is None:
-        return dataset.unbatch() if is_chunks else dataset
-    if is_chunks:
-        return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
-    return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+def _batched(dataset: Dataset, request: Request) -> Dataset:
+    return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+
+
+def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
+    """Strings that stand alone are moved into a batch, those of a chunk are copied, unless it holds whole batches."""
+    if request.batch is None or request.record_bytes >= _LARGE:
+        return _batched(dataset.unbatch(), request)
+    return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
 
 
 def _chunk_dataset(chunks: Chunks) -> Dataset:
-    """Elements ((position, number), columns) with as many rows as a chunk has records."""
-    names = chunks.request.names
+    """Elements ((position, number), columns): of a chunk's first record, and columns with as many rows as records."""
+    names = chunks.request.handed
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
-        following.set_shape(())
-        for tensor in (at, numbers, *columns):
+        following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        for tensor in (following, at, number):
+            tensor.set_shape(())
+        for tensor in columns:
             tensor.set_shape((None,))
-        return following, ((at, numbers), dict(zip(names, columns, strict=True)))
+        return following, ((at, number), dict(zip(names, columns, strict=True)))
 
-    return (
+    dataset = (
         tf.data.Dataset.counter()
         .scan(tf.constant(""), step)
-        .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
-        .prefetch(_PREFETCHED_CHUNKS)
+        .take_while(lambda _tags, columns: tf.size(columns[names[0]]) > 0)
     )
+    return _only_here(dataset).prefetch(_PREFETCHED_CHUNKS)
+
+
+def _records(dataset: Dataset) -> Dataset:
+    """Elements ((position of its chunk, its number), fields) of single records."""
+
+    def tagged(tags: Any, columns: dict[str, Any]) -> Any:
+        position, first = tags
+        count = tf.size(next(iter(columns.values())), out_type=tf.int64)
+        return (tf.fill([count], position), tf.range(first, first + count)), columns
+
+    return dataset.map(tagged).unbatch()
 
 
 # Mappings.
