@@ -140,8 +140,8 @@ class Grouper:
         if chosen is None:
             return 0
         sizes = [members.sizes[begin + at : end : width] for _, at in chosen]
-        totals = [0] * count
-        for column in sizes:
+        totals = sizes[0] if sizes else [0] * count
+        for column in sizes[1:]:
             totals = list(map(add, totals, column))
         if max(totals) > self._limits.record_bytes or not self._all_new(keys):
             return 0
