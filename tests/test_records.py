@@ -527,4 +527,5 @@ def test_keys_are_a_set(steps: list[tuple[list[str], bool]]) -> None:
         assert len(keys) == len(model)
         assert not any(keys.add(key) for key in model)
     assert keys.add("z")
-    assert not keys.add_all(["y"], beside="y")
+    assert keys.add("y")
+    assert not keys.add_all(["z", "y"])

@@ -143,11 +143,13 @@ class Grouper:
         totals = sizes[0] if sizes else [0] * count
         for column in sizes[1:]:
             totals = list(map(add, totals, column))
-        if max(totals) > self._limits.record_bytes or not self._all_new(keys):
+        if max(totals) > self._limits.record_bytes:
             return 0
-        if self._key is not None:
+        if self._key is not None:  # its key comes before theirs
             self._flush(batch, members.offsets[begin])
             self._key = None
+        if not self._all_new(keys):
+            return 0
         shard, data = self._shard, members.data
         if sum(totals) < _SMALL_FIELDS * count:
             data = bytes(data)  # one copy makes thousands of small slices cheaper than it costs
@@ -177,10 +179,10 @@ class Grouper:
         return chosen
 
     def _all_new(self, keys: list[str]) -> bool:
-        """Whether no key came before, nor the one that is kept back; remembers them if so."""
+        """Whether no key came before; remembers them if so."""
         if len(self._seen) + len(keys) >= self._limits.keys:
             return False
-        return self._seen.add_all(keys, beside=self._key)
+        return self._seen.add_all(keys)
 
     @property
     def keys(self) -> int:

@@ -124,15 +124,22 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
     """The dataset, and the Python behind it; it opens nothing before it is iterated."""
     chunks = Chunks(request)
     mapping = request.mapping
-    dataset = _chunk_dataset(chunks)
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
-    if mapping is None or selected is not None:
-        dataset = _batched_chunks(dataset.map(_choose(selected)), request)
-    elif isinstance(mapping, PythonMapping):
-        dataset = _batched(_map_python(_records(dataset), mapping, request), request).prefetch(tf.data.AUTOTUNE)
+    if mapping is None:
+        dataset = _batched_chunks(_chunk_dataset(chunks, lambda _tags, columns: columns), request)
+    elif selected is not None:  # whole columns, in the mapping's structure: no call for each record
+
+        def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+            return tf.nest.map_structure(columns.__getitem__, selected)
+
+        dataset = _batched_chunks(_chunk_dataset(chunks, choose), request)
     else:
-        dataset = _batched(_map_graph(_records(dataset), mapping, request, chunks), request)
-        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+        dataset = _chunk_dataset(chunks, _tagged).unbatch()
+        if isinstance(mapping, PythonMapping):
+            dataset = _map_python(dataset, mapping, request)
+        else:
+            dataset = _map_graph(dataset, mapping, request, chunks)
+        dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
     return _with_length(dataset, request.elements).with_options(_options(request)), chunks
 
 
@@ -148,20 +155,15 @@ def _options(request: Request) -> Any:
     return options
 
 
-def _only_here(dataset: Dataset) -> Dataset:
-    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
+def _is_here() -> Any:
+    """A check that a graph runs in the process that made it: elsewhere its Python is not.
 
-    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    It looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
     """
     if not Path("/proc/self/task").is_dir():
-        return dataset
-
-    def is_there(number: Any) -> Any:
-        found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
-            return number < 0
-
-    return _nothing_like(dataset, is_there).concatenate(dataset)
+        return tf.no_op()
+    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+    return tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])
 
 
 def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
@@ -187,15 +189,6 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     return tf.data.Dataset.range(1).filter(is_there).map(never_made)
 
 
-def _choose(selected: Any) -> Callable[..., Any]:
-    """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
-
-    def choose(_tags: Any, columns: dict[str, Any]) -> Any:
-        return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
-
-    return choose
-
-
 def _batched(dataset: Dataset, request: Request) -> Dataset:
     return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
 
@@ -207,38 +200,33 @@ def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
     return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _chunk_dataset(chunks: Chunks) -> Dataset:
-    """Elements ((position, number), columns): of a chunk's first record, and columns with as many rows as records."""
+def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+    """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
     names = chunks.request.handed
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        with tf.control_dependencies([_is_here()]):
+            following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
         for tensor in (following, at, number):
             tensor.set_shape(())
         for tensor in columns:
             tensor.set_shape((None,))
-        return following, ((at, number), dict(zip(names, columns, strict=True)))
+        return following, element((at, number), dict(zip(names, columns, strict=True)))
 
-    dataset = (
-        tf.data.Dataset.counter()
-        .scan(tf.constant(""), step)
-        .take_while(lambda _tags, columns: tf.size(columns[names[0]]) > 0)
-    )
-    return _only_here(dataset).prefetch(_PREFETCHED_CHUNKS)
+    def is_not_empty(*chunk: Any) -> Any:
+        return tf.size(tf.nest.flatten(chunk)[0]) > 0
+
+    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(_PREFETCHED_CHUNKS)
 
 
-def _records(dataset: Dataset) -> Dataset:
-    """Elements ((position of its chunk, its number), fields) of single records."""
-
-    def tagged(tags: Any, columns: dict[str, Any]) -> Any:
-        position, first = tags
-        count = tf.size(next(iter(columns.values())), out_type=tf.int64)
-        return (tf.fill([count], position), tf.range(first, first + count)), columns
-
-    return dataset.map(tagged).unbatch()
+def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
+    """For each record the position of its chunk, and its own number."""
+    position, first = tags
+    count = tf.size(next(iter(columns.values())), out_type=tf.int64)
+    return (tf.fill([count], position), tf.range(first, first + count)), columns
 
 
 # Mappings.
