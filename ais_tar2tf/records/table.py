@@ -142,5 +142,6 @@ class RecordBatch:
     def until(self, stop: int | None) -> RecordBatch:
         """Those that begin before the offset `stop`."""
         end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
-        columns = (self.offsets, self.sizes, self.extents, self.numbers)
-        return RecordBatch(self.records[:end], *(column[:end] for column in columns))
+        return RecordBatch(
+            self.records[:end], self.offsets[:end], self.sizes[:end], self.extents[:end], self.numbers[:end]
+        )

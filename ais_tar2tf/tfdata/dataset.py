@@ -140,7 +140,7 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
         else:
             dataset = _map_graph(dataset, mapping, request, chunks)
         dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
-    return _with_length(dataset, request.elements).with_options(_options(request)), chunks
+    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
 
 
 def _options(request: Request) -> Any:
@@ -155,15 +155,20 @@ def _options(request: Request) -> Any:
     return options
 
 
-def _is_here() -> Any:
-    """A check that a graph runs in the process that made it: elsewhere its Python is not.
+def _only_here(dataset: Dataset) -> Dataset:
+    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
 
-    It looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
     """
     if not Path("/proc/self/task").is_dir():
-        return tf.no_op()
-    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
-    return tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])
+        return dataset
+
+    def is_there(number: Any) -> Any:
+        found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
+            return number < 0
+
+    return _nothing_like(dataset, is_there).concatenate(dataset)
 
 
 def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
@@ -208,8 +213,7 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
     read = _plainly(chunks.step)
 
     def step(position: Any, _: Any) -> Any:
-        with tf.control_dependencies([_is_here()]):
-            following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
         for tensor in (following, at, number):
             tensor.set_shape(())
         for tensor in columns:
