@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -31,6 +30,7 @@ from ais_tar2tf.cli.judging import Rates, judge
 from ais_tar2tf.cli.stages import Measured
 from ais_tar2tf.stores._control import ControlPlane
 from places import new_name
+from tests.servers.process import free_ports
 
 ROOT = Path(t2t.__file__).parents[1]
 VERBS = (
@@ -278,8 +278,7 @@ def test_ls_of_what_is_not_there_ends_with_3_and_says_what_to_do(server):
 def nobody(monkeypatch) -> str:
     """An endpoint where nobody listens, and stores that wait for nothing before they try again."""
     monkeypatch.setitem(ControlPlane.__init__.__kwdefaults__, "pause", lambda _: None)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 def test_ls_of_a_store_that_nobody_serves_ends_with_5(nobody):
@@ -633,9 +632,7 @@ def test_doctor_finds_nothing_wrong_here(server):
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(folder, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    done = run("doctor", "--no-tensorflow", "--endpoint", f"http://127.0.0.1:{port}")
+    done = run("doctor", "--no-tensorflow", "--endpoint", f"http://127.0.0.1:{free_ports(1)[0]}")
     assert done.exit_code == 5
     assert re.search(r"✗ connection .*\n +→ is the cluster up", done.stdout)
     monkeypatch.setenv("AIS_AUTHN_TOKEN", "wrong-secret")

@@ -34,7 +34,7 @@ from ais_tar2tf.server import Server, serve
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.ranges import parse_range
 from ais_tar2tf.server.refusals import RefusedError
-from leftovers import open_files
+from leftovers import left_open, open_files
 
 TIMEOUT = 20
 TOKEN = "let-me-in"
@@ -855,7 +855,7 @@ def nothing_left() -> Iterator[None]:
     threads, files = set(threading.enumerate()), open_files()
     yield
     assert set(threading.enumerate()) <= threads
-    assert open_files() <= files
+    assert left_open(files) == []
 
 
 def test_close_leaves_nothing(nothing_left: None, root: Path) -> None:

@@ -45,6 +45,8 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_as_it_is: Callable[[Callable[..., Any]], Callable[..., Any]] = tf.autograph.experimental.do_not_convert
+"""For our own functions: AutoGraph would rewrite each of them, and find nothing. A user's was traced before."""
 
 
 class ShardDataset(Dataset):
@@ -155,6 +157,7 @@ def _only_here(dataset: Dataset) -> Dataset:
     if not Path("/proc/self/task").is_dir():
         return dataset
 
+    @_as_it_is
     def is_there(number: Any) -> Any:
         found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
         with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
@@ -172,7 +175,7 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """
     if elements is None:
         return dataset
-    endless = dataset.concatenate(_nothing_like(dataset, lambda number: number < 0).repeat())
+    endless = dataset.concatenate(_nothing_like(dataset, _as_it_is(lambda number: number < 0)).repeat())
     return endless if elements < 0 else endless.take(elements)
 
 
@@ -180,6 +183,7 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     """A dataset of the same elements, none of which `is_there`."""
     spec = dataset.element_spec
 
+    @_as_it_is
     def never_made(_: Any) -> Any:
         return tf.nest.map_structure(_nothing_of, spec)
 
@@ -189,6 +193,7 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
 def _choose(selected: Any) -> Callable[..., Any]:
     """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
 
+    @_as_it_is
     def choose(_tags: Any, columns: dict[str, Any]) -> Any:
         return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
 
@@ -210,6 +215,7 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
 
     read = _plainly(chunks.step)
 
+    @_as_it_is
     def step(position: Any, _: Any) -> Any:
         following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
         following.set_shape(())
@@ -220,7 +226,7 @@ def _chunk_dataset(chunks: Chunks) -> Dataset:
     return (
         tf.data.Dataset.counter()
         .scan(tf.constant(""), step)
-        .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
+        .take_while(_as_it_is(lambda tags, _columns: tf.size(tags[1]) > 0))
         .prefetch(_PREFETCHED_CHUNKS)
     )
 
@@ -245,6 +251,7 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
         request.account.add(mapping=float(seconds) * _TIMED / _at_once(request))
         return np.True_
 
+    @_as_it_is
     def call(number: Any, columns: dict[str, Any]) -> Any:
         began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -269,14 +276,15 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     calls = request.parallel or tf.data.AUTOTUNE
     timed = _timed(mapping, request)
     if not mapping.fallible:
-        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
+        return dataset.map(_as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
     explain = _plainly(chunks.explain)
-    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
-    mapped = mapped.ignore_errors(log_warning=False)
+    tagged = _as_it_is(lambda tags, columns: (tags, timed(tags[1], columns)))
+    mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
 
+    @_as_it_is
     def check(state: Any, element: Any) -> Any:
         position, last = state
         (at, number), value = element
@@ -291,8 +299,8 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     return (
         mapped.concatenate(end)
         .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
-        .filter(lambda is_record, _value: is_record)
-        .map(lambda _is_record, value: value)
+        .filter(_as_it_is(lambda is_record, _value: is_record))
+        .map(_as_it_is(lambda _is_record, value: value))
     )
 
 
@@ -328,6 +336,7 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
             busy.leave()
         return [True, *converted]
 
+    @_as_it_is
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
         good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
         good.set_shape(())
@@ -337,8 +346,8 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
 
     return (
         dataset.map(apply, num_parallel_calls=request.parallel or tf.data.AUTOTUNE)
-        .filter(lambda good, _value: good)
-        .map(lambda _good, value: value)
+        .filter(_as_it_is(lambda good, _value: good))
+        .map(_as_it_is(lambda _good, value: value))
     )
 
 
