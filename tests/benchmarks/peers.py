@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -266,12 +267,17 @@ def _all_batches(dataset: Any) -> Drain:
 # One small field of records that are large.
 
 
-def selection(*fields: str) -> Callable[[list[str], int], Drain]:
+def selection(*fields: str, indexed: bool = False) -> Callable[[list[str], int], Drain]:
     def reader(urls: list[str], records: int) -> Drain:
         import ais_tar2tf as t2t
 
+        index: str | bool = False
+        if indexed:
+            index = str(Path(tempfile.mkdtemp(prefix="t2t-benchmarks-")) / "index.t2t")
+            t2t.index(urls, out=index, progress=False)
+
         def drain() -> int:
-            with t2t.open(urls) as source:
+            with t2t.open(urls, index=index) as source:
                 return sum(1 for record in source.select(*fields).records() if record["cls"])
 
         return drain
@@ -309,6 +315,7 @@ PEERS = {
     "tfrecord-pictures": tfrecord_pictures,
     "old-client-pictures": old_client_pictures,
     "ours-selected": selection("cls"),
+    "ours-selected-indexed": selection("cls", indexed=True),
     "ours-unselected": selection("cls", "jpg"),
     **{f"ours-streams-{count}": streams(count) for count in STREAMS},
 }
@@ -323,6 +330,7 @@ PEERS_WITHOUT_TENSORFLOW = frozenset(
         "cp",
         "dali",
         "ours-selected",
+        "ours-selected-indexed",
         "ours-unselected",
         *(f"ours-streams-{count}" for count in STREAMS),
     }
