@@ -271,13 +271,12 @@ def selection(*fields: str, indexed: bool = False) -> Callable[[list[str], int],
     def reader(urls: list[str], records: int) -> Drain:
         import ais_tar2tf as t2t
 
-        index: str | bool = False
+        folder = tempfile.TemporaryDirectory(prefix="t2t-benchmarks-")  # removed when nobody drains any more
         if indexed:
-            index = str(Path(tempfile.mkdtemp(prefix="t2t-benchmarks-")) / "index.t2t")
-            t2t.index(urls, out=index, progress=False)
+            t2t.index(urls, out=f"{folder.name}/index.t2t", progress=False)
 
         def drain() -> int:
-            with t2t.open(urls, index=index) as source:
+            with t2t.open(urls, index=f"{folder.name}/index.t2t" if indexed else False) as source:
                 return sum(1 for record in source.select(*fields).records() if record["cls"])
 
         return drain
