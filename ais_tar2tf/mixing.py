@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from ais_tar2tf.decoders import Decode
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Mixture", "mix"]
 
@@ -121,8 +121,8 @@ class Mixture:
 
         All sources have the same fields; where they don't, `select` says which are meant.
         """
-        from ais_tar2tf.tfdata import dataset_of
         from ais_tar2tf.tfdata.chunks import Request
+        from ais_tar2tf.tfdata.dataset import dataset_of
 
         how = shuffle_option(shuffle, seed)
         prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes)

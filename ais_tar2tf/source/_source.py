@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
     from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Prepared", "Source"]
@@ -239,8 +239,8 @@ class Source:
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
         number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf.tfdata import dataset_of
         from ais_tar2tf.tfdata.chunks import Request
+        from ais_tar2tf.tfdata.dataset import dataset_of
 
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(
