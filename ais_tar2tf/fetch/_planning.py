@@ -24,7 +24,9 @@ TOGETHER_BYTES = 2 * MIB  # of all ranges in one request, where a store gives ma
 _FIRST_WINDOW = 8 * KIB  # behind a jump: a label and some headers
 _LEAST_WINDOW = 4 * KIB
 _MOST_WINDOW = 256 * KIB  # to begin with; half of what a jump leaves out at least
-_SHRINKING = 8  # a window that was enough is tried smaller by so much of it: too large costs bytes, too small a request
+_SHRINKING = (
+    8  # a window that was enough is tried smaller by so much of it: too large costs bytes, too small a request
+)
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
 _ISLANDS = 64  # planned at most; when half of them are left, the next ones are
 

@@ -63,7 +63,7 @@ class Receiving:
         self._spare.clear()
 
     def give_up(self, parts: Sequence[Part], *, at_once: bool = False) -> None:
-        """Under the lock: end requests for what nobody wants any more; those that are as good as done, only `at_once`.
+        """Under the lock: end requests for what nobody wants any more; those that are nearly done, only `at_once`.
 
         A request that ends by itself leaves its connection to the next one.
         """

@@ -62,7 +62,11 @@ class HttpStore:
         answer = self._ask(name, ranges_header(ranges), interrupt)
         headers, length = answer.response.headers, answer.response.length
         most = sum(stop - start + MOST_FRAME for start, stop in ranges) + MOST_FRAME
-        if answer.status != 206 or headers.get_content_type() != "multipart/byteranges" or not 0 < (length or 0) < most:
+        if (
+            answer.status != 206
+            or headers.get_content_type() != "multipart/byteranges"
+            or not 0 < (length or 0) < most
+        ):
             self._many = self._many and answer.status >= 500  # that passes
             answer.drain()
             return None

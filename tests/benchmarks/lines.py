@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.benchmarks import measure, selecting
 from tests.benchmarks.bench import Bench, Result
-from tests.benchmarks.peers import STREAMS
+from tests.benchmarks.peers import PARALLEL, STREAMS
 from tests.benchmarks.tornet import PEER
 from tests.benchmarks.web import LINK
 from tests.servers.build import FULL, build
@@ -88,6 +88,13 @@ def _streams(name: str, bench: Bench) -> Result:
     tasks = [bench.read(f"ours-streams-{count}", "100KB", urls) for count in (connections, 1)]
     link = f"one connection of {LINK // _MB} MB/s"
     return _against(name, bench, tasks, tasks[0]["records"], link, 1.5 if connections == "2" else None)
+
+
+def _parallel(name: str, bench: Bench) -> Result:
+    """So many calls of a mapping at once, to one: it decodes JPEGs."""
+    calls = name.rpartition("-")[2]
+    tasks = [bench.task(f"ours-pictures-{count}", "pictures") for count in (calls, PARALLEL[0])]
+    return _against(name, bench, tasks, tasks[0]["records"], f"parallel={PARALLEL[0]}", None)
 
 
 def _many_shards(name: str, bench: Bench) -> Result:
@@ -268,6 +275,7 @@ LINES: dict[str, Line] = {
     "selected-link": _selected("link", 5, "ours-selected-indexed"),
     "selected-link-bare": _selected("link", None),
     **{f"streams-{count}": _streams for count in STREAMS[1:]},
+    **{f"parallel-{count}": _parallel for count in PARALLEL[1:]},
     "shards-10000": _many_shards,
     "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),
