@@ -328,3 +328,22 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     with pytest.raises((ObjectChanged, TransportError)):
         _walk(fetch, [])
     fetch.close()
+
+
+@pytest.mark.servers("aistore")
+def test_islands_of_a_real_aistore(aistore: Any, tmp_path: Path) -> None:
+    """By GetBatch where the index says where records are; by single ranges without one."""
+    from ais_tar2tf.stores.ais import AisStore
+
+    data = _large(tmp_path)
+    store = AisStore("islands", Read(), endpoint=aistore.url)
+    store.create()
+    store.put("large.tar", data)
+    store.close()
+    url, index = "ais://islands/large.tar", str(tmp_path / "index.t2t")
+    t2t.index(url, out=index, endpoint=aistore.url)
+    for where in (False, index):
+        with t2t.open(url, endpoint=aistore.url, index=where, limits=Limits(read_ahead_bytes=4_000_000)) as source:
+            chosen = source.select("cls", in_cluster=False)
+            assert [len(record["cls"]) for record in chosen.records()] == [600] * 24
+            assert source.stats.bytes < len(data) * 3 / 4
