@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import random
@@ -66,7 +67,15 @@ def blocks(cache: Path) -> list[Path]:
 
 
 def size_of(cache: Path) -> int:
-    return sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+    """Of what is there at one moment: a fetching thread may be writing and removing meanwhile."""
+    seen = None
+    for _ in range(1_000):
+        with contextlib.suppress(FileNotFoundError):
+            before, seen = seen, {path: path.stat().st_size for path in cache.rglob("*") if path.is_file()}
+            if seen == before:
+                break
+    assert seen is not None
+    return sum(seen.values())
 
 
 @pytest.mark.parametrize("connections", [1, 2, 5])
