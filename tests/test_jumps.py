@@ -155,6 +155,33 @@ def test_islands_are_asked_for_together(server: FaultServer) -> None:
         store.close()
 
 
+@pytest.mark.parametrize("stop", [None, 11_000_000])
+@pytest.mark.parametrize("connections", [1, 2, 3])
+def test_what_is_read_through_behind_a_jump(server: FaultServer, connections: int, stop: int | None) -> None:
+    """More than the read-ahead holds, which the reader itself must never wait for."""
+    large = DATA * 22
+    server.add("large", tagged(large))
+    server.add("next", tagged(large))
+    read = Read(connections=connections, retry=READ.retry)
+    store = HttpStore(server.url, read)
+    spans = [Span("large", stop=stop), Span("next")]
+    fetch = Fetch(store, iter(spans), read, Account(), read_ahead_bytes=4_000_000)
+    try:
+        fetch.next_shard()
+        at = len(fetch.read())
+        at += (passed := fetch.jump(3_000_000))
+        assert bool(passed) is (stop is not None)  # else it came in one answer: it is smaller than a range
+        found = bytearray()
+        while block := fetch.read():
+            found += block
+        assert found == large[at:stop]
+        fetch.next_shard()
+        assert sum(len(block) for block in iter(lambda: bytes(fetch.read()), b"")) == len(large)
+    finally:
+        fetch.close()
+        store.close()
+
+
 @pytest.mark.parametrize("status", [200, 416])
 def test_a_server_that_gives_one_range_at_a_time_is_asked_so(status: int) -> None:
     with FaultServer() as server:

@@ -56,6 +56,7 @@ class Fetch:
         self._planning = Planning(store, spans, read, self._tuning, ahead, lambda: receiving.lock.notify_all())
         receiving.planning = self._planning
         self._active = 0  # workers that fetch something
+        self._fetching: int | None = None  # the reader's thread, while it fetches something itself
         self._why_closed = "the reader was closed"
         self._workers: list[threading.Thread] = []
         self._lent: memoryview | None = None
@@ -137,11 +138,13 @@ class Fetch:
     def close(self) -> None:
         """No thread and no socket is left when this returns."""
         self._receiving.close()
+        patience = self._read.timeouts.connect + 2
         for worker in self._workers:
             if worker is not threading.current_thread():
-                worker.join(self._read.timeouts.connect + 2)
+                worker.join(patience)
         self._workers.clear()
         with self._lock:
+            self._lock.wait_for(lambda: self._fetching in (None, threading.get_ident()), patience)
             self._receiving.forget_spare()
             self._planning.clear()
         _open_fetches.discard(self)
@@ -166,9 +169,18 @@ class Fetch:
                     self._wait_for(part)
                     continue
                 mine = self._planning.begin(part)  # so few bytes that another thread would cost more than they do
-            began = time.perf_counter()
-            self._receiving.fetch_all(mine)
-            self._note_wait(began)
+                self._fetching = threading.get_ident()
+            self._fetch_here(mine)
+
+    def _fetch_here(self, parts: list[Part]) -> None:
+        began = time.perf_counter()
+        try:
+            self._receiving.fetch_all(parts)
+        finally:
+            with self._lock:
+                self._fetching = None
+                self._lock.notify_all()
+        self._note_wait(began)
 
     def _wait_for(self, part: Part) -> None:
         self._receiving.hungry = part

@@ -7,6 +7,7 @@ around the records that follow, where it is known where these begin.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -28,6 +29,7 @@ _SHRINKING = (
     8  # a window that was enough is tried smaller by so much of it: too large costs bytes, too small a request
 )
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
+_BEHIND_WINDOW = 2  # blocks that workers fetch behind a window as large as one
 _ISLANDS = 64  # planned at most; when half of them are left, the next ones are
 
 
@@ -163,17 +165,22 @@ class Planning:
             shard.islands = Islands(begins())
 
     def _window_at(self, shard: Shard, following: Part | None) -> Part:
-        """What is behind a jump, or behind the window there, which was too small: then twice as much."""
+        """What is behind a jump, or behind the window there, which was too small: then twice as much.
+
+        No window is larger than a block, for the reader may be the one who fetches it, and then nobody makes room.
+        """
         assert shard.end is not None
-        stop = self.delivered + (shard.window << min(shard.windows, 32))
-        if shard.windows:
-            stop = min(stop, self.delivered + self._tuning.range_bytes)
+        end = shard.end if following is None else min(shard.end, following.start)
+        size = min(BLOCK, shard.window << min(shard.windows, 32))
         if shard.islands is not None and self.delivered != shard.landed:
             shard.islands.reach_farther()
-        stop = min(stop, shard.end, following.start if following is not None else shard.end)
         shard.windows += 1
-        part = Part(shard, self.delivered, stop, self._consumed)
+        part = Part(shard, self.delivered, min(end, self.delivered + size), self._consumed)
         self.parts.appendleft(part)
+        if size == BLOCK:  # much was read without a jump
+            for place in range(1, _BEHIND_WINDOW + 1):
+                start = self.delivered + place * BLOCK
+                self._insert(shard, start, min(end, start + BLOCK), place, small=False)
         return part
 
     def _plan_islands(self, shard: Shard, islands: Islands) -> None:
@@ -182,21 +189,24 @@ class Planning:
         planned = [part for part in self.parts if part.shard is shard]
         if stop is not None and (not planned or planned[0].start > self.delivered):
             following = planned[0].start if planned else stop
-            planned.insert(0, self._insert(shard, self.delivered, min(stop, following), 0))
+            planned[:0] = self._insert(shard, self.delivered, min(stop, following), 0)
         if not planned or len(planned) > _ISLANDS // 2:
             return
         behind = planned[-1].stop or 0
         for start, stop in islands.ahead(behind, _ISLANDS - len(planned), TOGETHER_BYTES):
-            planned.append(self._insert(shard, start, stop, len(planned)))
+            planned += self._insert(shard, start, stop, len(planned))
         self._changed()
 
-    def _insert(self, shard: Shard, start: int, stop: int, place: int) -> Part:
-        """A small part of the current shard, behind as many others of it."""
+    def _insert(self, shard: Shard, start: int, stop: int, place: int, *, small: bool = True) -> list[Part]:
+        """A part of the current shard, behind so many others of it; none where it would be empty."""
         assert shard.end is not None
-        part = Part(shard, start, min(stop, shard.end), self._consumed, small=True)
+        part = Part(shard, start, min(stop, shard.end), self._consumed, small=small)
+        if start >= (part.stop or 0):
+            return []
         self.parts.insert(place, part)
-        self._waiting.insert(sum(1 for each in self._waiting if each.shard is shard) if place else 0, part)
-        return part
+        before = set(map(id, itertools.islice(self.parts, place)))
+        self._waiting.insert(sum(id(each) in before for each in self._waiting), part)
+        return [part]
 
     def _give_up_before(self, shard: Shard, target: int) -> list[Part]:
         """Forget the parts of the current shard that end before the target of a jump."""
