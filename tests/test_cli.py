@@ -360,7 +360,7 @@ def test_who_is_refused_ends_with_4(verb, folder, tmp_path):
 
 @pytest.mark.parametrize("verb", [*READERS, *WRITERS])
 def test_a_network_that_is_not_there_ends_with_5(verb, nobody, tmp_path, monkeypatch):
-    monkeypatch.setattr("ais_tar2tf.fetch.Fetch._wait", lambda *_: None)
+    monkeypatch.setattr("ais_tar2tf.fetch._receiving.Receiving._wait", lambda *_: None)
     done = run(*arguments_of(verb, "ais://b/train-0.tar", tmp_path), AIS_ENDPOINT=nobody)
     assert done.exit_code == 5, done.stderr
 
