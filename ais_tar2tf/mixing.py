@@ -143,6 +143,7 @@ class Mixture:
             start_at=start_at,
             parallel=parallel,
             auto_shard=shard is None,
+            record_bytes=max(each.record_bytes for each in prepared),
         )
         return dataset_of(request)
 

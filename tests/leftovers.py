@@ -25,7 +25,7 @@ def our_threads() -> set[threading.Thread]:
 
 
 def left_open(before: set[str]) -> list[str]:
-    """What is open and was not before, and stays so: a server in this process may accept late, and then closes late."""
+    """What is open, was not before, and stays so: a server in this process may accept late, and then closes late."""
     deadline = time.monotonic() + _PATIENCE
     while (left := open_files() - before) and time.monotonic() < deadline:
         time.sleep(0.01)

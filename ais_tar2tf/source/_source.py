@@ -259,6 +259,7 @@ class Source:
             start_at=start_at,
             parallel=parallel,
             auto_shard=shard is None,
+            record_bytes=prepared.record_bytes,
         )
         return dataset_of(request)
 
@@ -292,18 +293,21 @@ class Source:
                 label_is_number=label_is_number,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
-        return Prepared(source._narrowed(names, optional), names, optional, mapping)
+        return Prepared(source._narrowed(names, optional), names, optional, mapping, _usual_bytes(sample, names))
 
     def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
         """What a dataset reads of these shards that hands out what another source's does."""
         from ais_tar2tf import mapping as mappings
 
         source = self if map is None or not mappings.wants(map) else self._declared(map)
-        names, optional = source._columns(source._sampled())
+        sample = source._sampled()
+        names, optional = source._columns(sample)
         if other.mapping is not None:
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
-        return Prepared(source._narrowed(names, optional), names, optional, other.mapping)
+        return Prepared(
+            source._narrowed(names, optional), names, optional, other.mapping, _usual_bytes(sample, names)
+        )
 
     def reading(
         self,
@@ -535,7 +539,7 @@ class Source:
             plan = Plan(len(self._shards.names))
             stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
             try:
-                self._sample = stream.next_chunk()
+                self._sample = [*stream.next_chunk()]
             finally:
                 stream.close()
         return self._sample
@@ -560,6 +564,7 @@ class Prepared:
     names: tuple[str, ...]
     optional: frozenset[str]
     mapping: GraphMapping | PythonMapping | None
+    record_bytes: int  # of those in the sample, of what is read
 
 
 def _elsewhere(
@@ -573,6 +578,12 @@ def _elsewhere(
 ) -> Source:
     place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
     return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place)
+
+
+def _usual_bytes(sample: Sequence[Record], names: Sequence[str]) -> int:
+    """What a record of the sample takes, of these names."""
+    sizes = [len(record[name]) for record in sample for name in names if hasattr(record.get(name), "__len__")]
+    return sum(sizes) // max(1, len(sample))
 
 
 def _key_of(names: Sequence[str]) -> str:
