@@ -42,6 +42,7 @@ class Shards:
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
     index: Index | None = None  # that is true of all of them
+    layout: Index | None = None  # where records are likely to begin; wrong, it costs requests and nothing else
     check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
 
@@ -54,6 +55,12 @@ class Shards:
     def known(self, number: int) -> ShardIndex | None:
         """What the index says of a shard."""
         return None if self.index is None else self.index.get(self.names[number])
+
+    def begins(self, number: int) -> Callable[[], Sequence[int]] | None:
+        """What tells where the records of a shard are likely to begin."""
+        layout = (self.index or self.layout) if self.selection is not None else None
+        known = None if layout is None else layout.get(self.names[number])
+        return known.begins if known is not None and known.placed and not known.compressed else None
 
     def close(self) -> None:
         """No stream of these shards stays open, and no connection is kept."""
@@ -192,6 +199,7 @@ class _Lane:
                 0 if whole else mark.offset,
                 mark.identity,
                 None if mark.compressed else stop,
+                self._shards.begins(order.shards[at]),
             )
 
     def _part(self, at: int) -> tuple[Mark, int | None]:

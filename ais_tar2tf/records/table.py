@@ -142,6 +142,5 @@ class RecordBatch:
     def until(self, stop: int | None) -> RecordBatch:
         """Those that begin before the offset `stop`."""
         end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
-        return RecordBatch(
-            self.records[:end], self.offsets[:end], self.sizes[:end], self.extents[:end], self.numbers[:end]
-        )
+        places = (self.offsets[:end], self.sizes[:end], self.extents[:end], self.numbers[:end])
+        return RecordBatch(self.records[:end], *places)

@@ -31,6 +31,7 @@ from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._arguments import host_of, seed_of, shuffle_option
 from ais_tar2tf.stores import Store, TokenSource, moved
+from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -195,9 +196,18 @@ class Source:
             yield decoded
 
     def _raw_records(self) -> Iterator[Record]:
-        plan = Plan(len(self._shards.names))
-        stream = RecordStream(self._selected_inside(), plan, plan.begin(0, 0, 1), self._account)
+        plan, shards = Plan(len(self._shards.names)), self._selected_inside()
+        if shards.selection is not None and not isinstance(shards.store, MembersStore | FileStore):
+            shards = replace(shards, layout=self._layout())
+        stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account)
         return timed_records(stream, self._account)
+
+    def _layout(self) -> Index | None:
+        """Where an index says that records are; reading does without."""
+        try:
+            return self._find_index().index
+        except StoreError:
+            return None
 
     def skip_or_raise(self, error: Tar2TFError) -> None:
         """What `on_error` says of a record that was handed out and turned out to be of no use."""

@@ -32,10 +32,15 @@ from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shape
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
     Dataset = Any
+
+    def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Ours: AutoGraph would rewrite each function, and find nothing. A user's was traced before."""
+        ...
 else:
     import tensorflow as tf
 
     Dataset = tf.data.Dataset
+    _as_it_is = tf.autograph.experimental.do_not_convert
 
 __all__ = ["ShardDataset", "build", "dataset_of"]
 
@@ -180,7 +185,7 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """
     if elements is None:
         return dataset
-    endless = dataset.concatenate(_nothing_like(dataset, lambda number: number < 0).repeat())
+    endless = dataset.concatenate(_nothing_like(dataset, _as_it_is(lambda number: number < 0)).repeat())
     return endless if elements < 0 else endless.take(elements)
 
 
@@ -188,6 +193,7 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     """A dataset of the same elements, none of which `is_there`."""
     spec = dataset.element_spec
 
+    @_as_it_is
     def never_made(_: Any) -> Any:
         return tf.nest.map_structure(_nothing_of, spec)
 
@@ -212,6 +218,7 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
 
     read = _plainly(chunks.step)
 
+    @_as_it_is
     def step(position: Any, _: Any) -> Any:
         following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
         for tensor in (following, at, number):
@@ -220,6 +227,7 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
             tensor.set_shape((None,))
         return following, element((at, number), dict(zip(names, columns, strict=True)))
 
+    @_as_it_is
     def is_not_empty(*chunk: Any) -> Any:
         return tf.size(tf.nest.flatten(chunk)[0]) > 0
 
@@ -253,6 +261,7 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
         request.account.add(mapping=float(seconds) * _TIMED / _at_once(request))
         return np.True_
 
+    @_as_it_is
     def call(number: Any, columns: dict[str, Any]) -> Any:
         began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -277,14 +286,15 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     calls = request.parallel or tf.data.AUTOTUNE
     timed = _timed(mapping, request)
     if not mapping.fallible:
-        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
+        return dataset.map(_as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
     explain = _plainly(chunks.explain)
-    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
-    mapped = mapped.ignore_errors(log_warning=False)
+    tagged = _as_it_is(lambda tags, columns: (tags, timed(tags[1], columns)))
+    mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
 
+    @_as_it_is
     def check(state: Any, element: Any) -> Any:
         position, last = state
         (at, number), value = element
@@ -299,8 +309,8 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     return (
         mapped.concatenate(end)
         .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
-        .filter(lambda is_record, _value: is_record)
-        .map(lambda _is_record, value: value)
+        .filter(_as_it_is(lambda is_record, _value: is_record))
+        .map(_as_it_is(lambda _is_record, value: value))
     )
 
 
@@ -336,6 +346,7 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
             busy.leave()
         return [True, *converted]
 
+    @_as_it_is
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
         good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
         good.set_shape(())
@@ -345,8 +356,8 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
 
     return (
         dataset.map(apply, num_parallel_calls=request.parallel or tf.data.AUTOTUNE)
-        .filter(lambda good, _value: good)
-        .map(lambda _good, value: value)
+        .filter(_as_it_is(lambda good, _value: good))
+        .map(_as_it_is(lambda _good, value: value))
     )
 
 
