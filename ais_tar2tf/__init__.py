@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ais_tar2tf import arrays, cluster, errors, features, ops, options, parsing, schema, tfds, tornet
+    from ais_tar2tf.callbacks.resume import Resume
+    from ais_tar2tf.callbacks.watch import Watch
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.export.finishing import finish
-    from ais_tar2tf.loaded import load
+    from ais_tar2tf.loading.files import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.mixing import mix
-    from ais_tar2tf.packer import pack
+    from ais_tar2tf.packing.packer import pack
     from ais_tar2tf.server import serve
     from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
-    from ais_tar2tf.training import Resume
-    from ais_tar2tf.watch_callback import Watch
     from ais_tar2tf.watching import openmetrics
     from ais_tar2tf.writing import write_dataset
 
@@ -65,8 +65,8 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AisDataset": ("dataset", "AisDataset"),
-    "Resume": ("training", "Resume"),
-    "Watch": ("watch_callback", "Watch"),
+    "Resume": ("callbacks.resume", "Resume"),
+    "Watch": ("callbacks.watch", "Watch"),
     "arrays": ("arrays", None),
     "cluster": ("cluster", None),
     "default_record_parser": ("mapping", "default_record_parser"),
@@ -78,13 +78,13 @@ _WHERE = {
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
-    "load": ("loaded", "load"),
+    "load": ("loading.files", "load"),
     "mix": ("mixing", "mix"),
     "open": ("source", "open_source"),
     "openmetrics": ("watching", "openmetrics"),
     "ops": ("ops", None),
     "options": ("options", None),
-    "pack": ("packer", "pack"),
+    "pack": ("packing.packer", "pack"),
     "parsing": ("parsing", None),
     "schema": ("schema", None),
     "serve": ("server", "serve"),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.options import MIB, Shuffle
 from ais_tar2tf.reading import PlainReading, timed_records
+from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.records import Record
 from ais_tar2tf.source import Prepared, Source, seed_of, shuffle_option
 from ais_tar2tf.watching import bottleneck_line
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from ais_tar2tf.decoders import Decode
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Mixture", "mix"]
 
@@ -121,8 +121,8 @@ class Mixture:
 
         All sources have the same fields; where they don't, `select` says which are meant.
         """
-        from ais_tar2tf.chunks import Request
-        from ais_tar2tf.tfdata import dataset_of
+        from ais_tar2tf.tfdata.chunks import Request
+        from ais_tar2tf.tfdata.dataset import dataset_of
 
         how = shuffle_option(shuffle, seed)
         prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes)
@@ -143,6 +143,7 @@ class Mixture:
             start_at=start_at,
             parallel=parallel,
             auto_shard=shard is None,
+            record_bytes=max(each.record_bytes for each in prepared),
         )
         return dataset_of(request)
 

@@ -50,7 +50,7 @@ def start(script: str, *arguments: str, **environ: str) -> subprocess.Popen[str]
 
 def answer(process: subprocess.Popen[str]) -> dict:
     with process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
 

@@ -531,9 +531,9 @@ def test_the_read_ahead_is_bounded(
         server.wait_until_asked(3)
         time.sleep(0.1)  # there is no event for what does not happen
     assert 0 < server.sent < ahead + connections * (MIB + kernel)
-    blocks = [block for part in fetch._parts for block in part.blocks]
-    assert sum(count for _, count in blocks) <= ahead
-    assert sum(len(block) for block, _ in blocks) <= ahead + connections * 2 * MIB  # each may have one half full
+    blocks = [block for part in fetch._planning.parts for block in part.blocks]
+    assert sum(block.end - block.begin for block in blocks) <= ahead
+    assert sum(len(block.buffer) for block in blocks) <= ahead + connections * 2 * MIB  # each may have one half full
     assert len(shard_of(fetch)) > size - 2 * MIB
 
 

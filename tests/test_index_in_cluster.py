@@ -13,8 +13,8 @@ import pytest
 
 import ais_tar2tf as t2t
 import shards as made
-from ais_tar2tf import picking
 from ais_tar2tf.errors import DuplicateKey, ObjectChanged, StrayMember
+from ais_tar2tf.reading import picking
 from ais_tar2tf.source import read_options
 from ais_tar2tf.stores.ais import AisStore
 from places import new_name

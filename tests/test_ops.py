@@ -28,7 +28,7 @@ from ais_tar2tf.ops import (
     SelectJSON,
     SelectList,
 )
-from ais_tar2tf.tracing import GraphMapping, prepare
+from ais_tar2tf.tfdata.tracing import GraphMapping, prepare
 
 
 def npy(array):

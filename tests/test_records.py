@@ -6,6 +6,7 @@ import io
 import itertools
 import tarfile
 from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -28,9 +29,9 @@ from ais_tar2tf.errors import (
     Tar2TFError,
     TruncatedArchive,
 )
-from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
-from ais_tar2tf.records import Grouper, Record, Selection, Want, splitter
+from ais_tar2tf.records import Grouper, Record, Records, Selection, Want, splitter
+from ais_tar2tf.records.keys import Keys
 from ais_tar2tf.source import Source
 from ais_tar2tf.stores.memory import MemoryStore
 
@@ -269,7 +270,7 @@ def test_what_is_not_selected_is_not_copied() -> None:
     batch = grouper.add(
         Members(["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data)
     )
-    records = batch.records + grouper.finish().records
+    records = [*batch.records, *grouper.finish().records]
     assert [record["cls"] for record in records] == [b"c" * 10, b"C" * 10]
     assert data.taken == [slice(100, 110), slice(210, 220)]
     assert [grouper.wants(name) for name in ("a.jpg", "a.cls", "x/y.CLS", "a", "._a.cls")] == [
@@ -527,4 +528,42 @@ def test_keys_are_a_set(steps: list[tuple[list[str], bool]]) -> None:
         assert len(keys) == len(model)
         assert not any(keys.add(key) for key in model)
     assert keys.add("z")
-    assert not keys.add_all(["y"], beside="y")
+    assert keys.add("y")
+    assert not keys.add_all(["z", "y"])
+
+
+_RECORDS = st.lists(
+    st.sampled_from([("__key__", "a"), ("__key__", "a", "b"), ("__key__", "b", "a")]).flatmap(
+        lambda names: st.fixed_dictionaries(dict.fromkeys(names, st.integers(0, 9)))
+    ),
+    max_size=6,
+)
+
+
+@given(st.lists(_RECORDS, max_size=4), st.integers(0, 12), st.integers(0, 12), st.integers(1, 3), st.randoms())
+def test_records_are_a_sequence_however_they_are_kept(
+    parts: list[list[Record]], begin: int, end: int, step: int, random: Random
+) -> None:
+    """By columns or one by one: the same records, with their entries in the same order."""
+    records, model = Records(), list[Record]()
+    for part in parts:
+        if len(part) % 2:
+            records.extend(Records(part))
+        else:
+            one_by_one = Records()
+            for record in part:
+                one_by_one.append(record)
+            records.extend(one_by_one)
+        model += part
+    assert [list(each.items()) for each in records] == [list(each.items()) for each in model]
+    assert len(records) == len(model)
+    assert [records[at] for at in range(len(model))] == model
+    assert [*records[begin:end:step]] == model[begin:end:step]
+    assert records.column("a", b"") == [record.get("a", b"") for record in model]
+    order = random.sample(range(len(model)), len(model))
+    assert [*records.permuted(order)] == [model[at] for at in order]
+    left = [*model[:begin], *model[begin:][max(0, end - begin) :]]
+    assert [*records.take_out(begin, end)] == model[begin:end]
+    assert len(records) == len(model)
+    if begin <= end:
+        assert [records[at] for at in range(len(model)) if not begin <= at < end] == left

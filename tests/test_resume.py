@@ -17,10 +17,10 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.callbacks.resume import Resume
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Shuffle
 from ais_tar2tf.stores.memory import MemoryStore
-from ais_tar2tf.training import Resume
 from leftovers import our_threads
 
 ROOT = Path(__file__).parents[1]

@@ -39,7 +39,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == -signal.SIGKILL
     server = Path(f"/proc/{int(done.stdout)}/stat")
     wait_until(lambda: not server.exists() or server.read_text().split()[2] == "Z", "the server's end", 10)
@@ -153,11 +153,11 @@ def test_servers_are_built_while_packages_are_installed(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path / name)
     environment = {"PATH": os.environ["PATH"], "FIFO": str(tmp_path / "begun")}
     command = [str(tmp_path / "setup.sh"), "test", "--full", "-k", "one and two"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
     run = f"{python} -m pytest -n auto --dist worksteal --full -k one and two"
     assert done.stdout.splitlines() == [
         "packages are installed, after -m tests.servers.build --full -k one and two began",
         f"then -m tests.servers.enter {run}",
     ]
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
     assert again.stdout.splitlines() == [f"then -m tests.servers.enter {run}"]

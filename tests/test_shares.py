@@ -14,10 +14,10 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import IndexMissing
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.plan import Plan, Position
+from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
+from ais_tar2tf.reading.shares import open_stream
 from ais_tar2tf.records import Selection
-from ais_tar2tf.seek import seek
-from ais_tar2tf.shares import open_stream
 from ais_tar2tf.stores.memory import MemoryStore
 
 SHARDS = 10

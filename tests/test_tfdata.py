@@ -51,6 +51,21 @@ def in_order(bucket) -> list[str]:
 # Elements.
 
 
+@pytest.mark.parametrize("size", [10, 20_000])
+@pytest.mark.parametrize("batch", [1, 7, 64, 200])
+def test_batches_are_the_records_in_order_however_large_they_are(memory, size, batch):
+    """Small records come in chunks of whole batches; large ones are handed on one by one."""
+    count = 150
+    for number in range(2):
+        memory.put(
+            f"{number}.tar", made.labelled(f"s{number}", count, lambda i: {"cls": b"%d" % i, "bin": bytes(size)})
+        )
+    dataset = t2t.open(memory.url("{0..1}.tar"), limits=Limits(chunk_records=64)).dataset(batch=batch, repeat=2)
+    batches = [[int(each) for each in element["cls"].numpy()] for element in dataset]
+    assert [len(each) for each in batches[:-1]] == [batch] * (len(batches) - 1)
+    assert [each for part in batches for each in part] == [*range(count)] * 4
+
+
 def test_a_record_without_a_field_that_the_first_ones_have(memory):
     """The first records say which fields there are; one that lacks any is told, or skipped, as everywhere."""
     fields = [{"jpg": b"j", "cls": b"1"}] * 100 + [{"jpg": b"j"}] + [{"jpg": b"j", "cls": b"1", "more": b"m"}] * 9

@@ -8,10 +8,10 @@ import pytest
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import MIB, Limits, Read
 from ais_tar2tf.source import read_options
 from ais_tar2tf.stores.memory import MemoryStore
-from ais_tar2tf.tuning import Tuning
 from places import new_name
 
 

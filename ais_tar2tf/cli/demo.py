@@ -72,7 +72,7 @@ def _step(console: Console, what: str) -> None:
 
 def _fill(console: Console, buckets: Path, endpoint: str) -> None:
     """The same shards every time; those of an earlier demo are used again."""
-    from ais_tar2tf.packer import pack
+    from ais_tar2tf.packing.packer import pack
 
     if len(list((buckets / BUCKET).glob("train-*.tar"))) == SHARDS:
         console.note("the shards of an earlier demo are there")

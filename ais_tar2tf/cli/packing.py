@@ -53,7 +53,7 @@ def pack(
         _rehearse(console, source, url)
         return
     from ais_tar2tf.export import DEFAULT_SIZE
-    from ais_tar2tf.packer import pack as pack_into
+    from ais_tar2tf.packing.packer import pack as pack_into
 
     try:
         written = pack_into(

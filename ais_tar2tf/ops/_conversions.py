@@ -11,9 +11,9 @@ import numpy as np
 from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import MissingField, SchemaError
 from ais_tar2tf.ops._base import Conversion, failure_of, is_tensor, place_of, replaced
+from ais_tar2tf.ops._transforms import convert, resize, rotate
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of, kind_of_field
-from ais_tar2tf.transforms import convert, resize, rotate
 
 __all__ = ["Convert", "Decode", "Func", "Rename", "Resize", "Rotate"]
 

@@ -13,7 +13,7 @@ from ais_tar2tf.tornet.layout import FEATURES
 from ais_tar2tf.tornet.sample import read_sample
 
 if TYPE_CHECKING:
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["pack", "sample_of", "stream"]
 
@@ -36,7 +36,7 @@ def pack(
     otherwise each has `shard_size`.
     Samples are in a fixed random order, so that a shard is a fair draw. `options` as `t2t.pack` takes them.
     """
-    from ais_tar2tf.packer import pack as t2t_pack
+    from ais_tar2tf.packing.packer import pack as t2t_pack
 
     root, url = Path(root), url.rstrip("/")
     written: list[str] = []

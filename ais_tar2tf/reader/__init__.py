@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
-from ais_tar2tf.epochs import Stream
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
-from ais_tar2tf.fetch_files import FileFetch
+from ais_tar2tf.fetch.files import FileFetch
+from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
-from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
+from ais_tar2tf.plan.single_records import SingleRecords
+from ais_tar2tf.reader.epochs import Stream
+from ais_tar2tf.reader.window import Window
+from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Records, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
-from ais_tar2tf.single_records import SingleRecords
 from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
-from ais_tar2tf.tuning import Tuning
-from ais_tar2tf.window import Window
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
 
@@ -42,6 +42,7 @@ class Shards:
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
     index: Index | None = None  # that is true of all of them
+    layout: Index | None = None  # where records are likely to begin; wrong, it costs requests and nothing else
     check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
 
@@ -54,6 +55,12 @@ class Shards:
     def known(self, number: int) -> ShardIndex | None:
         """What the index says of a shard."""
         return None if self.index is None else self.index.get(self.names[number])
+
+    def begins(self, number: int) -> Callable[[], Sequence[int]] | None:
+        """What tells where the records of a shard are likely to begin."""
+        layout = (self.index or self.layout) if self.selection is not None else None
+        known = None if layout is None else layout.get(self.names[number])
+        return known.begins if known is not None and known.placed and not known.compressed else None
 
     def close(self) -> None:
         """No stream of these shards stays open, and no connection is kept."""
@@ -129,14 +136,14 @@ class _Lane:
         self._of_batch = mark  # the batch's shard, as a mark
         self._behind = mark  # where the first record behind the batch begins
 
-    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[list[Record], int]:
-        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end.
+    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
+        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. None at the end.
 
         `of_archive`: bytes are what records take of the archive, which depends on no selection.
         """
-        while self._taken == len(self._batch.records):
+        while self._taken == len(self._batch.sizes):
             if not self._advance():
-                return [], 0
+                return Records(), 0
         begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
         end = min(len(sizes), begin + most)
         total = sum(sizes[begin:end])
@@ -153,7 +160,7 @@ class _Lane:
     @property
     def mark(self) -> Mark:
         """Of the next record that `take` will give."""
-        if self._taken < len(self._batch.records):
+        if self._taken < len(self._batch.sizes):
             numbers = self._batch.numbers
             number = numbers[self._taken] if numbers else 0
             return replace(self._of_batch, offset=self._batch.offsets[self._taken], number=number)
@@ -192,6 +199,7 @@ class _Lane:
                 0 if whole else mark.offset,
                 mark.identity,
                 None if mark.compressed else stop,
+                self._shards.begins(order.shards[at]),
             )
 
     def _part(self, at: int) -> tuple[Mark, int | None]:
@@ -362,7 +370,7 @@ class RecordStream(Stream):
         shards.streams.add(self)
         self._open_lanes()
 
-    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         if self._closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
@@ -414,14 +422,13 @@ class RecordStream(Stream):
         self._open_lanes()
         return True
 
-    def _next_in_order(self, most: int, full: bool) -> list[Record]:
+    def _next_in_order(self, most: int, full: bool) -> Records:
         if self._failure is not None:
             raise self._failure
         (lane,) = self._lanes
         chunk, size = lane.take(most, self._limits.chunk_bytes)
         self.position = replace(self.position, marks=(lane.mark,))
-        enough = self._limits.chunk_bytes // 2 if full and self.position.count else 0
-        while chunk and size < enough and len(chunk) < most:
+        while full and 0 < len(chunk) < most and size < self._limits.chunk_bytes:
             try:
                 more, more_size = lane.take(most - len(chunk), self._limits.chunk_bytes - size)
             except Exception as error:  # noqa: BLE001  # it comes behind the records before it, in the next call
@@ -429,18 +436,18 @@ class RecordStream(Stream):
                 break
             if not more:
                 break
-            chunk = chunk + more
+            chunk.extend(more)
             size += more_size
             self.position = replace(self.position, marks=(lane.mark,))
         return chunk
 
-    def _next_in_window(self, most: int) -> list[Record]:
+    def _next_in_window(self, most: int) -> Records:
         while self._behind_window is None or self.position.emitted == len(self._window):
             if self._behind_window is not None:
                 self.position = replace(self._behind_window, count=self.position.count)
             self._fill_window()
             if not len(self._window):
-                return []
+                return Records()
         chunk = self._window.take(self.position.emitted, most, self._limits.chunk_bytes)
         self.position = replace(self.position, emitted=self.position.emitted + len(chunk))
         return chunk

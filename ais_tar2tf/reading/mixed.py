@@ -20,7 +20,7 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.reading import At, Reading, Stream, passed
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import NAMES, Record, Records
 
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
@@ -188,7 +188,7 @@ class _Part:
         else:
             self._place = replace(self._place, at=self._stream.position, skip=0, given=self.given)
         self._chunk, self._taken = [], 0
-        self._chunk = self._stream.next_chunk()
+        self._chunk = [*self._stream.next_chunk()]
         return bool(self._chunk)
 
 
@@ -211,7 +211,7 @@ class MixedStream:
     def closed(self) -> bool:
         return self._closed or any(part.closed for part in self._parts)
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
         del full  # each chunk is as full as it may be
         if self._failure is not None:
             raise self._failure
@@ -219,10 +219,10 @@ class MixedStream:
             chunk = self._next_in_epoch(min(most or self._limits.chunk_records, self._limits.chunk_records))
             if chunk:
                 self._at = replace(self._at, count=self._at.count + len(chunk))
-                return chunk
+                return Records(chunk)
             following = self._reading.next_epoch(self.position)
             if following is None:
-                return []
+                return Records()
             self._close_parts()
             self._go_to(following)
 

@@ -7,7 +7,7 @@ from typing import overload
 
 import numpy as np
 
-from ais_tar2tf.permuting import Permutation
+from ais_tar2tf.plan.permuting import Permutation
 from ais_tar2tf.shard_index import Cut
 
 __all__ = ["SingleCuts", "SingleRecords"]

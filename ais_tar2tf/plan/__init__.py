@@ -27,8 +27,8 @@ import numpy as np
 
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import EVEN, Shuffle
+from ais_tar2tf.plan.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.shard_index import Cut
-from ais_tar2tf.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.stores import Identity
 
 __all__ = ["Mark", "Order", "Plan", "Position", "permutation"]

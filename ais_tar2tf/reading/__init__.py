@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Protocol
 from ais_tar2tf.account import Account
 from ais_tar2tf.options import Read, Shuffle
 from ais_tar2tf.plan import Mark, Plan, Position
+from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
-from ais_tar2tf.records import Record, Selection
-from ais_tar2tf.seek import seek
+from ais_tar2tf.reading.shares import open_stream
+from ais_tar2tf.records import Record, Records, Selection
 from ais_tar2tf.shard_index import ShardIndex
-from ais_tar2tf.shares import open_stream
 
 __all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "timed_records"]
 
@@ -47,7 +47,7 @@ class Stream(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]: ...
+    def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records: ...
 
     def discard(self, count: int) -> None: ...
 

@@ -1,13 +1,8 @@
-"""Members → records: the grouping rules, the selection of fields, and the account of what fits neither. No I/O.
-
-A record is what stands together under one key: `{"__key__": "a/b", "__shard__": url, "jpg": bytes, ...}`.
-"""
+"""Members of one shard → its records, and the account of what fits into none. No I/O."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from operator import add, sub
 from typing import Any
 
@@ -22,191 +17,15 @@ from ais_tar2tf.errors import (
     RecordError,
     StrayMember,
 )
-from ais_tar2tf.keys import Keys
 from ais_tar2tf.options import Limits
+from ais_tar2tf.records.keys import Keys
+from ais_tar2tf.records.naming import Grouping, alike, is_by_rule, is_no_field, splitter
+from ais_tar2tf.records.selection import Selection
+from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records
 
-__all__ = [
-    "NAMES",
-    "Grouper",
-    "Grouping",
-    "Record",
-    "RecordBatch",
-    "Selection",
-    "Split",
-    "Want",
-    "is_no_field",
-    "splitter",
-]
-
-_NO_FIELDS = frozenset({"__key__", "__shard__"})
-
-Record = dict[str, Any]
-"""`__key__` and `__shard__` as text, every field as bytes."""
-
-NAMES = ("__key__", "__shard__")
-"""The entries of a record that are no fields of it."""
-
-Split = Callable[[str], "tuple[str, str] | None"]
-Grouping = str | Split
-"""`"first-dot"`, `"last-dot"`, or a callable from a member's name to (key, field), None to leave it out."""
-
+__all__ = ["Grouper"]
 
 _SMALL_FIELDS = 16_384  # bytes of a record
-_FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
-
-
-@dataclass(slots=True)
-class RecordBatch:
-    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields.
-
-    An extent is what a record takes of the archive, up to the next one: whatever fields are selected.
-    """
-
-    records: list[Record] = field(default_factory=list[Record])
-    offsets: list[int] = field(default_factory=list[int])
-    sizes: list[int] = field(default_factory=list[int])
-    extents: list[int] = field(default_factory=list[int])
-    numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
-    keys: list[str] = field(default_factory=list[str])  # where the records are not kept
-
-    def add_places(self, other: RecordBatch, *, keys: bool) -> None:
-        """Where the records of `other` are, and on request their keys, without the records."""
-        if keys:
-            self.keys += [record["__key__"] for record in other.records]
-        self.offsets += other.offsets
-        self.sizes += other.sizes
-        self.extents += other.extents
-
-    def until(self, stop: int | None) -> RecordBatch:
-        """Those that begin before the offset `stop`."""
-        end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
-        columns = (self.records, self.offsets, self.sizes, self.extents, self.numbers)
-        return RecordBatch(*(column[:end] for column in columns))  # type: ignore[arg-type]
-
-
-def _first_dot(name: str) -> tuple[str, str] | None:
-    key, dot, field = name.partition(".")
-    if "/" in field:  # the dot was a folder's
-        base = name.rfind("/") + 1
-        stem, dot, field = name[base:].partition(".")
-        key = name[:base] + stem
-    return (key, field.lower()) if dot and key and key[-1] != "/" else None
-
-
-def _last_dot(name: str) -> tuple[str, str] | None:
-    base = name.rfind("/") + 1
-    dot = name.rfind(".", base + 1)
-    return (name[:dot], name[dot + 1 :].lower()) if dot > 0 and not is_no_field(name) else None
-
-
-def splitter(grouping: Grouping) -> Split:
-    """The function from a member's name to (key, field).
-
-    >>> splitter("first-dot")("a/b.seg.PNG")
-    ('a/b', 'seg.png')
-    >>> splitter("last-dot")("a/b.seg.PNG")
-    ('a/b.seg', 'png')
-    """
-    if callable(grouping):
-        return lambda name: None if name.endswith("/") else grouping(name)
-    rules = {"first-dot": _first_dot, "last-dot": _last_dot}
-    if grouping not in rules:
-        raise ValueError(f"grouping is one of {', '.join(rules)} or a callable, not {grouping!r}")
-    return rules[grouping]
-
-
-def is_no_field(name: str) -> bool:
-    """Names that nobody means as data: macOS's `._*`, and directories written as files."""
-    return name.endswith("/") or name[name.rfind("/") + 1 :].startswith("._")
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """One field asked for: the first of `sources` that a record has, under `name`."""
-
-    name: str
-    sources: tuple[str, ...]
-    optional: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Want:
-        """`"jpg"`, `"cls?"` (may be absent), `"jpg;png"` (the first there is), `"image=jpg;png"` (renamed).
-
-        >>> Want.parse("image=jpg;png?")
-        Want(name='image', sources=('jpg', 'png'), optional=True)
-        """
-        body = text.removesuffix("?")
-        name, renamed, alternatives = body.partition("=")
-        sources = tuple(source.lower() for source in (alternatives if renamed else body).split(";"))
-        if not all(sources) or not name:
-            raise ValueError(f"a field is asked for as 'jpg', 'cls?' or 'image=jpg;png', not {text!r}")
-        return cls(name if renamed else sources[0], sources, optional=text.endswith("?"))
-
-
-class Selection:
-    """The fields that are read; all others are skipped without being copied."""
-
-    def __init__(self, fields: Iterable[str | Want]) -> None:
-        self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in fields)
-        names = [want.name for want in self.wants]
-        if len(set(names)) < len(names):
-            raise ValueError(f"a field is selected twice: {', '.join(names)}")
-        self.sources: frozenset[str] = frozenset(source for want in self.wants for source in want.sources)
-
-    @property
-    def names(self) -> list[str]:
-        return [want.name for want in self.wants]
-
-    def of(self, fields: Mapping[str, Any], met: Iterable[str], shard: str, key: str) -> Record:
-        """The fields asked for, of those that a record has; `met` are all that it has, for the error."""
-        chosen: Record = {}
-        for want in self.wants:
-            source = next((source for source in want.sources if source in fields), None)
-            if source is not None:
-                chosen[want.name] = fields[source]
-            elif not want.optional:
-                raise _missing(want, met, shard, key)
-        return chosen
-
-
-def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
-    return MissingField(
-        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(sorted(met)) or 'none'}); "
-        f"select {want.name + '?'!r} if it may be absent",
-        shard=shard,
-        key=key,
-    )
-
-
-def _alike(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
-    """The fields of each record and the keys, if all but the last record have the same fields in the same order."""
-    if len(names) < _FEW_MEMBERS:
-        return None
-    if split is _first_dot:
-        heads, dots, fields = map(list, zip(*[name.partition(".") for name in names], strict=True))
-    else:
-        parts = list(map(split, names))
-        if None in parts:
-            return None
-        heads, fields = map(list, zip(*parts, strict=True))  # type: ignore[arg-type]
-        dots = heads
-    width = next((at for at, head in enumerate(heads) if head != heads[0]), 0)
-    if not width:
-        return None
-    end = (len(heads) - 1) // width * width
-    pattern, keys = fields[:width], heads[:end:width]
-    if (
-        not all(dots)
-        or fields[:end] != pattern * len(keys)
-        or any(heads[at:end:width] != keys for at in range(1, width))
-        or heads[end] == keys[-1]
-    ):
-        return None
-    if split is _first_dot:
-        if any("/" in field for field in pattern) or not all(keys) or "/\n" in "\n".join((*keys, "")):
-            return None  # a folder with a dot, or a name that begins with one
-        pattern = [field.lower() for field in pattern]
-    return pattern, keys
 
 
 def _bodies(data: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
@@ -311,33 +130,33 @@ class Grouper:
         Gives the number of members taken: 0 when they are not alike, or when anything is wrong with any of them;
         the last record is left, for it may still grow.
         """
-        alike = _alike(members.names[begin:], self._split)
-        if alike is None:
+        found = alike(members.names[begin:], self._split)
+        if found is None:
             return 0
-        pattern, keys = alike
+        pattern, keys = found
         width, count = len(pattern), len(keys)
         end = begin + width * count
         chosen = self._chosen(pattern)
         if chosen is None:
             return 0
         sizes = [members.sizes[begin + at : end : width] for _, at in chosen]
-        totals = [0] * count
-        for column in sizes:
+        totals = sizes[0] if sizes else [0] * count
+        for column in sizes[1:]:
             totals = list(map(add, totals, column))
-        if max(totals) > self._limits.record_bytes or not self._all_new(keys):
+        if max(totals) > self._limits.record_bytes:
             return 0
-        if self._key is not None:
+        if self._key is not None:  # its key comes before theirs
             self._flush(batch, members.offsets[begin])
             self._key = None
+        if not self._all_new(keys):
+            return 0
         shard, data = self._shard, members.data
         if sum(totals) < _SMALL_FIELDS * count:
             data = bytes(data)  # one copy makes thousands of small slices cheaper than it costs
-        records: list[Record] = [{"__key__": key, "__shard__": shard} for key in keys]
+        columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [shard] * count}
         for (name, at), column in zip(chosen, sizes, strict=True):
-            starts = members.starts[begin + at : end : width]
-            for record, body in zip(records, _bodies(data, starts, column), strict=True):
-                record[name] = body
-        batch.records += records
+            columns[name] = _bodies(data, members.starts[begin + at : end : width], column)
+        batch.records.extend(Records.by_columns(columns))
         offsets = members.offsets[begin : end + 1 : width]
         batch.offsets += offsets[:-1]
         batch.sizes += totals
@@ -360,10 +179,10 @@ class Grouper:
         return chosen
 
     def _all_new(self, keys: list[str]) -> bool:
-        """Whether no key came before, nor the one that is kept back; remembers them if so."""
+        """Whether no key came before; remembers them if so."""
         if len(self._seen) + len(keys) >= self._limits.keys:
             return False
-        return self._seen.add_all(keys, beside=self._key)
+        return self._seen.add_all(keys)
 
     @property
     def keys(self) -> int:
@@ -390,8 +209,7 @@ class Grouper:
         return self._fields
 
     def _leave_out(self, name: str) -> None:
-        left_out_by_user = self._split not in (_first_dot, _last_dot)
-        if left_out_by_user or is_no_field(name):
+        if not is_by_rule(self._split) or is_no_field(name):
             self._account.add(ignored=1)
             return
         self._account.record_error(
@@ -411,7 +229,7 @@ class Grouper:
         self._met.add(field)
 
     def _check_fields(self) -> None:
-        count = len(self._fields) - len(_NO_FIELDS) + (len(self._met) if self._met else 0)
+        count = len(self._fields) - len(NAMES) + (len(self._met) if self._met else 0)
         if count > self._limits.fields:
             message = (
                 f"record {self._key!r} has over {self._limits.fields:,} fields (does the grouping fit the names?)"
@@ -452,6 +270,6 @@ class Grouper:
             raise DuplicateField(f"field {self._twice!r} is there twice", shard=self._shard, key=key)
         if self._selection is None:
             return self._fields
-        met = {*(self._fields.keys() - _NO_FIELDS), *(self._met or ())}
+        met = {*(self._fields.keys() - NAMES), *(self._met or ())}
         record: Record = {"__key__": key, "__shard__": self._shard}
         return record | self._selection.of(self._fields, met, self._shard, key)

@@ -22,20 +22,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ais_tar2tf.account import Busy
-from ais_tar2tf.chunks import Chunks, Request
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import KIB, Shuffle
 from ais_tar2tf.records import NAMES, Record
-from ais_tar2tf.tracing import GraphMapping, PythonMapping, flatten_shapes
+from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
     Dataset = Any
+
+    def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Ours: AutoGraph would rewrite each function, and find nothing. A user's was traced before."""
+        ...
 else:
     import tensorflow as tf
 
     Dataset = tf.data.Dataset
+    _as_it_is = tf.autograph.experimental.do_not_convert
 
 __all__ = ["ShardDataset", "build", "dataset_of"]
 
@@ -45,8 +50,7 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
-_as_it_is: Callable[[Callable[..., Any]], Callable[..., Any]] = tf.autograph.experimental.do_not_convert
-"""For our own functions: AutoGraph would rewrite each of them, and find nothing. A user's was traced before."""
+_LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
 
 class ShardDataset(Dataset):
@@ -125,15 +129,22 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
     """The dataset, and the Python behind it; it opens nothing before it is iterated."""
     chunks = Chunks(request)
     mapping = request.mapping
-    dataset = _chunk_dataset(chunks)
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
-    if mapping is None or selected is not None:
-        dataset = _batched(dataset.map(_choose(selected)), request, is_chunks=True)
-    elif isinstance(mapping, PythonMapping):
-        dataset = _batched(_map_python(dataset.unbatch(), mapping, request), request).prefetch(tf.data.AUTOTUNE)
+    if mapping is None:
+        dataset = _batched_chunks(_chunk_dataset(chunks, lambda _tags, columns: columns), request)
+    elif selected is not None:  # whole columns, in the mapping's structure: no call for each record
+
+        def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+            return tf.nest.map_structure(columns.__getitem__, selected)
+
+        dataset = _batched_chunks(_chunk_dataset(chunks, choose), request)
     else:
-        dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
-        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+        dataset = _chunk_dataset(chunks, _tagged).unbatch()
+        if isinstance(mapping, PythonMapping):
+            dataset = _map_python(dataset, mapping, request)
+        else:
+            dataset = _map_graph(dataset, mapping, request, chunks)
+        dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
     return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
 
 
@@ -157,7 +168,6 @@ def _only_here(dataset: Dataset) -> Dataset:
     if not Path("/proc/self/task").is_dir():
         return dataset
 
-    @_as_it_is
     def is_there(number: Any) -> Any:
         found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
         with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
@@ -190,45 +200,45 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     return tf.data.Dataset.range(1).filter(is_there).map(never_made)
 
 
-def _choose(selected: Any) -> Callable[..., Any]:
-    """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
-
-    @_as_it_is
-    def choose(_tags: Any, columns: dict[str, Any]) -> Any:
-        return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
-
-    return choose
+def _batched(dataset: Dataset, request: Request) -> Dataset:
+    return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
-    if request.batch is None:
-        return dataset.unbatch() if is_chunks else dataset
-    if is_chunks:
-        return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
-    return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
+    """Strings that stand alone are moved into a batch, those of a chunk are copied, unless it holds whole batches."""
+    if request.batch is None or request.record_bytes >= _LARGE:
+        return _batched(dataset.unbatch(), request)
+    return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _chunk_dataset(chunks: Chunks) -> Dataset:
-    """Elements ((position, number), columns) with as many rows as a chunk has records."""
-    names = chunks.request.names
+def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+    """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
+    names = chunks.request.handed
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = _plainly(chunks.step)
 
     @_as_it_is
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
-        following.set_shape(())
-        for tensor in (at, numbers, *columns):
+        following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        for tensor in (following, at, number):
+            tensor.set_shape(())
+        for tensor in columns:
             tensor.set_shape((None,))
-        return following, ((at, numbers), dict(zip(names, columns, strict=True)))
+        return following, element((at, number), dict(zip(names, columns, strict=True)))
 
-    return (
-        tf.data.Dataset.counter()
-        .scan(tf.constant(""), step)
-        .take_while(_as_it_is(lambda tags, _columns: tf.size(tags[1]) > 0))
-        .prefetch(_PREFETCHED_CHUNKS)
-    )
+    @_as_it_is
+    def is_not_empty(*chunk: Any) -> Any:
+        return tf.size(tf.nest.flatten(chunk)[0]) > 0
+
+    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(_PREFETCHED_CHUNKS)
+
+
+def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
+    """For each record the position of its chunk, and its own number."""
+    position, first = tags
+    count = tf.size(next(iter(columns.values())), out_type=tf.int64)
+    return (tf.fill([count], position), tf.range(first, first + count)), columns
 
 
 # Mappings.

@@ -1,0 +1,1 @@
+"""What Keras's `fit` calls while it trains."""
