@@ -167,7 +167,7 @@ class Fetch:
         buffer, count = block
         self._lent = buffer
         self._account.add(bytes=count)
-        self._tuning.note(time.perf_counter(), count, 0.0)
+        self._note(time.perf_counter(), count, 0.0)
         data = buffer[:count]
         if self._delivered == 0 and self._current is not None and self._current.span.stop is None:
             self._checksum = Checksum.stated_by(self.identity)
@@ -268,15 +268,19 @@ class Fetch:
             self._lock.wait()
             ended = time.perf_counter()
             self._account.add(network_wait=ended - began)
-            self._tuning.note(ended, 0, ended - began)
+            self._note(ended, 0, ended - began)
             self._hungry = None
+
+    def _note(self, now: float, received: int, waited: float) -> None:
+        if chosen := self._tuning.note(now, received, waited):
+            self._account.chose(chosen)
 
     @staticmethod
     def _is_drained(part: _Part) -> bool:
         return part.done and not part.blocks and part.error is None
 
     def _take_back_lent(self) -> None:
-        if self._lent is not None and len(self._lent) == _BLOCK:  # as many as the read-ahead has in use
+        if self._lent is not None and len(self._lent) == _BLOCK and len(self._spare) * _BLOCK < self._ahead:
             self._spare.append(self._lent)
         self._lent = None
 
@@ -568,7 +572,9 @@ class Fetch:
             self._interrupts[interrupt] = shard
         try:
             begin = part.start + part.received
+            asked = time.perf_counter()
             body = self._store.open(shard.span.name, begin, part.stop, interrupt=interrupt)
+            self._tuning.answered(time.perf_counter() - asked)
             try:
                 self._check(body, shard, begin)
                 self._note_answer(part, body)
