@@ -1,10 +1,9 @@
-"""Shards named by URLs, and what can be made of them: records, a dataset. It composes; it decides nothing twice."""
+"""The shards that were opened, and all that can be asked of them."""
 
 from __future__ import annotations
 
 import html
 import os
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
@@ -12,31 +11,26 @@ from typing import TYPE_CHECKING, Any, overload
 import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
-from ais_tar2tf.cache import aligned, cached
-from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
     SchemaError,
-    ShardNotFound,
     StoreError,
     Tar2TFError,
-    TemplateError,
 )
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
-from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, TUNED_CONNECTIONS, Cache, Limits, Read, Retry, Shuffle, Timeouts, Tls, Writing
+from ais_tar2tf.options import MIB, Read, Shuffle, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.shard_index import INDEX_NAME, Index
-from ais_tar2tf.stores import Store, TokenSource, moved, open_store, split_url
-from ais_tar2tf.templates import expand, unescape
+from ais_tar2tf.shard_index import Index
+from ais_tar2tf.source._arguments import host_of, seed_of, shuffle_option
+from ais_tar2tf.stores import Store, TokenSource, moved
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -47,154 +41,9 @@ if TYPE_CHECKING:
     from ais_tar2tf.tfdata import ShardDataset
     from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = [
-    "Prepared",
-    "Source",
-    "host_of",
-    "index_shards",
-    "iter_records",
-    "open_source",
-    "read_options",
-    "seed_of",
-    "shard_names",
-    "shuffle_option",
-]
+__all__ = ["Prepared", "Source"]
 
 _SAMPLE_RECORDS = 64
-_LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
-
-
-def read_options(
-    *,
-    timeouts: Timeouts | None = None,
-    retry: Retry | None = None,
-    limits: Limits | None = None,
-    connections: int | None = None,
-    tls: Tls | None = None,
-    allow_missing_end: bool = False,
-    allow_concatenated: bool = False,
-) -> Read:
-    """The options that were given, and defaults for the others."""
-    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
-    named = {name: value for name, value in given.items() if value is not None}
-    if connections is None:
-        named["most_connections"] = TUNED_CONNECTIONS
-    return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
-
-
-def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *, listable: bool) -> Sequence[str]:
-    """The names that templates stand for; a prefix/ and a glob are resolved by listing."""
-    given = [templates] if isinstance(templates, str) else list(templates)
-    if not listable or not any(is_prefix(each) or is_glob(each) for each in given):
-        return expand(templates if isinstance(templates, str) else given, limit=limits.template)
-    names: list[str] = []
-    for pattern in expand(given, limit=limits.template, keep_escapes=True):
-        if not is_prefix(pattern) and not is_glob(pattern):
-            names.append(unescape(pattern))
-            continue
-        found = _listed(store, pattern)
-        before = len(names)
-        for name in found:
-            names.append(name)
-            if len(names) > limits.template:
-                raise TemplateError(f"{pattern!r} names over {limits.template:,} shards, Limits.template")
-        if len(names) == before:
-            raise ShardNotFound(f"nothing matches {pattern!r}", url=store.url(glob_prefix(pattern)))
-    return names
-
-
-def _listed(store: Store, pattern: str) -> Iterator[str]:
-    matches: Callable[[str], bool] = glob_match(pattern) if is_glob(pattern) else bool
-    for info in store.list(glob_prefix(pattern)):
-        if matches(info.name) and info.name.rpartition("/")[2] != INDEX_NAME:
-            yield info.name
-
-
-def open_source(
-    urls: str | Sequence[str],
-    *,
-    endpoint: str | None = None,
-    token: TokenSource | None = None,
-    fields: Sequence[str] | None = None,
-    grouping: Grouping = "first-dot",
-    on_error: OnError = "raise",
-    limits: Limits | None = None,
-    retry: Retry | None = None,
-    timeouts: Timeouts | None = None,
-    connections: int | None = None,
-    tls: Tls | None = None,
-    allow_missing_end: bool = False,
-    allow_concatenated: bool = False,
-    index: str | os.PathLike[str] | bool = True,
-    cache: str | os.PathLike[str] | Cache | None = None,
-) -> Source:
-    """Shards by URL: a template, a list of them, a `prefix/`, or a glob.
-
-    `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
-    `cache`: a folder, `"memory"`, or `options.Cache`: where what was read is kept for the next epoch.
-    `index`: where `t2t.index` put one, if not beside the shards; False: none is looked for.
-
-    >>> import ais_tar2tf as t2t
-    >>> src = t2t.open("memory://doc/train-{0..3}.tar")
-    >>> list(src.shards)[-1]
-    'memory://doc/train-3.tar'
-    """
-    read = read_options(
-        timeouts=timeouts,
-        retry=retry,
-        limits=limits,
-        connections=connections,
-        tls=tls,
-        allow_missing_end=allow_missing_end,
-        allow_concatenated=allow_concatenated,
-    )
-    given = [urls] if isinstance(urls, str) else list(urls)
-    if not given or not all(given):
-        raise TemplateError("no shards are named: give a URL, a path, or a list of them")
-    parts = [split_url(url) for url in given]
-    places = {(scheme, bucket) for scheme, bucket, _ in parts}
-    if len(places) > 1:
-        raise TemplateError(f"one bucket or host at a time, not {len(places)}: {given[0]!r} …")
-    ((scheme, bucket),) = places
-    store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
-    account = Account(on_error)
-    if cache is not None:
-        store, read = cached(store, cache, account), aligned(read)
-    names = shard_names(store, [name for *_, name in parts], read.limits, listable=scheme in _LISTABLE)
-    selection = Selection(fields) if fields is not None else None
-    shards = Shards(store, names, read, grouping, selection)
-    place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
-    return Source(shards, account, index=place if place is not None else bool(index))
-
-
-def index_shards(
-    urls: str | Sequence[str],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    endpoint: str | None = None,
-    token: TokenSource | None = None,
-    progress: bool | None = None,
-    counts_only: bool = False,
-    **options: Any,
-) -> Index:
-    """Write an index of shards beside them, or to `out`; entries that are there and still true are kept.
-
-    `out` may be a folder, a file, or a file that ends in .json: that becomes a `wids-shard-index-v1`, which counts
-    records and no more. `counts_only`: lengths are all that is wanted; AIStore then lists what is in its shards, and
-    none of them is read.
-    """
-    source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
-    with source:
-        return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
-
-
-def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
-    """The records of shards by URL, one after the other; options as `open` takes them."""
-    source = open_source(urls, **options)
-    try:
-        yield from source.records()
-    finally:
-        source.close()
 
 
 class Source:
@@ -693,6 +542,16 @@ class Source:
         return (*names, *NAMES), frozenset()
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What is read for a dataset, and what its elements are."""
+
+    source: Source
+    names: tuple[str, ...]
+    optional: frozenset[str]
+    mapping: GraphMapping | PythonMapping | None
+
+
 def _elsewhere(
     reopen: Callable[[], Store],
     names: Sequence[str],
@@ -706,48 +565,7 @@ def _elsewhere(
     return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What is read for a dataset, and what its elements are."""
-
-    source: Source
-    names: tuple[str, ...]
-    optional: frozenset[str]
-    mapping: GraphMapping | PythonMapping | None
-
-
-def seed_of(how: Shuffle | None) -> int:
-    """Its own, else one that nobody can foresee."""
-    return random.getrandbits(62) if how is None or how.seed is None else how.seed
-
-
-def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
-    if shuffle is None or shuffle is False:
-        return None
-    if isinstance(shuffle, str):
-        if shuffle != "global":
-            raise ValueError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
-        return Shuffle(whole=True, seed=seed)
-    if isinstance(shuffle, Shuffle):
-        return shuffle if seed is None else replace(shuffle, seed=seed)
-    return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)
-
-
 def _key_of(names: Sequence[str]) -> str:
     """What a checkpoint remembers of the shards: a few of their names, without their folders."""
     some = [names[at].rpartition("/")[2] for at in {0, len(names) // 2, len(names) - 1}] if len(names) else []
     return xxhash.xxh3_64_hexdigest("\0".join([str(len(names)), *some]).encode("utf-8", "surrogateescape"))
-
-
-def host_of(shard: Any) -> tuple[int, int]:
-    """(this host, all hosts) of a pair, a tf.distribute.InputContext, "env", or None for one host alone."""
-    if shard is None:
-        return 0, 1
-    if isinstance(shard, str):
-        if shard != "env":
-            raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
-        return hosts()
-    if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
-        return shard.input_pipeline_id, shard.num_input_pipelines
-    host, of_hosts = shard
-    return host, of_hosts

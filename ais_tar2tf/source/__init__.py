@@ -1,0 +1,18 @@
+"""Shards named by URLs, and what can be made of them: records, a dataset. It composes; it decides nothing twice."""
+
+from ais_tar2tf.source._arguments import host_of, read_options, seed_of, shuffle_option
+from ais_tar2tf.source._opening import index_shards, iter_records, open_source, shard_names
+from ais_tar2tf.source._source import Prepared, Source
+
+__all__ = [
+    "Prepared",
+    "Source",
+    "host_of",
+    "index_shards",
+    "iter_records",
+    "open_source",
+    "read_options",
+    "seed_of",
+    "shard_names",
+    "shuffle_option",
+]

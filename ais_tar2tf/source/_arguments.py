@@ -1,0 +1,61 @@
+"""What users say in a word or a number, as the options that it means."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from ais_tar2tf.environment import hosts
+from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls
+
+__all__ = ["host_of", "read_options", "seed_of", "shuffle_option"]
+
+
+def read_options(
+    *,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    limits: Limits | None = None,
+    connections: int | None = None,
+    tls: Tls | None = None,
+    allow_missing_end: bool = False,
+    allow_concatenated: bool = False,
+) -> Read:
+    """The options that were given, and defaults for the others."""
+    given = {"timeouts": timeouts, "retry": retry, "limits": limits, "connections": connections, "tls": tls}
+    named = {name: value for name, value in given.items() if value is not None}
+    if connections is None:
+        named["most_connections"] = TUNED_CONNECTIONS
+    return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
+
+
+def seed_of(how: Shuffle | None) -> int:
+    """Its own, else one that nobody can foresee."""
+    return random.getrandbits(62) if how is None or how.seed is None else how.seed
+
+
+def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
+    if shuffle is None or shuffle is False:
+        return None
+    if isinstance(shuffle, str):
+        if shuffle != "global":
+            raise ValueError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
+        return Shuffle(whole=True, seed=seed)
+    if isinstance(shuffle, Shuffle):
+        return shuffle if seed is None else replace(shuffle, seed=seed)
+    return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)
+
+
+def host_of(shard: Any) -> tuple[int, int]:
+    """(this host, all hosts) of a pair, a tf.distribute.InputContext, "env", or None for one host alone."""
+    if shard is None:
+        return 0, 1
+    if isinstance(shard, str):
+        if shard != "env":
+            raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
+        return hosts()
+    if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
+        return shard.input_pipeline_id, shard.num_input_pipelines
+    host, of_hosts = shard
+    return host, of_hosts
