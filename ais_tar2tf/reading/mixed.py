@@ -19,9 +19,9 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Read, Shuffle
-from ais_tar2tf.reading import At, Reading, Stream, passed
 from ais_tar2tf.reader.epochs import EpochStream
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.reading import At, Reading, Stream, passed, size_of
+from ais_tar2tf.records import Record
 
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
@@ -273,9 +273,7 @@ class MixedStream(EpochStream):
             if record is None:
                 break
             chunk.append(record)
-            size += sum(
-                len(value) for name, value in record.items() if name not in NAMES and hasattr(value, "__len__")
-            )
+            size += size_of(record)
         return chunk
 
     def _next(self) -> Record | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import xxhash
@@ -29,7 +29,8 @@ from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
-from ais_tar2tf.source._arguments import host_of, seed_of, shuffle_option
+from ais_tar2tf.source._arguments import host_of, shuffle_option
+from ais_tar2tf.source._prepared import Prepared, largest
 from ais_tar2tf.stores import Store, TokenSource, moved
 from ais_tar2tf.watching import bottleneck_line
 
@@ -39,9 +40,8 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata import ShardDataset
-    from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Prepared", "Source"]
+__all__ = ["Source"]
 
 _SAMPLE_RECORDS = 64
 
@@ -227,30 +227,24 @@ class Source:
         `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
         by itself and needs an index; `shard=(i, n)`: this host's share, `"env"` asks
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
-        number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
+        number in the order; `repeat=None`: for ever. `parallel`: calls of `map` at once; if it is not
+        given, what they take decides. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf.tfdata import dataset_of
-        from ais_tar2tf.tfdata.chunks import Request
-
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(
             map, decode, output_types=output_types, output_shapes=output_shapes, label_is_number=label_is_number
         )
-        request = Request(
-            reading=self.reading(how, shard, even, narrowed=prepared.source),
-            account=self._account,
-            names=prepared.names,
-            optional=prepared.optional,
-            mapping=prepared.mapping,
+        return prepared.dataset(
+            self.reading(how, shard, even, narrowed=prepared.source),
+            self._account,
+            how,
             batch=batch,
             drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
-            seed=seed_of(how),
+            repeat=repeat,
+            shard=shard,
             start_at=start_at,
             parallel=parallel,
-            auto_shard=shard is None,
         )
-        return dataset_of(request)
 
     def prepared(
         self,
@@ -282,18 +276,19 @@ class Source:
                 label_is_number=label_is_number,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
-        return Prepared(source._narrowed(names, optional), names, optional, mapping)
+        return Prepared(source._narrowed(names, optional), names, optional, mapping, largest(sample, names))
 
     def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
         """What a dataset reads of these shards that hands out what another source's does."""
         from ais_tar2tf import mapping as mappings
 
         source = self if map is None or not mappings.wants(map) else self._declared(map)
-        names, optional = source._columns(source._sampled())
+        sample = source._sampled()
+        names, optional = source._columns(sample)
         if other.mapping is not None:
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
-        return Prepared(source._narrowed(names, optional), names, optional, other.mapping)
+        return Prepared(source._narrowed(names, optional), names, optional, other.mapping, largest(sample, names))
 
     def reading(
         self,
@@ -540,16 +535,6 @@ class Source:
             raise SchemaError(f"{self!r} has no records, so its fields are not known; say select(…)")
         names = dict.fromkeys(name for record in sample for name in record if name not in NAMES)
         return (*names, *NAMES), frozenset()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is read for a dataset, and what its elements are."""
-
-    source: Source
-    names: tuple[str, ...]
-    optional: frozenset[str]
-    mapping: GraphMapping | PythonMapping | None
 
 
 def _elsewhere(

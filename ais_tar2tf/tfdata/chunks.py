@@ -43,6 +43,7 @@ class Request:
     seed: int = 0
     start_at: int = 0
     parallel: int | None = None
+    record_bytes: int = 0  # of a large one among the first
     auto_shard: bool = True
 
     @property
