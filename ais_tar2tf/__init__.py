@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ais_tar2tf.dataset import AisDataset
     from ais_tar2tf.environment import hosts
     from ais_tar2tf.export.finishing import finish
-    from ais_tar2tf.loading.loaded import load
+    from ais_tar2tf.loading.files import load
     from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
     from ais_tar2tf.mixing import mix
     from ais_tar2tf.packing.packer import pack
@@ -78,7 +78,7 @@ _WHERE = {
     "hosts": ("environment", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
-    "load": ("loading.loaded", "load"),
+    "load": ("loading.files", "load"),
     "mix": ("mixing", "mix"),
     "open": ("source", "open_source"),
     "openmetrics": ("watching", "openmetrics"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from ais_tar2tf.decoders import Decode
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Mixture", "mix"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import CheckpointError
-from ais_tar2tf.tfdata import ShardDataset
+from ais_tar2tf.tfdata.dataset import ShardDataset
 
 if TYPE_CHECKING:
 

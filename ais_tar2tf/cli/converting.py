@@ -33,7 +33,7 @@ from ais_tar2tf.errors import AccessDenied
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
-    from ais_tar2tf.loading.loaded import Loaded
+    from ais_tar2tf.loading.files import Loaded
     from ais_tar2tf.source import Source
 
 __all__ = ["convert", "tell_finished"]
@@ -166,7 +166,7 @@ def tell_finished(
     read_here: bool = True,
 ) -> None:
     """What stands in `out` now, as a table or a document; ends with 7 when records were skipped."""
-    from ais_tar2tf.loading.loaded import load
+    from ais_tar2tf.loading.files import load
 
     loaded = load(out, endpoint=endpoint)
     chosen = [split] if split else sorted(loaded.splits)

@@ -14,7 +14,7 @@ from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
 
 if TYPE_CHECKING:
-    from ais_tar2tf.loading.loaded import Loaded
+    from ais_tar2tf.loading.files import Loaded
 
 __all__ = ["Reading", "opened", "read_all"]
 
@@ -82,7 +82,7 @@ def _read(reading: Reading, records: Iterator[dict[str, Any]], progress: Progres
 def _export_at(url: str, endpoint: str | None) -> Loaded | None:
     """What `convert` wrote, when that is what is there: its manifest tells."""
     from ais_tar2tf.export.manifest import MANIFEST
-    from ais_tar2tf.loading.loaded import load
+    from ais_tar2tf.loading.files import load
 
     folder = as_listed(url)
     if not folder.endswith("/"):

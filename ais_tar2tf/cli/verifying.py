@@ -30,7 +30,7 @@ def verify(
     """
     import time
 
-    from ais_tar2tf.loading.loaded import load
+    from ais_tar2tf.loading.files import load
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     try:

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import ExportError
-from ais_tar2tf.loading import build_dataset
-from ais_tar2tf.loading.loaded import load
+from ais_tar2tf.loading.dataset import build_dataset
+from ais_tar2tf.loading.files import load
 
 if TYPE_CHECKING:
     import tensorflow as tf

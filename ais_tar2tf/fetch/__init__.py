@@ -36,7 +36,7 @@ _BLOCK = 2 * MIB  # large enough that a system call and a numpy pass cost little
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
 _TOGETHER = 128  # ranges in one request, where a store gives many at once
 _TOGETHER_BYTES = 2 * MIB  # and the bytes of all of them: they are held twice for a moment
-_CHECKED = 64  # one in so many of these goes by itself, and says which content the shard has
+_CHECKED = 64  # one in so many of these goes by itself, and says which content the shard has: AisStore.read_many
 _AHEAD_OF_JUMPS = 4 * MIB  # where much is jumped over, reading far ahead would fetch just that
 
 
@@ -479,6 +479,9 @@ class Fetch:
         if bodies is None:
             return parts
         for part, data in zip(together, bodies, strict=True):
+            if data is None:
+                left.append(part)
+                continue
             with self._lock:
                 part.blocks.append((memoryview(bytearray(data)), len(data)))
                 part.received = len(data)

@@ -14,7 +14,7 @@ from ais_tar2tf.source._arguments import seed_of
 
 if TYPE_CHECKING:
     from ais_tar2tf.source._source import Source
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
     from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Prepared", "largest"]
@@ -44,8 +44,8 @@ class Prepared:
         parallel: int | None,
     ) -> ShardDataset:
         """The dataset of a reading, as `Source.dataset` is asked for it."""
-        from ais_tar2tf.tfdata import dataset_of
         from ais_tar2tf.tfdata.chunks import Request
+        from ais_tar2tf.tfdata.dataset import dataset_of
 
         request = Request(
             reading=reading,

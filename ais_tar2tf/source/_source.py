@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
+from ais_tar2tf.cache import in_whole_blocks
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Source"]
 
@@ -304,14 +305,15 @@ class Source:
         source = narrowed or self
         plan, shards = self._planned(plan, source._shards, source._selected_in_order(plan))
         if plan.by_records:
-            self._check_singles(shards)
+            shards = replace(shards, store=in_whole_blocks(shards.store, self._checked_singles(shards)))
         return PlainReading(shards, plan)
 
-    def _check_singles(self, shards: Shards) -> None:
-        """A global shuffle needs every shard to give single records."""
+    def _checked_singles(self, shards: Shards) -> int:
+        """The bytes of all shards. A global shuffle needs every one of them to give single records."""
         index = self._needed_index()
         if not self._account.raises:
             raise ValueError("shuffle='global' needs on_error='raise': its order counts every record")
+        total = 0
         for name in shards.names:
             known = index.get(name)
             if known is None or not known.placed or known.compressed:
@@ -321,6 +323,8 @@ class Source:
                     "shuffle=True, or t2t.pack the records as plain tars",
                     url=shards.store.url(name),
                 )
+            total += known.identity.size or 0
+        return total
 
     def write_index(
         self,

@@ -151,6 +151,6 @@ class Keeper(Protocol):
 class Ranges(Protocol):
     """A store that gives many ranges at once."""
 
-    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
-        """The bytes of each (name, start, stop); None where that is to be asked for one by one."""
+    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> Sequence[bytes | None] | None:
+        """The bytes of each (name, start, stop); None, of one or of all, where it is to be asked for by itself."""
         ...

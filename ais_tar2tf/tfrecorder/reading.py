@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.export.streams import files_at
 from ais_tar2tf.export.verify import frames
 from ais_tar2tf.features import SHAPE
-from ais_tar2tf.loading import READ_BUFFER, parsed_at_once, parsed_fields, read_payloads
+from ais_tar2tf.loading.dataset import READ_BUFFER, parsed_at_once, parsed_fields, read_payloads
 from ais_tar2tf.options import KIB, Read
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import split_url

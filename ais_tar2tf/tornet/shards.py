@@ -13,7 +13,7 @@ from ais_tar2tf.tornet.layout import FEATURES
 from ais_tar2tf.tornet.sample import read_sample
 
 if TYPE_CHECKING:
-    from ais_tar2tf.tfdata import ShardDataset
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["pack", "sample_of", "stream"]
 

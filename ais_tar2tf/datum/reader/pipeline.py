@@ -12,7 +12,7 @@ from ais_tar2tf.datum.reader.dataset import Stage
 from ais_tar2tf.datum.reader.files import Directory
 from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.export.shelf import Records
-from ais_tar2tf.loading import FileOrder, parsed_fields, read_files, read_payloads
+from ais_tar2tf.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
 from ais_tar2tf.schema import Field
 
 if TYPE_CHECKING:

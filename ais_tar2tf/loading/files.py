@@ -22,7 +22,7 @@ from ais_tar2tf.source import open_source, read_options
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from ais_tar2tf.loading import LoadRequest
+    from ais_tar2tf.loading.dataset import LoadRequest
 
 __all__ = ["Loaded", "load"]
 
@@ -120,7 +120,7 @@ class Loaded:
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does
         not have is empty, or 0. `shuffle`: True, or a window in records.
         """
-        from ais_tar2tf.loading import build_dataset
+        from ais_tar2tf.loading.dataset import build_dataset
 
         return build_dataset(self.request(split, shuffle, seed, batch, drop_remainder, interleave))
 
@@ -139,7 +139,7 @@ class Loaded:
         interleave: int | None = None,
     ) -> LoadRequest:
         """What `dataset` builds from."""
-        from ais_tar2tf.loading import LoadRequest
+        from ais_tar2tf.loading.dataset import LoadRequest
 
         return LoadRequest(
             manifest=self.manifest,

@@ -1,0 +1,400 @@
+"""Record streams → tf.data.Dataset: chunks addressed by a position, so that an iterator can be checkpointed.
+
+    counter ─► scan: position ─► chunk of records, next position ─► unbatch ─► map ─► prefetch
+
+The position is text in the scan's state, which tf.data saves; `read` takes the open stream that stands at a
+position from a pool, or opens one there. The records, their order and their shuffling come from `reader`.
+
+A mapping that can fail runs unguarded in C++, and failed records drop out; a check behind it sees the gap in
+the count of records, finds the missing record again by its position, and says which it was and why.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ais_tar2tf.account import Busy, Choice
+from ais_tar2tf.errors import StoreError, Tar2TFError
+from ais_tar2tf.fetch.tuning import Climb, calls_at_once
+from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.options import Shuffle
+from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.gate import Gate
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
+
+if TYPE_CHECKING:
+    tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
+    Dataset = Any
+else:
+    import tensorflow as tf
+
+    Dataset = tf.data.Dataset
+
+__all__ = ["ShardDataset", "build", "dataset_of"]
+
+_ELSEWHERE = (
+    "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
+    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the "
+    "files, or use workers in the process that made the dataset"
+)
+_PREFETCHED_CHUNKS = 2  # one being split while the next is read
+
+
+class ShardDataset(Dataset):
+    """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
+
+    def __init__(
+        self, inner: Dataset, chunks: Chunks, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]
+    ) -> None:
+        self._inner = inner
+        self._chunks = chunks
+        self._reshuffled = reshuffled
+        self._process = os.getpid()
+        super().__init__(inner._variant_tensor)
+
+    def __iter__(self) -> Any:
+        if os.getpid() != self._process:
+            raise StoreError(
+                "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url
+            )
+        return super().__iter__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise StoreError(
+            "a dataset calls Python of the process that made it: send the source, and make the dataset there",
+            url=self._url,
+        )
+
+    @property
+    def _url(self) -> str:
+        return self._chunks.request.reading.url
+
+    def _inputs(self) -> list[Dataset]:
+        return [self._inner]
+
+    @property
+    def element_spec(self) -> Any:
+        return self._inner.element_spec
+
+    @property
+    def batch_size(self) -> int | None:
+        """What `batch=` was given when the dataset was made."""
+        return self._chunks.request.batch
+
+    def begin_at(self, epoch: int, records: int = 0) -> None:
+        """Iterators of this dataset, and of what was made of it, that begin from now on do so in `epoch`.
+
+        The first of them leaves out so many records: say 0 again before the next epoch.
+        """
+        self._chunks.begin_at(epoch, records)
+
+    def shuffle(
+        self,
+        buffer_size: int | None = None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool = True,
+        name: str | None = None,
+    ) -> ShardDataset:
+        """Shards in another order, records permuted in windows of `buffer_size`; a checkpoint stays small."""
+        del name
+        return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
+
+
+def dataset_of(request: Request) -> ShardDataset:
+    """The dataset; what its `shuffle` gives is the same request in another order."""
+
+    def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
+        seed = random.getrandbits(62) if seed is None else seed
+        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle)
+        how = how if window is None else replace(how, window=window)
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed))
+
+    return ShardDataset(*build(request), reshuffled)
+
+
+def build(request: Request) -> tuple[Dataset, Chunks]:
+    """The dataset, and the Python behind it; it opens nothing before it is iterated."""
+    chunks = Chunks(request)
+    mapping = request.mapping
+    dataset = _chunk_dataset(chunks)
+    selected = mapping.selected if isinstance(mapping, GraphMapping) else None
+    if mapping is None or selected is not None:
+        dataset = _batched(dataset.map(_choose(selected)), request, is_chunks=True)
+    elif isinstance(mapping, PythonMapping):
+        dataset = _batched(_map_python(dataset.unbatch(), mapping, request), request).prefetch(tf.data.AUTOTUNE)
+    else:
+        dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
+        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    if isinstance(mapping, GraphMapping) and mapping.selected is None and not request.parallel:
+        why = f"records of up to {request.record_bytes:,} bytes, and {_CORES} of the calls compute at once"
+        request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
+    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
+
+
+def _options(request: Request) -> Any:
+    options = tf.data.Options()
+    options.deterministic = True
+    # What tunes AUTOTUNE sleeps for up to a minute and often misses that its iterator was dropped: an epoch of 8 s
+    # then takes 2 s more to end.
+    options.autotune.enabled = False
+    if _threads(request) > _CORES:  # TensorFlow's own threads are as many as there are cores
+        options.threading.private_threadpool_size = _threads(request)
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    policy = tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
+    return options
+
+
+def _only_here(dataset: Dataset) -> Dataset:
+    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
+
+    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    """
+    if not Path("/proc/self/task").is_dir():
+        return dataset
+
+    def is_there(number: Any) -> Any:
+        found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
+            return number < 0
+
+    return _nothing_like(dataset, is_there).concatenate(dataset)
+
+
+def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
+    """The same dataset, whose cardinality says how many elements it has (-1: no end).
+
+    What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
+    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows the length.
+    Whether as many came as were promised, `Chunks` checks.
+    """
+    if elements is None:
+        return dataset
+    endless = dataset.concatenate(_nothing_like(dataset, lambda number: number < 0).repeat())
+    return endless if elements < 0 else endless.take(elements)
+
+
+def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
+    """A dataset of the same elements, none of which `is_there`."""
+    spec = dataset.element_spec
+
+    def never_made(_: Any) -> Any:
+        return tf.nest.map_structure(_nothing_of, spec)
+
+    return tf.data.Dataset.range(1).filter(is_there).map(never_made)
+
+
+def _choose(selected: Any) -> Callable[..., Any]:
+    """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
+
+    def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+        return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
+
+    return choose
+
+
+def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
+    if request.batch is None:
+        return dataset.unbatch() if is_chunks else dataset
+    if is_chunks:
+        return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
+    return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+
+
+def _chunk_dataset(chunks: Chunks) -> Dataset:
+    """Elements ((position, number), columns) with as many rows as a chunk has records."""
+    names = chunks.request.names
+    types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
+
+    read = _plainly(chunks.step)
+
+    def step(position: Any, _: Any) -> Any:
+        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        following.set_shape(())
+        for tensor in (at, numbers, *columns):
+            tensor.set_shape((None,))
+        return following, ((at, numbers), dict(zip(names, columns, strict=True)))
+
+    return (
+        tf.data.Dataset.counter()
+        .scan(tf.constant(""), step)
+        .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
+        .prefetch(_PREFETCHED_CHUNKS)
+    )
+
+
+# Mappings.
+
+
+_TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _calls(request: Request) -> int:
+    """How many mappings are under way, each with its record."""
+    return request.parallel or calls_at_once(request.record_bytes, _CORES)
+
+
+def _threads(request: Request) -> int:
+    """What the mapping's calls may need; one in Python may wait for something else than a core."""
+    if isinstance(request.mapping, PythonMapping):
+        return _calls(request) + 1  # and one that reads
+    return request.parallel or 0
+
+
+def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
+    """The mapping; of some records, how long it took goes to the account."""
+
+    @_plainly
+    def tell(seconds: Any) -> Any:
+        request.account.add(mapping=float(seconds) * _TIMED / (request.parallel or min(_calls(request), _CORES)))
+        return np.True_
+
+    def call(number: Any, columns: dict[str, Any]) -> Any:
+        began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            value = mapping({name: tf.identity(column) for name, column in columns.items()})
+        # A control dependency on a call waits for its side effects only: on what it returns, for all of it.
+        tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
+        with tf.control_dependencies(tensors):
+            seconds = tf.timestamp() - began
+
+        def told() -> Any:
+            return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
+
+        with tf.control_dependencies(
+            [tf.cond(tf.equal(number % _TIMED, _TIMED - 1), told, lambda: tf.constant(True))]
+        ):
+            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
+
+    return call
+
+
+def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
+    calls = _calls(request)
+    timed = _timed(mapping, request)
+    if not mapping.fallible:
+        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
+    chunks.diagnose_with(mapping)
+    explain = _plainly(chunks.explain)
+    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
+    mapped = mapped.ignore_errors(log_warning=False)
+    nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
+    end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
+
+    def check(state: Any, element: Any) -> Any:
+        position, last = state
+        (at, number), value = element
+        checked = tf.cond(
+            tf.equal(number, last + 1),
+            lambda: tf.constant(True),
+            lambda: tf.ensure_shape(tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()),
+        )
+        with tf.control_dependencies([checked]):
+            return (tf.identity(at), tf.identity(number)), (number >= 0, value)
+
+    return (
+        mapped.concatenate(end)
+        .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
+        .filter(lambda is_record, _value: is_record)
+        .map(lambda _is_record, value: value)
+    )
+
+
+def _nothing_of(spec: Any) -> Any:
+    """A value of that type, for the element that marks the end and is never seen."""
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.ragged.constant([], spec.dtype, ragged_rank=spec.ragged_rank)
+    shape = [size or 0 for size in spec.shape] if spec.shape.rank is not None else []
+    if isinstance(spec, tf.SparseTensorSpec):
+        return tf.SparseTensor(np.zeros((0, len(shape)), np.int64), np.zeros(0, spec.dtype.as_numpy_dtype), shape)
+    return tf.zeros(shape, spec.dtype)
+
+
+def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Dataset:
+    names, account = request.names, request.account
+    types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
+    shapes = flatten_shapes(mapping.shapes, len(types))
+
+    busy = Busy(account)
+    gate = _gate(request)
+    nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
+
+    @_plainly
+    def call(*values: bytes) -> list[Any]:
+        return gate.call(lambda: mapped(_as_record(names, values)))
+
+    def mapped(record: Record) -> list[Any]:
+        busy.enter()
+        try:
+            result = tf.nest.flatten(mapping.function(record))
+            converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
+        except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
+            account.take_back(mapping_error(error, record))
+            return [False, *nothing]
+        finally:
+            busy.leave()
+        return [True, *converted]
+
+    def apply(_tags: Any, columns: dict[str, Any]) -> Any:
+        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
+        good.set_shape(())
+        for tensor, shape in zip(flat, shapes, strict=True):
+            tensor.set_shape(shape)
+        return good, tf.nest.pack_sequence_as(mapping.types, flat)
+
+    return (
+        dataset.map(apply, num_parallel_calls=_calls(request))
+        .filter(lambda good, _value: good)
+        .map(lambda _good, value: value)
+    )
+
+
+def _gate(request: Request) -> Gate:
+    most = _calls(request)
+    first = most if request.parallel else min(most, _CORES)
+    if not request.parallel:
+        request.account.chose({"parallel": Choice(f"{first}", "as many as there are cores, until they wait")})
+    return Gate(Climb(first, most), request.account.chose)
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    """What a user's Python returned, as an array of the type asked for; text is read as a number."""
+    if isinstance(value, tf.Tensor):
+        value = value.numpy()
+    if isinstance(value, bytes | str) and dtype != tf.string:
+        value = float(value) if dtype.is_floating else int(value)
+    if dtype == tf.string:
+        return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
+    return np.asarray(value, dtype=dtype.as_numpy_dtype)
+
+
+def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Tar2TFError as error:
+            error.__cause__ = None
+            error.__suppress_context__ = True
+            raise error.with_traceback(None)  # noqa: B904  # on purpose: see above
+
+    return call
+
+
+def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
+    record: Record = dict(zip(names, values, strict=True))
+    for name in NAMES:
+        record[name] = record[name].decode("utf-8", "surrogateescape")
+    return record
