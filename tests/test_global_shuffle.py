@@ -215,7 +215,7 @@ def test_a_server_without_batches_is_asked_once():
     """501, and 404 as from a cluster of another age: nothing is tried again, for single ranges do."""
     for status in (501, 404):
         with FaultServer() as server:
-            server.script["v1/ml/moss/b"].append(Fault(status=status))
+            server.script["v1/ml/moss/b?provider=ais"].append(Fault(status=status))
             store = AisStore("b", read_options(), endpoint=server.url)
             assert store.read_many([("a", 0, 1)]) is None
             assert store.read_many([("a", 0, 1)]) is None

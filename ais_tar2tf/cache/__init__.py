@@ -33,7 +33,7 @@ def cached(
 
 
 def in_whole_blocks(store: Store, total: int) -> Store:
-    """The same store, for who reads small ranges all over `total` bytes; if it is a cached one, it keeps their blocks."""
+    """The same store, for who reads small ranges all over `total` bytes; a cached one keeps their blocks."""
     return store.in_whole_blocks(total) if isinstance(store, CachedStore) else store
 
 
