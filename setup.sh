@@ -4,6 +4,7 @@ set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null && pwd -P)
 venv=$root/venv
+meanwhile=() begun=""    # a module to run with its arguments while packages are installed, and its process
 stamp=$venv/.setup-stamp # three lines: where the checkout was, what was installed from, which extras
 oldest=11 newest=13      # Python 3.x: TensorFlow has wheels for these
 
@@ -114,12 +115,20 @@ install() {
     if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
     say "installing ${what/#./ais_tar2tf}$remark"
     write_stamp incomplete # so that the next run repairs what is interrupted here
+    if ((${#meanwhile[@]} > 0)); then begin "${meanwhile[@]}"; fi
     if have_uv; then
         (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what")
     else
         (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what")
     fi || fail "that failed: see above, then run ./setup.sh again"
     write_stamp "$(fingerprint)"
+    if [[ -n $begun ]]; then wait "$begun" || true; fi # what failed is tried again, and told, when it is needed
+}
+
+# Runs a module of this checkout beside us; it ends when we do.
+begin() {
+    (cd -- "$root" && exec "$venv/bin/python" -S tests/servers/child.py $$ "$venv/bin/python" -m "$@") &
+    begun=$!
 }
 
 # Brings venv/ to where it holds the package with the extra $1 (or none) and whatever extras it had.
@@ -158,9 +167,10 @@ main() {
         say "go on: source $(activation), then ais-tar2tf demo"
         ;;
     test)
+        meanwhile=(tests.servers.build "$@")
         ensure test
         cd -- "$root"
-        exec "$venv/bin/python" -m tests.servers.enter "$venv/bin/python" -m pytest "$@"
+        exec "$venv/bin/python" -m tests.servers.enter "$venv/bin/python" -m pytest -n auto --dist worksteal "$@"
         ;;
     -h | --help | help) usage ;;
     *) misused "unknown verb: $verb" ;;

@@ -60,12 +60,13 @@ class ExampleGrouper:
                 batch.numbers.append(self._number - 1)
         if batch.records:
             self._kept = RecordBatch(
-                [batch.records.pop()],
+                batch.records[-1:],
                 [batch.offsets.pop()],
                 [batch.sizes.pop()],
                 [batch.extents.pop()],
                 [batch.numbers.pop()],
             )
+            batch.records = batch.records[:-1]
         return batch
 
     def finish(self, end: int | None = None) -> RecordBatch:

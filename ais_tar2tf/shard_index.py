@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -110,6 +111,11 @@ class ShardIndex:
         """Where a record begins; the one behind the last begins where the last one ends."""
         assert self.extents is not None
         return self.first + int(self.extents[:record].sum(dtype=np.int64)) * self.unit
+
+    def begins(self) -> array[int]:
+        """Where records begin, and where the last one ends."""
+        assert self.extents is not None
+        return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
 
     def number(self, record: int) -> int:
         """What a mark states as the number of a record: in a tar, which has blocks, that says nothing."""

@@ -29,8 +29,8 @@ def as_python(record: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    t2t.pack(made(64), "memory://examples/train-{}.tar", create=True)
-    source = t2t.open("memory://examples/train-0.tar")
+    t2t.pack(made(64), "memory://mapped/train-{}.tar", create=True)
+    source = t2t.open("memory://mapped/train-0.tar")
 
     graph = source.dataset(as_graph, batch=16)
     words, labels = next(iter(graph))
@@ -43,8 +43,8 @@ def main() -> None:
     print(f"as Python: scores {tuple(scores.shape)}, ids {ids.numpy()[:4].tolist()} …")
 
     # A record that is wrong names itself; what is skipped is counted.
-    t2t.pack([*made(3), {"__key__": "x", "txt": "", "cls": "cat", "json": "{}"}], "memory://examples/bad.tar")
-    bad = t2t.open("memory://examples/bad.tar", on_error="skip-record")
+    t2t.pack([*made(3), {"__key__": "x", "txt": "", "cls": "cat", "json": "{}"}], "memory://mapped/bad.tar")
+    bad = t2t.open("memory://mapped/bad.tar", on_error="skip-record")
     kept = sum(1 for _ in bad.dataset(as_graph))
     print(f"{kept} of 4 records kept, skipped: {dict(bad.stats.skipped)}")
 

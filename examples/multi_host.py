@@ -37,8 +37,8 @@ def main() -> None:
         print(f"host {host} of {hosts}: {len(share(options.url, host, hosts)):,} records")
         return
     rows = ({"__key__": f"{number:06d}", "cls": "1"} for number in range(600))
-    t2t.pack(rows, "memory://examples/train-{}.tar", shard_size=None, shard_records=50, create=True)
-    shares = [share("memory://examples/train-{0..11}.tar", host, options.hosts) for host in range(options.hosts)]
+    t2t.pack(rows, "memory://hosts/train-{}.tar", shard_size=None, shard_records=50, create=True)
+    shares = [share("memory://hosts/train-{0..11}.tar", host, options.hosts) for host in range(options.hosts)]
     for host, keys in enumerate(shares):
         print(f"host {host}: {len(keys)} records, the first is {keys[0]}")
     together = [key for keys in shares for key in keys]

@@ -19,7 +19,7 @@ RECORDS, BATCH = 240, 16
 
 def dataset() -> Any:
     """The same order for the same seed, so a position is all that has to be kept."""
-    source = t2t.open("memory://examples/train-{0..3}.tar")
+    source = t2t.open("memory://resumed/train-{0..3}.tar")
     how = t2t.options.Shuffle(window=64, shards=2, seed=7)
     return source.dataset(number_of, shuffle=how, batch=BATCH).prefetch(2)
 
@@ -30,7 +30,7 @@ def number_of(record: Any) -> Any:
 
 def main() -> None:
     rows = ({"__key__": f"{number:06d}", "cls": str(number)} for number in range(RECORDS))
-    t2t.pack(rows, "memory://examples/train-{}.tar", shard_size=None, shard_records=RECORDS // 4, create=True)
+    t2t.pack(rows, "memory://resumed/train-{}.tar", shard_size=None, shard_records=RECORDS // 4, create=True)
     whole = [batch.numpy().tolist() for batch in dataset()]
 
     with tempfile.TemporaryDirectory() as folder:

@@ -21,6 +21,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("patient")
 
+_MOST_WORKERS = 4  # each holds TensorFlow and its own servers: 2 GB
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 pytest_plugins = ["tests.servers.plugin"]
 
@@ -37,6 +38,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` means: all cores, or for what is in one file just this process, where debuggers work."""
+    files = {config.invocation_params.dir / argument.partition("::")[0] for argument in config.args}
+    if len(files) == 1 and files.pop().is_file():
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_WORKERS)
 
 
 @pytest.fixture(autouse=True)

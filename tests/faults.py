@@ -355,6 +355,8 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 
 def _part(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int, dict[str, str]]:
     data, size = memoryview(thing.data), len(thing.data)
+    if "," in (request.range or "") and fault.ranges:
+        return _several(request, thing, fault)
     asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.range or "")
     if asked is None or not fault.ranges:
         return data, 200, dict(thing.stated)
@@ -364,6 +366,18 @@ def _part(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int
     total = str(size) if fault.total else "*"
     said = f"bytes {start + fault.shift}-{stop - 1 + fault.shift}/{total}"
     return data[start:stop], 206, {"Content-Range": said, **thing.stated}
+
+
+def _several(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int, dict[str, str]]:
+    """As multipart/byteranges, the way nginx frames it."""
+    assert request.range is not None
+    body = b""
+    for start, last in re.findall(r"(\d+)-(\d+)", request.range):
+        said = f"bytes {int(start) + fault.shift}-{int(last) + fault.shift}/{len(thing.data)}"
+        head = f"\r\n--0001\r\nContent-Type: application/octet-stream\r\nContent-Range: {said}\r\n\r\n"
+        body += head.encode() + thing.data[int(start) : int(last) + 1]
+    body += b"\r\n--0001--\r\n"
+    return memoryview(body), 206, {"Content-Type": "multipart/byteranges; boundary=0001", **thing.stated}
 
 
 def _wait_for_client(connection: socket.socket) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+
+_PATIENCE = 20.0
 
 
 def open_files() -> set[str]:
@@ -19,3 +22,11 @@ def open_files() -> set[str]:
 
 def our_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("ais_tar2tf")}
+
+
+def left_open(before: set[str]) -> list[str]:
+    """What is open, was not before, and stays so: a server in this process may accept late, and then closes late."""
+    deadline = time.monotonic() + _PATIENCE
+    while (left := open_files() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return sorted(left)

@@ -54,7 +54,7 @@ def _tar_says() -> str:
     """The version of the tar on this machine."""
     if shutil.which("tar") is None:
         return ""
-    return subprocess.run(["tar", "--version"], capture_output=True, text=True, check=False, timeout=30).stdout
+    return subprocess.run(["tar", "--version"], capture_output=True, text=True, check=False, timeout=200).stdout
 
 
 def read(data: bytes, cuts: Sequence[int] = (), limits: Limits | None = None, **options: object) -> list[Member]:
@@ -281,7 +281,7 @@ def test_sparse_members_as_gnu_tar_writes_them(options: tuple[str, ...], tmp_pat
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=200,
     )
     data = made.stdout
     assert len(data) < 1_000_000

@@ -273,5 +273,5 @@ sys.exit("\\n".join(wrong[:3]) or 0)
 
 def test_threads_may_read_at_once() -> None:
     """In a process of its own: where they may not, it ends in a segmentation fault as well as in errors."""
-    done = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr[-1000:])

@@ -13,6 +13,7 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.cache import BLOCK, cached, in_whole_blocks
 from ais_tar2tf.cache._store import CachedRanges
 from ais_tar2tf.options import MIB, Cache
+from ais_tar2tf.stores import Identity, Interrupt, Pieces
 from ais_tar2tf.stores.memory import MemoryStore
 from places import new_name
 from test_cache import blocks, bodies_asked, size_of
@@ -120,13 +121,20 @@ def drained(store, name: str, start: int, stop: int) -> bytes:
 class Batches(MemoryStore):
     """A store that gives many ranges at once, and says of which it was asked."""
 
+    across_objects: bool = True
+
     def __init__(self, bucket: str) -> None:
         super().__init__(bucket)
         self.batches: list[list[tuple[str, int, int]]] = []
 
-    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
+    @property
+    def ranges_at_once(self) -> int:
+        return 128
+
+    def read_many(self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None) -> Pieces:
+        del interrupt
         self.batches.append(list(wanted))
-        return [drained(self, *each) for each in wanted]
+        return Pieces([memoryview(drained(self, *each)) for each in wanted], Identity())
 
 
 def test_of_many_ranges_the_store_gives_those_that_the_shelf_is_not_to_have():
@@ -135,20 +143,22 @@ def test_of_many_ranges_the_store_gives_those_that_the_shelf_is_not_to_have():
     shelf = cached(store, Cache("memory", max_bytes=8 * BLOCK), Account())
     assert isinstance(shelf, CachedRanges)
     wanted = [("a", at, at + 10_000) for at in range(5_000, 16 * BLOCK, BLOCK // 2)]
-    assert shelf.read_many(wanted) == [None] * 32  # which content it has, nobody said yet
+    assert shelf.read_many(wanted) is None  # which content it has, nobody said yet
     assert drained(shelf, "a", 0, 10) == body[:10]
-    assert shelf.read_many(wanted) == [body[start:stop] for _, start, stop in wanted]
+    all_of_them = shelf.read_many(wanted)
+    assert all_of_them is not None
+    assert list(all_of_them.pieces) == [body[start:stop] for _, start, stop in wanted]
     singles = in_whole_blocks(shelf, len(body))
     assert isinstance(singles, CachedRanges)
     found = singles.read_many(wanted)
     assert found is not None
-    assert all(data in (None, body[start:stop]) for data, (_, start, stop) in zip(found, wanted, strict=True))
-    alone = [each for each, data in zip(wanted, found, strict=True) if data is None]
+    assert all(data in (None, body[start:stop]) for data, (_, start, stop) in zip(found.pieces, wanted, strict=True))
+    alone = [each for each, data in zip(wanted, found.pieces, strict=True) if data is None]
     assert store.batches[-1] == [each for each in wanted if each not in alone]
     for each in alone:
         assert drained(singles, *each) == body[each[1] : each[2]]
     whole = in_whole_blocks(shelf, 7 * BLOCK)
     assert isinstance(whole, CachedRanges)
     asked = len(store.batches)
-    assert whole.read_many(wanted) == [None] * 32
+    assert whole.read_many(wanted) is None
     assert len(store.batches) == asked

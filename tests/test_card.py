@@ -398,7 +398,7 @@ def _screenshot(chromium: str, card: Path, picture: Path, width: int, scheme: st
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
             f"--window-size={max(width, 500)},2400", f"--screenshot={picture}", frame.as_uri(),
         ],
-        check=True, capture_output=True, timeout=60,
+        check=True, capture_output=True, timeout=200,
     )  # fmt: skip
     with Image.open(picture) as image:
         image.crop((0, 0, width, image.height)).save(picture)

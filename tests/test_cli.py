@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -31,6 +30,7 @@ from ais_tar2tf.cli.judging import Rates, judge
 from ais_tar2tf.cli.stages import Measured
 from ais_tar2tf.stores._control import ControlPlane
 from places import new_name
+from tests.servers.process import free_ports
 
 ROOT = Path(t2t.__file__).parents[1]
 VERBS = (
@@ -58,7 +58,7 @@ def process(*arguments: str, cwd: Path | None = None, **environment: str) -> sub
     return subprocess.run(
         [sys.executable, "-m", "ais_tar2tf", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True, text=True, timeout=100, check=False, cwd=cwd,
+        capture_output=True, text=True, timeout=200, check=False, cwd=cwd,
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def test_a_reader_that_goes_away_is_no_error(folder):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "0"
@@ -245,7 +245,7 @@ def test_these_do_without_tensorflow(verb, folder, tmp_path):
         "except SystemExit as end: print(end.code, 'tensorflow' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True, timeout=200
     )
     assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 
@@ -278,8 +278,7 @@ def test_ls_of_what_is_not_there_ends_with_3_and_says_what_to_do(server):
 def nobody(monkeypatch) -> str:
     """An endpoint where nobody listens, and stores that wait for nothing before they try again."""
     monkeypatch.setitem(ControlPlane.__init__.__kwdefaults__, "pause", lambda _: None)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 def test_ls_of_a_store_that_nobody_serves_ends_with_5(nobody):
@@ -361,7 +360,7 @@ def test_who_is_refused_ends_with_4(verb, folder, tmp_path):
 
 @pytest.mark.parametrize("verb", [*READERS, *WRITERS])
 def test_a_network_that_is_not_there_ends_with_5(verb, nobody, tmp_path, monkeypatch):
-    monkeypatch.setattr("ais_tar2tf.fetch.Fetch._wait", lambda *_: None)
+    monkeypatch.setattr("ais_tar2tf.fetch._receiving.Receiving._wait", lambda *_: None)
     done = run(*arguments_of(verb, "ais://b/train-0.tar", tmp_path), AIS_ENDPOINT=nobody)
     assert done.exit_code == 5, done.stderr
 
@@ -407,7 +406,7 @@ def test_serve_serves_until_ctrl_c(folder):
         url = server.stdout.readline().strip()
         assert json.loads(run("ls", "ais://b", "--json", "--endpoint", url).stdout)["count"] == 2
         server.send_signal(signal.SIGINT)
-        out, told = server.communicate(timeout=30)
+        out, told = server.communicate(timeout=200)
     finally:
         server.kill()
         server.wait()
@@ -565,7 +564,7 @@ def test_ctrl_c_says_what_was_done_and_the_same_command_goes_on(folder, tmp_path
         while not any(out.rglob("*")) and running.poll() is None and time.monotonic() < begun + 60:
             os.sched_yield()
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=60)
+        _, told = running.communicate(timeout=200)
         _HeldBack.released.set()
         assert running.returncode == 7, told
         assert "the same command goes on" in told
@@ -633,9 +632,7 @@ def test_doctor_finds_nothing_wrong_here(server):
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(folder, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    done = run("doctor", "--no-tensorflow", "--endpoint", f"http://127.0.0.1:{port}")
+    done = run("doctor", "--no-tensorflow", "--endpoint", f"http://127.0.0.1:{free_ports(1)[0]}")
     assert done.exit_code == 5
     assert re.search(r"✗ connection .*\n +→ is the cluster up", done.stdout)
     monkeypatch.setenv("AIS_AUTHN_TOKEN", "wrong-secret")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -386,83 +384,6 @@ def test_under_a_strategy(numbers):
         shared = strategy.experimental_distribute_dataset(dataset)
         seen = [x for batch in shared for x in batch["x"].numpy().tolist()]
     assert seen == list(range(COUNT))
-
-
-WORKER = """
-import json, os, sys
-import tensorflow as tf
-from ais_tar2tf import datum
-
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-
-def dataset_of(context):
-    configs = datum.configs.DatasetConfigs(batch_size_train=8)
-    configs.read_config.input_context = context
-    configs.drop_remainder = False
-    return datum.load(sys.argv[1], configs).train_fn("train", shuffle=False)
-
-@tf.function
-def step(batch):
-    return strategy.reduce("SUM", strategy.run(lambda each: tf.reduce_sum(each["x"]), args=(batch,)), axis=None)
-
-seen, total = [], 0
-if sys.argv[2] == "context":
-    shared = strategy.distribute_datasets_from_function(dataset_of)
-else:
-    shared = strategy.experimental_distribute_dataset(dataset_of(None))
-for batch in shared:
-    seen += strategy.experimental_local_results(batch["x"])[0].numpy().tolist()
-    total += int(step(batch))
-print(json.dumps({"seen": seen, "total": total}))
-"""
-
-
-@pytest.mark.timeout(300)  # two processes import TensorFlow, on a busy machine one after the other
-@pytest.mark.parametrize("way", ["context", pytest.param("dataset", marks=pytest.mark.full)])
-def test_training_in_two_processes(numbers, tmp_path, way):
-    """Each process reads its half, and what they compute together is of all examples."""
-    answers = _run_workers([str(numbers), way], tmp_path)
-    assert sorted(answers[0]["seen"] + answers[1]["seen"]) == list(range(COUNT))
-    assert {len(each["seen"]) for each in answers} == {COUNT // 2}
-    assert [each["total"] for each in answers] == [sum(range(COUNT))] * 2
-
-
-def _run_workers(arguments: list[str], folder: Path) -> list[dict]:
-    addresses = [f"127.0.0.1:{_free_port()}" for _ in range(2)]
-    workers = []
-    for index in range(2):
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        environment = {**_environment(), "TF_CONFIG": json.dumps(config)}
-        command = [sys.executable, "-c", WORKER, *arguments]
-        errors = (folder / f"errors-{index}").open("w")
-        with errors:
-            workers.append(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
-            )
-    try:
-        outputs = [worker.communicate(timeout=240)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    for index, worker in enumerate(workers):
-        assert worker.returncode == 0, (folder / f"errors-{index}").read_text()[-2000:]
-    return [json.loads(output.splitlines()[-1]) for output in outputs]
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    root = str(Path(datum.__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": root, "no_proxy": "127.0.0.1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 # Old directories, and broken ones.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf import datum
 from ais_tar2tf.options import Shuffle
+from tests.servers.process import free_ports
 
 ROOT = Path(__file__).parents[1]
 SHARDS, EACH = 5, 9
@@ -48,7 +50,7 @@ def start(script: str, *arguments: str, **environ: str) -> subprocess.Popen[str]
 
 def answer(process: subprocess.Popen[str]) -> dict:
     with process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
 
@@ -107,9 +109,22 @@ def test_mirrored_devices_share_batches(url):
     assert found["steps"] == [*range(8)] * 2
 
 
+@pytest.fixture
+def numbers(tmp_path) -> Path:
+    """What Datum's API exported: as many examples, x: 0…44, in several files."""
+    configs = datum.configs.TFRWriteConfigs(splits={"train": {"count": SHARDS * EACH}})
+    configs.shard_size = 570
+    configs.generator = lambda count, **_: ({"x": number} for number in range(count))
+    datum.export.export_to_tfrecord("-", tmp_path / "numbers", "custom", configs)
+    assert len(list((tmp_path / "numbers").glob("train-*"))) > 2
+    return tmp_path / "numbers"
+
+
 WORKER = (
     SHARED
     + """
+from ais_tar2tf import datum
+
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 def plain(**how):
     return source.dataset(number, shuffle=Shuffle(window=8, seed=2), batch=4, **how)
@@ -121,11 +136,19 @@ def summed():
     even = strategy.distribute_datasets_from_function(lambda context: plain(shard=context, even="drop"))
     return [int(total(numbers)) for numbers, _ in even]
 
+def by_datum(context):
+    configs = datum.configs.DatasetConfigs(batch_size_train=8)
+    configs.read_config.input_context = context
+    configs.drop_remainder = False
+    return datum.load(sys.argv[2], configs).train_fn("train", shuffle=False).map(lambda each: (each["x"], each["x"]))
+
 print(json.dumps({
     "hosts": t2t.hosts(),
     "given": seen(strategy, strategy.experimental_distribute_dataset(plain(shard="env"))),
     "context": seen(strategy, strategy.distribute_datasets_from_function(lambda context: plain(shard=context))),
     "auto": seen(strategy, strategy.experimental_distribute_dataset(plain())),
+    "datum, context": seen(strategy, strategy.distribute_datasets_from_function(by_datum)),
+    "datum, auto": seen(strategy, strategy.experimental_distribute_dataset(by_datum(None))),
     "even": seen(strategy, strategy.experimental_distribute_dataset(plain(shard="env", even="pad"))),
     "sums": summed(),
 }))
@@ -133,21 +156,14 @@ print(json.dumps({
 )
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def test_two_workers(url):
+@pytest.mark.timeout(300)  # two processes import TensorFlow, on a busy machine one after the other
+def test_two_workers(url, numbers):
     """By TF_CONFIG, by an InputContext, and by tf.data's own auto-sharding, which we let have its way then."""
     workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
     configs = [
         json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in (0, 1)
     ]
-    processes = [start(WORKER, url, TF_CONFIG=config) for config in configs]
+    processes = [start(WORKER, url, str(numbers), TF_CONFIG=config) for config in configs]
     try:
         found = [answer(process) for process in processes]
     finally:
@@ -156,7 +172,7 @@ def test_two_workers(url):
             process.communicate()
     assert [each["hosts"] for each in found] == [[0, 2], [1, 2]]
     everything = Counter(range(SHARDS * EACH))
-    for how in ("given", "context", "auto"):
+    for how in ("given", "context", "auto", "datum, context", "datum, auto"):
         parts = [[n for part in each[how] for n in part] for each in found]
         assert Counter(parts[0]) + Counter(parts[1]) == everything, how
         assert all(parts)
@@ -193,30 +209,31 @@ os._exit(0)  # also when whoever started it was killed: a worker whose dispatche
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="without /proc TensorFlow has the word")
-@pytest.mark.parametrize("mapped", [False, True])
-def test_a_remote_worker_is_refused(url, mapped):
+@pytest.fixture(scope="module")
+def remote() -> Iterator[str]:
+    """The target of a dispatcher whose only worker is another process."""
     dispatcher = service.DispatchServer()
     with start(REMOTE, dispatcher.target.partition("://")[2]) as worker:
-        assert worker.stdout.readline() == "ready\n"
-        dataset = t2t.open(url).dataset((lambda r: tf.strings.length(r["cls"])) if mapped else None, batch=4)
-        distributed = dataset.apply(service.distribute("parallel_epochs", dispatcher.target))
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"reads its shards in the process that made it.*Export"
-        ):
-            list(distributed)
-        worker.kill()
+        try:
+            assert worker.stdout.readline() == "ready\n"
+            yield dispatcher.target
+        finally:
+            worker.kill()
 
 
-def test_exported_files_are_read_by_a_remote_worker(url, tmp_path):
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="without /proc TensorFlow has the word")
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_remote_worker_is_refused(url, remote, mapped):
+    dataset = t2t.open(url).dataset((lambda r: tf.strings.length(r["cls"])) if mapped else None, batch=4)
+    distributed = dataset.apply(service.distribute("parallel_epochs", remote))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reads its shards in the process that made it.*Export"):
+        list(distributed)
+
+
+def test_exported_files_are_read_by_a_remote_worker(url, remote, tmp_path):
     path = str(tmp_path / "all.record")
     with tf.io.TFRecordWriter(path) as writer:
         for record in t2t.open(url).records():
             writer.write(record["cls"])
-    dispatcher = service.DispatchServer()
-    with start(REMOTE, dispatcher.target.partition("://")[2]) as worker:
-        assert worker.stdout.readline() == "ready\n"
-        files = tf.data.TFRecordDataset(path)
-        distributed = files.apply(service.distribute("parallel_epochs", dispatcher.target))
-        assert sorted(int(each) for each in distributed.as_numpy_iterator()) == list(range(SHARDS * EACH))
-        worker.kill()
+    distributed = tf.data.TFRecordDataset(path).apply(service.distribute("parallel_epochs", remote))
+    assert sorted(int(each) for each in distributed.as_numpy_iterator()) == list(range(SHARDS * EACH))

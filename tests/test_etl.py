@@ -62,7 +62,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
 def asked(
     url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=200)
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
@@ -148,7 +148,7 @@ def test_a_body_in_chunks_and_a_connection_that_is_kept() -> None:
     transformer = Transformer(**DEFINITIONS["function"])
     expected = b"".join(transformer.run([SHARD], "ais://b/train-0.tar"))
     with transformer.serve() as service:
-        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
         for body in (SHARD, iter([SHARD[:1000], SHARD[1000:]]), SHARD):
             connection.request("PUT", PATH, body, encode_chunked=not isinstance(body, bytes))
             answer = connection.getresponse()
@@ -193,7 +193,7 @@ def test_an_error_behind_the_first_piece_ends_the_connection_early() -> None:
     fields = {"bin": bytes(400_000)}
     shard = made.tar([(f"r/{number}", fields) for number in range(20)])[:-100_000]
     with Transformer(conversions=[Rename(data="bin")], selections=[SelectDict({"data": "data"})]).serve() as service:
-        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
         connection.request("PUT", PATH, shard)
         answer = connection.getresponse()
         assert answer.status == 200
@@ -336,10 +336,10 @@ def wait(ready: Callable[[], bool]) -> None:
 def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
     before = set(threading.enumerate())
     service = Transformer(**DEFINITIONS["function"]).serve()
-    idle = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=60)
+    idle = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
     idle.request("GET", "/live")
     assert idle.getresponse().read() == b"Running"
-    busy = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=60)
+    busy = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
     busy.putrequest("PUT", PATH)
     busy.putheader("Content-Length", str(len(SHARD)))
     busy.endheaders(SHARD[:100])
@@ -541,7 +541,7 @@ def test_a_container_without_a_definition_says_so() -> None:
             env={**environment, **said, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         assert done.returncode == 2

@@ -192,7 +192,7 @@ def test_a_full_disk(src, template, tmp_path):
     for workers in "12":
         out = tmp_path / workers
         command = [sys.executable, "-c", code, template, str(out), workers]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=60)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=200)
         assert (done.returncode, done.stderr) == (0, "")
         assert "File too large" in done.stdout
         assert not [path for path in out.iterdir() if not path.name.startswith(".")]

@@ -138,7 +138,7 @@ class Bench:
         }
 
     def run(self) -> None:
-        subprocess.run(self._command(), check=True, cwd=ROOT, timeout=60)
+        subprocess.run(self._command(), check=True, cwd=ROOT, timeout=200)
 
     def _traced(self, how: list[str]) -> subprocess.CompletedProcess[str]:
         command = [str(_strace()), "-f", "-qq", *how, *self._command()]

@@ -32,7 +32,8 @@ from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.http import HttpStore
 from ais_tar2tf.stores.memory import MemoryStore
 from faults import GOOD, PATIENCE, Fault, FaultServer, Thing, ais, plain, some_faults, tagged
-from leftovers import open_files, our_threads
+from least import least_seconds
+from leftovers import left_open, open_files, our_threads
 
 RETRY = Retry(attempts=4, first_delay=0.001, max_delay=0.002, max_retry_after=0.05)
 READ = Read(retry=RETRY, timeouts=Timeouts(connect=2, idle=10), connections=1)
@@ -264,6 +265,7 @@ FATAL: dict[str, tuple[list[Fault], type[StoreError], str, int]] = {
     "403 on resume": ([Fault(after=9_000, then="short"), Fault(status=403)], AccessDenied, "403", 2),
     "418": ([Fault(status=418)], StoreError, "418", 1),
     "412": ([Fault(status=412)], ObjectChanged, "412", 1),
+    "501": ([Fault(status=501)], StoreError, "501", 1),
     "503 for ever": ([Fault(status=503)] * 9, TransportError, "503.*given up after 4 tries", 4),
     "mute for ever": ([Fault(mute=True)] * 9, TransportError, "given up after 4 tries", 4),
     "no progress": (
@@ -451,21 +453,25 @@ def test_a_stall_is_found_in_time_and_overcome(
     server: FaultServer, fetching: Callable[..., Fetch], framing: str, after: int
 ) -> None:
     fault = Fault(after=after, then="stall", framing=framing)  # pyright: ignore[reportArgumentType]  # as above
-    server.add("x", ais(DATA), [fault])
-    began = time.monotonic()
-    assert all_of(fetching(read=replace(READ, timeouts=Timeouts(idle=0.3)))) == [DATA]
-    assert 0.3 <= time.monotonic() - began < 1.3
+
+    def overcome() -> None:
+        server.add("x", ais(DATA), [fault])
+        assert all_of(fetching(read=replace(READ, timeouts=Timeouts(idle=0.3)))) == [DATA]
+
+    assert 0.3 <= least_seconds(overcome, below=1.3) < 1.3
 
 
 def test_a_stall_of_a_second_is_found_within_another(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
-    server.add("x", plain(DATA), [Fault(after=50_000, then="stall")] * 9)
     read = replace(READ, timeouts=Timeouts(idle=1), retry=replace(RETRY, attempts=1))
-    fetch = fetching(read=read)
-    fetch.next_shard()
-    began = time.monotonic()
-    with pytest.raises(TransportError, match="nothing came for 1 s"):
-        shard_of(fetch)
-    assert 1 <= time.monotonic() - began < 2.5
+
+    def find() -> None:
+        server.add("x", plain(DATA), [Fault(after=50_000, then="stall")] * 9)
+        fetch = fetching(read=read)
+        fetch.next_shard()
+        with pytest.raises(TransportError, match="nothing came for 1 s"):
+            shard_of(fetch)
+
+    assert 2 <= least_seconds(find, below=4) < 4  # two tries
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -473,13 +479,15 @@ def test_a_server_that_never_answers_is_given_up_once(
     server: FaultServer, fetching: Callable[..., Fetch], kept: bool
 ) -> None:
     server.add("w", plain(b"w"))
-    server.add("x", plain(DATA), [Fault(silent=True)])
-    account = Account()
-    began = time.monotonic()
     names = ["w", "x"] if kept else ["x"]  # over a connection that is used again, or over a new one
-    assert all_of(fetching(names, replace(READ, timeouts=Timeouts(idle=0.5)), account))[-1] == DATA
-    assert 0.5 <= time.monotonic() - began < 1.5
-    assert account.stats.retries == 1
+
+    def give_up() -> None:
+        server.add("x", plain(DATA), [Fault(silent=True)])
+        account = Account()
+        assert all_of(fetching(names, replace(READ, timeouts=Timeouts(idle=0.5)), account))[-1] == DATA
+        assert account.stats.retries == 1
+
+    assert 0.5 <= least_seconds(give_up, below=1.5) < 1.5
 
 
 def test_a_trickle_is_no_stall(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
@@ -523,9 +531,9 @@ def test_the_read_ahead_is_bounded(
         server.wait_until_asked(3)
         time.sleep(0.1)  # there is no event for what does not happen
     assert 0 < server.sent < ahead + connections * (MIB + kernel)
-    blocks = [block for part in fetch._parts for block in part.blocks]
-    assert sum(count for _, count in blocks) <= ahead
-    assert sum(len(block) for block, _ in blocks) <= ahead + connections * 2 * MIB  # each may have one half full
+    blocks = [block for part in fetch._planning.parts for block in part.blocks]
+    assert sum(block.end - block.begin for block in blocks) <= ahead
+    assert sum(len(block.buffer) for block in blocks) <= ahead + connections * 2 * MIB  # each may have one half full
     assert len(shard_of(fetch)) > size - 2 * MIB
 
 
@@ -568,7 +576,7 @@ def test_giving_up_a_shard_that_stalls_does_not_wait(
     fetch.read()
     began = time.monotonic()
     assert all_of(fetch) == [DATA]
-    assert time.monotonic() - began < 2  # idle is 10
+    assert time.monotonic() - began < 9  # idle is 10
 
 
 @pytest.fixture
@@ -579,7 +587,7 @@ def nothing_left(server: FaultServer) -> Iterator[None]:
     yield
     assert our_threads() <= threads
     server.wait_until_left()
-    assert sorted(open_files() - before) == []
+    assert left_open(before) == []
 
 
 def records(server: FaultServer, faults: Iterable[Fault] = (), **options: object) -> t2t.open:
@@ -646,18 +654,15 @@ def test_the_interpreter_exits_in_the_middle(server: FaultServer, ending: str) -
     program = f"""
 import sys, threading
 import ais_tar2tf as t2t
-source = t2t.open({f"{server.url}/s-{{0..2}}.tar"!r}, connections=2)
+source = t2t.open({f"{server.url}/s-{{0..2}}.tar"!r}, connections=2, timeouts=t2t.options.Timeouts(idle=200))
 records = source.records()
 next(records)
 print("read")
 {ending}
 """
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", program], capture_output=True, timeout=PATIENCE, text=True
-    )
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, timeout=100, text=True)  # idle is 200
     assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
-    assert time.monotonic() - began < 10
     server.wait_until_left()
 
 
@@ -683,7 +688,7 @@ def test_closing_ends_a_reader_that_waits(server: FaultServer, fault: Fault) -> 
     began = time.monotonic()
     fetch.close()
     reader.join(PATIENCE)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE  # idle and the first delay are longer
     assert "closed" in str(raised[0])
     with pytest.raises(StoreError, match="closed"):
         fetch.read()

@@ -109,10 +109,12 @@ def test_on_plain_files(url):
     assert len(shards_mixed) >= 3
 
 
-@pytest.mark.parametrize("start", [0, 1, 50, RECORDS - 1, RECORDS, RECORDS + 20, 2 * RECORDS, 2 * RECORDS + 1])
-def test_start_at(url, start):
+def test_start_at(url):
     source = t2t.open(url)
-    assert numbers(source, repeat=2, start_at=start) == numbers(source, repeat=2)[start:]
+    whole = numbers(source, repeat=2)
+    assert len(whole) == 2 * RECORDS
+    for start in (1, 50, RECORDS - 1, RECORDS, RECORDS + 20, 2 * RECORDS, 2 * RECORDS + 1):
+        assert numbers(source, repeat=2, start_at=start) == whole[start:]
 
 
 def test_shares_of_hosts(url):
@@ -232,11 +234,11 @@ def test_on_a_real_aistore(aistore, url):
         assert isinstance(store, AisStore)
         plain = store.read_many
 
-        def counted(wanted):
-            found = plain(wanted)
+        def counted(wanted, **how):
+            found = plain(wanted, **how)
             assert found is not None
-            if len(found) > 1:
-                asked.append(len(found))
+            if len(found.pieces) > 1:
+                asked.append(len(found.pieces))
             return found
 
         store.read_many = counted

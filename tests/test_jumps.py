@@ -24,7 +24,7 @@ from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Selection
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.http import HttpStore
-from faults import Fault, FaultServer, plain
+from faults import Fault, FaultServer, plain, tagged
 
 READ = Read(retry=Retry(attempts=4, first_delay=0.001, max_delay=0.002), range_bytes=40 * KIB, jump_bytes=10 * KIB)
 DATA = bytes(i * i % 251 for i in range(600_011))
@@ -91,6 +91,131 @@ def test_the_rest_comes_from_files(tmp_path: Path, steps: list[tuple[bool, int]]
     fetch.close()
     with pytest.raises(StoreError, match="closed"):
         fetch.read()
+
+
+ISLANDS = st.lists(st.integers(0, len(DATA)), max_size=40).map(sorted)
+FAULTS = st.lists(
+    st.sampled_from(
+        [
+            Fault(),
+            Fault(status=503),
+            Fault(after=700),
+            Fault(after=100, then="short"),
+            Fault(shift=1),
+            Fault(framing="chunked"),
+            Fault(ranges=False),
+        ]
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, ISLANDS, FAULTS, st.sampled_from([2, 3]))
+def test_the_rest_comes_wherever_records_are_said_to_begin(
+    server: FaultServer, steps: list[tuple[bool, int]], begins: list[int], faults: list[Fault], connections: int
+) -> None:
+    """And whatever the server does to requests for several ranges."""
+    server.add("bad", tagged(DATA))
+    server.script["bad"].clear()
+    server.script["bad"].extend([Fault(), *faults])
+    read = replace(READ, connections=connections, retry=replace(READ.retry, attempts=12))
+    store, account = HttpStore(server.url, read), Account()
+    fetch = Fetch(store, iter([Span("bad", begins=lambda: begins), Span("y")]), read, account)
+    try:
+        fetch.next_shard()
+        found, wanted = _walk(fetch, steps)
+        assert found == wanted
+        fetch.next_shard()
+        assert b"".join(iter(lambda: bytes(fetch.read()), b"")) == DATA[::-1]
+    finally:
+        fetch.close()
+        store.close()
+
+
+def test_islands_are_asked_for_together(server: FaultServer) -> None:
+    """Twenty jumps from record to record take a few requests."""
+    begins = list(range(0, len(DATA), 20_000))
+    server.add("together", tagged(DATA))
+    store = HttpStore(server.url, READ)
+    fetch = Fetch(store, iter([Span("together", begins=lambda: begins)]), READ, Account())
+    try:
+        fetch.next_shard()
+        at = len(fetch.read())
+        for target in range(200_000, 600_000, 20_000):
+            assert fetch.jump(target - at) == target - at
+            block = bytes(fetch.read())
+            assert block == DATA[target : target + len(block)]
+            at = target + len(block)
+        asked = [each or "" for each in server.ranges("together")]
+        assert any("," in each for each in asked)
+        assert len(asked) < 10
+    finally:
+        fetch.close()
+        store.close()
+
+
+@pytest.mark.parametrize("stop", [None, 11_000_000])
+@pytest.mark.parametrize("connections", [1, 2, 3])
+def test_what_is_read_through_behind_a_jump(server: FaultServer, connections: int, stop: int | None) -> None:
+    """More than the read-ahead holds, which the reader itself must never wait for."""
+    large = DATA * 22
+    server.add("large", tagged(large))
+    server.add("next", tagged(large))
+    read = Read(connections=connections, retry=READ.retry)
+    store = HttpStore(server.url, read)
+    spans = [Span("large", stop=stop), Span("next")]
+    fetch = Fetch(store, iter(spans), read, Account(), read_ahead_bytes=4_000_000)
+    try:
+        fetch.next_shard()
+        at = len(fetch.read())
+        at += (passed := fetch.jump(3_000_000))
+        assert bool(passed) is (stop is not None)  # else it came in one answer: it is smaller than a range
+        found = bytearray()
+        while block := fetch.read():
+            found += block
+        assert found == large[at:stop]
+        fetch.next_shard()
+        assert sum(len(block) for block in iter(lambda: bytes(fetch.read()), b"")) == len(large)
+    finally:
+        fetch.close()
+        store.close()
+
+
+@pytest.mark.parametrize("status", [200, 416])
+def test_a_server_that_gives_one_range_at_a_time_is_asked_so(status: int) -> None:
+    with FaultServer() as server:
+        server.add("x", tagged(DATA))
+        store = HttpStore(server.url, READ)
+        try:
+            server.script["x"].append(Fault(ranges=False) if status == 200 else Fault(status=416))
+            wanted = [("x", 0, 10), ("x", 50, 60)]
+            assert store.ranges_at_once > 1
+            assert store.read_many(wanted) is None
+            assert store.ranges_at_once == 1
+        finally:
+            store.close()
+
+
+def test_another_content_is_told_where_ranges_come_together() -> None:
+    with FaultServer() as server:
+        server.add("x", tagged(DATA))
+        store = HttpStore(server.url, READ)
+        answer = store.read_many([("x", 0, 10), ("x", 50, 60)])
+        assert answer is not None
+        assert [bytes(piece) for piece in answer.pieces] == [DATA[:10], DATA[50:60]]
+        assert (answer.identity.etag, answer.identity.size) == ('"1"', len(DATA))
+        server.add("x", tagged(DATA, "2"))
+        begins = list(range(0, len(DATA), 20_000))
+        span = Span("x", identity=answer.identity, begins=lambda: begins)
+        fetch = Fetch(store, iter([span]), READ, Account())
+        try:
+            fetch.next_shard()
+            with pytest.raises(ObjectChanged):
+                _walk(fetch, [(False, 1), (True, 100_000)])
+        finally:
+            fetch.close()
+            store.close()
 
 
 def test_lines_that_break_behind_a_jump_cost_nothing(server: FaultServer) -> None:
@@ -230,3 +355,22 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     with pytest.raises((ObjectChanged, TransportError)):
         _walk(fetch, [])
     fetch.close()
+
+
+@pytest.mark.servers("aistore")
+def test_islands_of_a_real_aistore(aistore: Any, tmp_path: Path) -> None:
+    """By GetBatch where the index says where records are; by single ranges without one."""
+    from ais_tar2tf.stores.ais import AisStore
+
+    data = _large(tmp_path)
+    store = AisStore("islands", Read(), endpoint=aistore.url)
+    store.create()
+    store.put("large.tar", data)
+    store.close()
+    url, index = "ais://islands/large.tar", str(tmp_path / "index.t2t")
+    t2t.index(url, out=index, endpoint=aistore.url)
+    for where in (False, index):
+        with t2t.open(url, endpoint=aistore.url, index=where, limits=Limits(read_ahead_bytes=4_000_000)) as source:
+            chosen = source.select("cls", in_cluster=False)
+            assert [len(record["cls"]) for record in chosen.records()] == [600] * 24
+            assert source.stats.bytes < len(data) * 3 / 4

@@ -9,7 +9,7 @@ import pytest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.fetch import Fetch
+from ais_tar2tf.fetch._receiving import Receiving
 from ais_tar2tf.fetch.checksum import Checksum
 from tests.matrix import __main__ as command
 from tests.matrix.catalogue import FAULTS
@@ -52,13 +52,13 @@ def _add_no_retries(self: Account, **counts: int) -> None:
 
 
 FAULTY_CLIENTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "resumes without skipping what it has": ("ranges ignored", Fetch, "_skip_to", _nothing),
-    "takes any object for the one it had": ("replaced before the resume", Fetch, "_check", _nothing),
+    "resumes without skipping what it has": ("ranges ignored", Receiving, "_skip_to", _nothing),
+    "takes any object for the one it had": ("replaced before the resume", Receiving, "_check", _nothing),
     "believes every byte": ("checksum wrong", Checksum, "verify", _nothing),
     "takes the end of the bytes for the archive's": ("tar cut", ShardArchive, "finish", _nothing),
     "forgets what it skipped": ("404", Account, "shard_error", _nothing),
     "does not count what it asks again": ("503", Account, "add", _add_no_retries),
-    "ends a shard that breaks off without a word": ("reset in the body", Fetch, "_fetch", Fetch._fetch_once),
+    "ends a shard that breaks off without a word": ("reset in the body", Receiving, "fetch", Receiving.fetch_once),
 }
 
 

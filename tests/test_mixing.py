@@ -201,12 +201,12 @@ def test_another_mixture_refuses_a_checkpoint(folder, tmp_path):
 # As a dataset.
 
 
-@pytest.mark.parametrize("start", [0, 1, 17, 71, 72, 100])
-def test_start_at(folder, start):
+def test_start_at(folder):
     mixture = t2t.mix(sources(folder), weights=WEIGHTS, seed=5, at_end="drop")
     every = [int(each) for each in mixture.dataset(number_of, shuffle=SHUFFLE)]
     assert len(every) == sum(SIZES)
-    assert [int(each) for each in mixture.dataset(number_of, shuffle=SHUFFLE, start_at=start)] == every[start:]
+    for start in (1, 17, 71, 72, 100):
+        assert [int(each) for each in mixture.dataset(number_of, shuffle=SHUFFLE, start_at=start)] == every[start:]
 
 
 def test_lengths_epochs_and_shares(folder, tmp_path):

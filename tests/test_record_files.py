@@ -376,7 +376,7 @@ def test_exporting_loads_no_tensorflow(template, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", code, template, str(tmp_path / "out")],
-        check=True, capture_output=True, text=True, cwd=ROOT, timeout=60,
+        check=True, capture_output=True, text=True, cwd=ROOT, timeout=200,
     )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == ("False", "")  # and progress is quiet where nobody looks
 

@@ -269,7 +269,7 @@ def test_what_is_not_selected_is_not_copied() -> None:
     batch = grouper.add(
         Members(["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data)
     )
-    records = batch.records + grouper.finish().records
+    records = [*batch.records, *grouper.finish().records]
     assert [record["cls"] for record in records] == [b"c" * 10, b"C" * 10]
     assert data.taken == [slice(100, 110), slice(210, 220)]
     assert [grouper.wants(name) for name in ("a.jpg", "a.cls", "x/y.CLS", "a", "._a.cls")] == [
@@ -527,4 +527,5 @@ def test_keys_are_a_set(steps: list[tuple[list[str], bool]]) -> None:
         assert len(keys) == len(model)
         assert not any(keys.add(key) for key in model)
     assert keys.add("z")
-    assert not keys.add_all(["y"], beside="y")
+    assert keys.add("y")
+    assert not keys.add_all(["z", "y"])

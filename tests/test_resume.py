@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -163,23 +164,23 @@ def test_a_checkpoint_of_another_dataset_is_refused(folder, tmp_path):
 START_AT = """
 import json, tensorflow as tf, ais_tar2tf as t2t
 from test_resume import SHUFFLE, keys
-url, *starts = sys.argv[1:]
-print(json.dumps([keys(t2t.open(url).dataset(shuffle=SHUFFLE, start_at=int(start))) for start in starts]))
+urls, starts = json.loads(sys.argv[1])
+def found(url):
+    return [keys(t2t.open(url).dataset(shuffle=SHUFFLE, start_at=start)) for start in starts]
+print(json.dumps([found(url) for url in urls]))
 """
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-def test_start_at_every_record_in_a_new_process(folder, tmp_path, indexed):
-    for path in Path(folder).parent.glob("*.tar"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    url = f"{tmp_path}/{Path(folder).name}"
-    if indexed:
-        t2t.index(url)
+def test_start_at_every_record_in_a_new_process(folder, tmp_path):
+    """Of shards without an index, and of the same with one."""
+    shutil.copytree(Path(folder).parent, tmp_path / "indexed")
+    indexed = f"{tmp_path}/indexed/{Path(folder).name}"
+    t2t.index(indexed)
     whole = keys(t2t.open(folder).dataset(shuffle=SHUFFLE))
     starts = range(0, RECORDS + 2, 4)
-    with python(START_AT, url, *map(str, starts)) as child:
+    with python(START_AT, json.dumps([[folder, indexed], list(starts)])) as child:
         found = json.loads(child.stdout.read().splitlines()[-1])
-    assert found == [whole[start:] for start in starts]
+    assert found == [[whole[start:] for start in starts]] * 2
 
 
 def test_start_at_reads_only_what_is_left(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == -signal.SIGKILL
     server = Path(f"/proc/{int(done.stdout)}/stat")
     wait_until(lambda: not server.exists() or server.read_text().split()[2] == "Z", "the server's end", 10)
@@ -61,21 +62,24 @@ def run_pytest(folder: Path, *, ci: bool, arguments: tuple[str, ...] = ()) -> su
         environment["CI"] = "true"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.servers.plugin", "--rootdir", str(folder)]
     command += ["-p", "no:cacheprovider", *arguments, str(folder)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=150)
 
 
-def test_without_servers_one_line_says_so(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, ci=False)
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_without_servers_one_line_says_so(tmp_path: Path, workers: str) -> None:
+    done = run_pytest(tmp_path, ci=False, arguments=("-n", workers))
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("there is no network namespace") == 1
-    assert "1 passed, 1 deselected" in done.stdout
+    assert "1 passed" in done.stdout
     assert "skipped" not in done.stdout
 
 
-def test_in_ci_the_absence_of_a_server_fails_the_run(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, ci=True)
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_in_ci_the_absence_of_a_server_fails_the_run(tmp_path: Path, workers: str) -> None:
+    done = run_pytest(tmp_path, ci=True, arguments=("-n", workers))
     assert done.returncode != 0
-    assert "1 tests need real servers: there is no network namespace" in done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("1 tests need real servers: there is no network namespace") == 1
+    assert "passed" not in done.stdout
 
 
 def test_a_server_of_somebodys_needs_no_namespace(tmp_path: Path) -> None:
@@ -103,3 +107,57 @@ def test_what_is_built_is_kept_by_version_and_tags(tmp_path: Path, monkeypatch: 
     assert len(set(paths)) == 2
     assert "aisnode-v1.5.0-aws-" in str(paths[0])
     assert log.read_text().count("github.com/NVIDIA/aistore/cmd/aisnode") == 2
+
+
+def test_what_is_built_later_is_fetched_while_the_first_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    os.mkfifo(tmp_path / "fetched")
+    fake = tmp_path / "go"
+    fake.write_text(
+        f"""#!/bin/sh
+case "$1 $3" in
+list*minio) echo "$PWD" >{tmp_path}/fetched ;;
+build*aisnode) cat {tmp_path}/fetched >{tmp_path}/told; touch "$3" ;;
+build*) touch "$3" ;;
+esac
+"""
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(build, "_go", lambda: (str(fake), dict(os.environ)))
+    build.build_all(full=False)
+    assert (tmp_path / "told").read_text().strip().endswith("modules/minio")
+    assert all(program.path.is_file() for program in build.EVERYDAY.values())
+
+
+_SETUP_PYTHON = f"""#!/bin/sh
+case "$*" in
+*tests/servers/child.py*) shift 3; exec "$@" ;;
+*"-m pip install"*) echo "packages are installed, after $(cat "$FIFO") began" ;;
+*"-m tests.servers.build"*) echo "$*" >"$FIFO" ;;
+*"-m tests.servers.enter"*) echo "then $*" ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+
+
+def test_servers_are_built_while_packages_are_installed(tmp_path: Path) -> None:
+    """setup.sh with a Python that installs nothing: what it runs, and that the one waits for nothing of the other."""
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(_SETUP_PYTHON)
+    python.chmod(0o755)
+    os.mkfifo(tmp_path / "begun")  # whoever reads waits for who writes, and the other way round
+    for name in ("setup.sh", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    environment = {"PATH": os.environ["PATH"], "FIFO": str(tmp_path / "begun")}
+    command = [str(tmp_path / "setup.sh"), "test", "--full", "-k", "one and two"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    run = f"{python} -m pytest -n auto --dist worksteal --full -k one and two"
+    assert done.stdout.splitlines() == [
+        "packages are installed, after -m tests.servers.build --full -k one and two began",
+        f"then -m tests.servers.enter {run}",
+    ]
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    assert again.stdout.splitlines() == [f"then -m tests.servers.enter {run}"]

@@ -80,9 +80,11 @@ def test_hosts(shards, n, shuffle):
 
 
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("even", [None, "pad", "drop", "stop"])
 @pytest.mark.parametrize("shuffle", [None, WINDOWS])
-@pytest.mark.parametrize(("host", "n"), [(0, 1), (1, 3), (14, 23)])
+@pytest.mark.parametrize(
+    ("host", "n", "even"),
+    [(0, 1, None), *((host, n, even) for host, n in ((1, 3), (14, 23)) for even in (None, "pad", "drop", "stop"))],
+)
 def test_every_position_goes_on_exactly(shards, host, n, shuffle, even, known):
     """Over two epochs and the boundary between them; and `seek` finds an equal position without reading."""
     plan = plan_of(shards[known], host, n, shuffle, even)

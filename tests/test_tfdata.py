@@ -236,13 +236,15 @@ def test_hosts_share_the_shards(bucket, shuffle):
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("shuffle", [None, Shuffle(seed=3, window=10, shards=2)])
-@pytest.mark.parametrize("start", [0, 1, 40, 114, 115, 200])
-def test_start_at_a_records_number(bucket, shuffle, start, mapped):
+def test_start_at_a_records_number(bucket, shuffle, mapped):
     def ask(start_at):
         dataset = t2t.open(bucket).dataset(pair if mapped else None, shuffle=shuffle, start_at=start_at)
         return [key.numpy() for key, _ in dataset] if mapped else keys(dataset)
 
-    assert ask(start) == ask(0)[start:]
+    whole = ask(0)
+    assert len(whole) == 115
+    for start in (1, 40, 114, 115, 200):
+        assert ask(start) == whole[start:]
 
 
 def test_iterating_does_not_disturb_another_iterator(imagenet):
@@ -407,7 +409,7 @@ def test_a_dropped_iterator_leaves_no_stream_for_long(bucket):
     for _ in dataset:
         break
     deadline = threading.Event()
-    for _ in range(100):
+    for _ in range(400):
         left = [
             t
             for t in set(threading.enumerate()) - before

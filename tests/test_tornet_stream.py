@@ -133,7 +133,7 @@ def test_the_example_trains_in_both_orders_of_axes() -> None:
         env={"PYTHONPATH": str(ROOT), "PATH": str(Path(shutil.which("true") or "/bin/true").parent)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -80,7 +80,7 @@ class SlowStore(MemoryStore):
 
     def _waits(self, each) -> bool:
         with each._lock:
-            return each._store is self and each._hungry is not None
+            return each._store is self and each._receiving.hungry is not None
 
 
 def number_of(record):

@@ -63,7 +63,7 @@ def run(script: str, *arguments: str, env: dict[str, str]) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

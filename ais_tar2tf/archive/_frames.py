@@ -17,7 +17,7 @@ from ais_tar2tf.options import KIB, MIB, Limits
 __all__ = ["RATIO_SLACK", "Format", "Frame", "FrameDecoder", "WindowTooLarge"]
 
 RATIO_SLACK = 1 * MIB  # what may come out before the ratio means anything
-_OUT_BYTES = 512 * KIB  # given out at once: stays in the cache on its way through the tar reader
+_OUT_BYTES = 1 * MIB  # given out at once: less means more members that are cut, more leaves the cache
 _FIRST_PIECE = 8 * KIB  # of a frame's input: what stands behind a tiny frame is copied with it
 _SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # of zstd and lz4
 _SKIPPABLE_HEAD = 8  # its magic, and the length of what is to be skipped

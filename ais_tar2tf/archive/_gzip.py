@@ -7,7 +7,7 @@ from typing import cast
 from isal import igzip_lib
 
 from ais_tar2tf.archive._frames import Format, Frame
-from ais_tar2tf.options import Limits
+from ais_tar2tf.options import MIB, Limits
 
 __all__ = ["GZIP"]
 
@@ -22,4 +22,5 @@ GZIP = Format(
     open=_open,
     damaged=(cast("type[Exception]", igzip_lib.IsalError),),
     padding=1,  # as gzip itself has it
+    piece=1 * MIB,  # isal takes all of it but what a bomb holds back
 )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+import numpy as np
+
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._tar_header import (
     BLOCK,
@@ -207,18 +209,17 @@ class TarReader:
         run = table.run((position - start) // BLOCK, (length - start) // BLOCK)
         if run and start + (table.rows[run[-1]] + 1) * BLOCK + table.sizes[run[-1]] > length:
             run = run[:-1]
-        while run and table.types[run[-1]] == _PAX_TYPE:
+        while run and not table.only_files and table.types[run[-1]] == _PAX_TYPE:
             run = run[:-1]
         if not run:
             return None, position
         if isinstance(run, range) and table.only_files:
-            origin = self._base + start
             chosen = slice(run.start, run.stop)
-            rows = table.rows[chosen]
+            places = np.array(table.rows[chosen], np.int64) * BLOCK + start
             members = Members(
                 _decode_all(table.names[chosen]),
-                [origin + row * BLOCK for row in rows],
-                [start + (row + 1) * BLOCK for row in rows],
+                (places + self._base).tolist(),
+                (places + BLOCK).tolist(),
                 table.sizes[chosen],
                 view,
             )
@@ -226,7 +227,8 @@ class TarReader:
             members, run = self._pick(view, run, table, start)
             if not run:
                 return None, position
-        end = start + table.following[run[-1]] * BLOCK
+        last = run[-1]
+        end = start + (table.rows[last] + 1 + -(-table.sizes[last] // BLOCK)) * BLOCK
         self._skip = max(0, end - length)
         return members, min(end, length)
 

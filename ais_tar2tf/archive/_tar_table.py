@@ -26,14 +26,23 @@ _GNU = np.uint64(int.from_bytes(b"ustar  \0", "little"))
 _STAR = np.uint32(int.from_bytes(b"tar\0", "little"))
 _OCTAL_11 = 8 ** np.arange(10, -1, -1, dtype=np.int64)
 _OCTAL_6 = 8 ** np.arange(5, -1, -1, dtype=np.int64)
+_EVERY_OTHER_BYTE = np.uint64(0x00FF_00FF_00FF_00FF)
 
-# mode, uid, gid (7 digits and an end), size, mtime (11 digits and an end): (byte ^ XOR) & AND is 0 for a good one.
-_ENDS = np.isin(np.arange(48), [7, 15, 23, 35, 47])
-_NUMBERS_XOR = np.where(_ENDS, 0, 0x30).astype(np.uint8)
-_NUMBERS_AND = np.where(_ENDS, 0xDF, 0xF8).astype(np.uint8)
-# checksum: six digits, NUL, space
-_SUM_XOR = np.array([0x30] * 6 + [0, 0x20], np.uint8)
-_SUM_AND = np.array([0xF8] * 6 + [0xFF, 0xFF], np.uint8)
+
+def _form() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """As words: (header ^ the first) & the second is 0 for a plain one.
+
+    mode, uid, gid: 7 digits and an end; size, mtime: 11 digits and an end; checksum: 6 digits, NUL, space.
+    """
+    expected, counts = np.zeros(BLOCK, np.uint8), np.zeros(BLOCK, np.uint8)
+    expected[100:154], counts[100:154] = ord("0"), 0xF8
+    for end in (107, 115, 123, 135, 147):
+        expected[end], counts[end] = 0, 0xDF
+    expected[154:156], counts[154:156] = (0, ord(" ")), 0xFF
+    return expected.view("<u8"), counts.view("<u8")
+
+
+_EXPECTED, _COUNTS = _form()
 
 _FILE, _PAX = ord("0"), ord("x")
 _NOTHING_AFTER = np.zeros(256, bool)
@@ -62,33 +71,57 @@ class HeaderTable:
         types = headers[:, 156]
         sizes = (headers[:, 124:135].astype(np.int64) - 48).dot(_OCTAL_11)
         sizes[_NOTHING_AFTER[types]] = 0
+        self._types = types
         self._prefixed = headers[:, 345] != 0
         self._short_names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
-        plain = self._plain() & (sizes <= member_bytes)
-        following = candidates + 1 + (sizes + (BLOCK - 1)) // BLOCK
-        breaks = np.flatnonzero(~plain | (following != np.append(candidates[1:], following[-1:])))
+        self._plain = self._are_plain() & (sizes <= member_bytes)
+        self._following = candidates + 1 + (sizes + (BLOCK - 1)) // BLOCK
+        breaks = np.flatnonzero(~self._plain | (self._following != np.append(candidates[1:], self._following[-1:])))
         self._closed_from: int = int(breaks[-1]) + 1 if breaks.size else 0
         self.rows: list[int] = candidates.tolist()
-        self.plain: list[bool] = plain.tolist()
         self.sizes: list[int] = sizes.tolist()
-        self.types: list[int] = types.tolist()
-        self.following: list[int] = following.tolist()
+        self.only_files: bool = bool((types == _FILE).all())  # every candidate is an ordinary one
 
-    def _plain(self) -> npt.NDArray[np.bool_]:
+    def _are_plain(self) -> npt.NDArray[np.bool_]:
         headers = self._headers
         exact = np.ascontiguousarray(headers[:, 257:265]).view("<u8").ravel()
         is_ustar = exact == _USTAR
         star = np.ascontiguousarray(headers[:, 508:512]).view("<u4").ravel() == _STAR
-        numbers = ~((headers[:, 100:148] ^ _NUMBERS_XOR) & _NUMBERS_AND).any(axis=1)
+        in_form, total = self._form_and_sum()
         field = headers[:, 148:156]
-        written = ~((field ^ _SUM_XOR) & _SUM_AND).any(axis=1)
         said = (field[:, :6].astype(np.int64) - 48).dot(_OCTAL_6)
-        found = headers.sum(axis=1, dtype=np.uint32) - field.sum(axis=1, dtype=np.uint32) + np.uint32(8 * 32)
+        found = total - field.sum(axis=1, dtype=np.int64) + 8 * 32
         flavour = (is_ustar & ~star) | ((exact == _GNU) & ~self._prefixed)
-        good = flavour & numbers & written & (said == found) & _KNOWN[self._headers[:, 156]]
+        good = flavour & in_form & (said == found) & _KNOWN[self._types]
         if b"\0" in b"".join(self._short_names):  # behind the first NUL of a name there is more
             good &= np.array([b"\0" not in name for name in self._short_names])
         return good
+
+    def _form_and_sum(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Whether each header has its numbers in form, and the sum of its bytes.
+
+        Headers of one shard are unlike each other in few of their words: what is like the first is looked at once.
+        """
+        words: npt.NDArray[np.uint64] = self._headers.view("<u8")
+        unlike = (words != words[:1]).any(axis=0)
+        alike = words[:1, ~unlike]
+        odd = np.bitwise_or.reduce((alike ^ _EXPECTED[~unlike]) & _COUNTS[~unlike], axis=1)
+        total = alike.view(np.uint8).sum(axis=1, dtype=np.int64)
+        columns = words.T[unlike]
+        odd = odd | np.bitwise_or.reduce((columns ^ _EXPECTED[unlike, None]) & _COUNTS[unlike, None], axis=0)
+        return odd == 0, total + _sum_of_bytes(columns)
+
+    @cached_property
+    def plain(self) -> list[bool]:
+        return self._plain.tolist()
+
+    @cached_property
+    def types(self) -> list[int]:
+        return self._types.tolist()
+
+    @cached_property
+    def following(self) -> list[int]:
+        return self._following.tolist()
 
     def run(self, row: int, rows: int) -> Sequence[int]:
         """The longest chain of plain headers from `row` on, as indices of candidates.
@@ -112,11 +145,6 @@ class HeaderTable:
         return chain
 
     @cached_property
-    def only_files(self) -> bool:
-        """Every candidate is an ordinary file."""
-        return self.types.count(_FILE) == len(self.types)
-
-    @cached_property
     def names(self) -> list[bytes]:
         """The name of every candidate, with its prefix."""
         names = self._short_names
@@ -124,3 +152,9 @@ class HeaderTable:
             prefix = self._headers[at, 345:500].tobytes().partition(b"\0")[0]
             names[at] = prefix + b"/" + names[at]
         return names
+
+
+def _sum_of_bytes(columns: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Of each column of words; 64 of them do not fill 16 bits of two bytes each."""
+    fours = (columns & _EVERY_OTHER_BYTE).sum(axis=0) + ((columns >> np.uint64(8)) & _EVERY_OTHER_BYTE).sum(axis=0)
+    return np.ascontiguousarray(fours).view("<u2").reshape(-1, 4).sum(axis=1, dtype=np.int64)

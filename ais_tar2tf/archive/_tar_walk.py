@@ -36,7 +36,6 @@ class HeaderWalk:
         self.types: list[int] = []
         self.sizes: list[int] = []
         self.names: list[bytes] = []
-        self.following: list[int] = []
         self.only_files = True
 
     def run(self, row: int, rows: int) -> range:
@@ -68,4 +67,3 @@ class HeaderWalk:
             self.names.append(prefix + b"/" + name if raw[345] else name)
             self.only_files = self.only_files and kind == _FILE
             row += 1 + (size + BLOCK - 1) // BLOCK
-            self.following.append(row)

@@ -28,7 +28,7 @@ def cached(
     chosen = cache if isinstance(cache, Cache) else Cache(cache)
     # Another process can have what is on disk; what is in memory stays here.
     reopen = None if chosen.in_memory else functools.partial(_again, chosen)
-    kind = CachedRanges if isinstance(store, Ranges) else CachedStore
+    kind = CachedRanges if isinstance(store, Ranges) and store.across_objects else CachedStore
     return kind(store, shelf or shelf_of(chosen), account, trust=chosen.trust, reopen=reopen)
 
 

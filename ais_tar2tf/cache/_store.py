@@ -23,7 +23,7 @@ from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Damaged, Place, Shelf
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import KIB
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Ranges, Store, remember, reopener
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Pieces, Ranges, Store, remember, reopener
 
 __all__ = ["CachedRanges", "CachedStore"]
 
@@ -310,13 +310,25 @@ def _is_same(kept: Identity, now: Identity) -> bool:
 class CachedRanges(CachedStore):
     """In front of a store that gives many ranges at once."""
 
-    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> Sequence[bytes | None] | None:
+    across_objects: bool = True
+
+    @property
+    def ranges_at_once(self) -> int:
+        return self._store.ranges_at_once if isinstance(self._store, Ranges) else 1
+
+    def read_many(
+        self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
+    ) -> Pieces | None:
         """Those of which the shelf has nothing, and is to have nothing; the others are to be read by themselves."""
         assert isinstance(self._store, Ranges)
         passed = [number for number, each in enumerate(wanted) if not self._concerns(*each)]
-        answer = self._store.read_many([wanted[number] for number in passed]) if passed else None
-        found = dict(zip(passed, answer or (), strict=False))
-        return [found.get(number) for number in range(len(wanted))]
+        if not passed:
+            return None
+        answer = self._store.read_many([wanted[number] for number in passed], interrupt=interrupt)
+        if answer is None:
+            return None
+        found = dict(zip(passed, answer.pieces, strict=True))
+        return Pieces([found.get(number) for number in range(len(wanted))], answer.identity)
 
     def _concerns(self, name: str, start: int, stop: int) -> bool:
         with self._lock:

@@ -110,7 +110,9 @@ def _add_alike(names: Sequence[str], records: list[Record], rows: list[Row], siz
 
 def framed_rows(rows: list[Row], sizes: list[int]) -> tuple[list[Row], list[int]]:
     """Rows as records of a TFRecord file, and their sizes in it."""
-    checksums = np.fromiter(map(_checksum, rows), np.uint32, len(rows))
+    whole = all(len(row) == 1 for row in rows)
+    found = map(_value, [row[0] for row in rows]) if whole else map(_checksum, rows)
+    checksums = np.fromiter(found, np.uint32, len(rows))
     masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
     trailers = struct.iter_unpack("4s", masked.astype("<u4").tobytes())
     framed = [(_headers[size], *row, *trailer) for size, row, trailer in zip(sizes, rows, trailers, strict=True)]

@@ -96,7 +96,7 @@ class _Reading:
         observed = [Observed() for _ in job.route.names]
         number = 0
         try:
-            while chunk := stream.next_chunk(full=True):
+            while chunk := [*stream.next_chunk(full=True)]:
                 account.emitted(len(chunk))
                 splits = encode_chunk(job, chunk, account, observed)
                 yield from _units(splits, (self._at, number), done, identified(stream))

@@ -22,7 +22,7 @@ from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.plan.single_records import SingleRecords
 from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reader.window import Window
-from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Selection
+from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Records, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
 from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
@@ -40,6 +40,7 @@ class Shards:
     grouping: Grouping = "first-dot"
     selection: Selection | None = None
     index: Index | None = None  # that is true of all of them
+    layout: Index | None = None  # where records are likely to begin; wrong, it costs requests and nothing else
     check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
     tuning: Tuning | None = None  # of all that read these; one of its own when none is given
@@ -56,6 +57,12 @@ class Shards:
         """For one of several readers at once, each of which reads as `read` says and knows what all of them found."""
         assert self.tuning is not None
         return replace(self, read=read, tuning=self.tuning.among(read, readers))
+
+    def begins(self, number: int) -> Callable[[], Sequence[int]] | None:
+        """What tells where the records of a shard are likely to begin."""
+        layout = (self.index or self.layout) if self.selection is not None else None
+        known = None if layout is None else layout.get(self.names[number])
+        return known.begins if known is not None and known.placed and not known.compressed else None
 
     def close(self) -> None:
         """No stream of these shards stays open, and no connection is kept."""
@@ -131,14 +138,14 @@ class _Lane:
         self._of_batch = mark  # the batch's shard, as a mark
         self._behind = mark  # where the first record behind the batch begins
 
-    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[list[Record], int]:
-        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. [] at the end.
+    def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
+        """Up to `most` records, and their bytes; it ends with the record that reaches `most_bytes`. None at the end.
 
         `of_archive`: bytes are what records take of the archive, which depends on no selection.
         """
-        while self._taken == len(self._batch.records):
+        while self._taken == len(self._batch.sizes):
             if not self._advance():
-                return [], 0
+                return Records(), 0
         begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
         end = min(len(sizes), begin + most)
         total = sum(sizes[begin:end])
@@ -155,7 +162,7 @@ class _Lane:
     @property
     def mark(self) -> Mark:
         """Of the next record that `take` will give."""
-        if self._taken < len(self._batch.records):
+        if self._taken < len(self._batch.sizes):
             numbers = self._batch.numbers
             number = numbers[self._taken] if numbers else 0
             return replace(self._of_batch, offset=self._batch.offsets[self._taken], number=number)
@@ -194,6 +201,7 @@ class _Lane:
                 0 if whole else mark.offset,
                 mark.identity,
                 None if mark.compressed else stop,
+                self._shards.begins(order.shards[at]),
             )
 
     def _part(self, at: int) -> tuple[Mark, int | None]:
@@ -366,7 +374,7 @@ class RecordStream(EpochStream):
         shards.streams.add(self)
         self._open_lanes()
 
-    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         if self._closed:
             raise StoreError("these shards were closed while they were read", url=self._shards.store.url(""))
         most = min(most or self._limits.chunk_records, self._limits.chunk_records)
@@ -420,15 +428,14 @@ class RecordStream(EpochStream):
         self._open_lanes()
         return True
 
-    def _next_in_order(self, most: int, full: bool) -> list[Record]:
+    def _next_in_order(self, most: int, full: bool) -> Records:
         if self._failure is not None:
             raise self._failure
         (lane,) = self._lanes
         chunk_bytes = self.chunk_bytes
         chunk, size = lane.take(most, chunk_bytes)
         self.position = replace(self.position, marks=(lane.mark,))
-        enough = chunk_bytes // 2 if full and self.position.count else 0
-        while chunk and size < enough and len(chunk) < most:
+        while full and 0 < len(chunk) < most and size < chunk_bytes:
             try:
                 more, more_size = lane.take(most - len(chunk), chunk_bytes - size)
             except Exception as error:  # noqa: BLE001  # it comes behind the records before it, in the next call
@@ -436,18 +443,18 @@ class RecordStream(EpochStream):
                 break
             if not more:
                 break
-            chunk = chunk + more
+            chunk.extend(more)
             size += more_size
             self.position = replace(self.position, marks=(lane.mark,))
         return chunk
 
-    def _next_in_window(self, most: int) -> list[Record]:
+    def _next_in_window(self, most: int) -> Records:
         while self._behind_window is None or self.position.emitted == len(self._window):
             if self._behind_window is not None:
                 self.position = replace(self._behind_window, count=self.position.count)
             self._fill_window()
             if not len(self._window):
-                return []
+                return Records()
         chunk = self._window.take(self.position.emitted, most, self.chunk_bytes)
         self.position = replace(self.position, emitted=self.position.emitted + len(chunk))
         return chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Records
 
 __all__ = ["EpochStream"]
 
@@ -22,10 +22,10 @@ class EpochStream(ABC):
         """Of a chunk of records, about."""
 
     @abstractmethod
-    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """The next records, at most `most` and the chunk's limits; [] at the end of the epoch.
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
+        """The next records, at most `most` and the chunk's limits; none at the end of the epoch.
 
-        `full` waits for more where a chunk would be far below its limits: where each costs more than its records.
+        `full` waits for more until `most` or the chunk's limits are reached: where each costs more than its records.
         """
 
     @abstractmethod
@@ -35,8 +35,8 @@ class EpochStream(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]:
-        """As `next_in_epoch`; [] at the end of the last epoch."""
+    def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
+        """As `next_in_epoch`; none at the end of the last epoch."""
         while True:
             chunk = self.next_in_epoch(most, full=full)
             if chunk or not self.begin_next_epoch():

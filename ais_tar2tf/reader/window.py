@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from ais_tar2tf.options import KIB
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Records
 
 __all__ = ["Window"]
 
@@ -27,52 +28,47 @@ class Window:
         self._most = most_bytes
         self._buffer: memoryview | None = None
         self._used = 0
-        self._records: list[Record] = []
+        self._records = Records()
         self._sizes: list[int] = []
 
     def __len__(self) -> int:
         return len(self._records)
 
     def clear(self) -> None:
-        self._records.clear()
+        self._records = Records()
         self._sizes.clear()
         self._used = 0
 
-    def add(self, records: list[Record], size: int) -> None:
+    def add(self, records: Records, size: int) -> None:
         """Records that take `size` bytes in all; what each one takes of them is not told apart."""
         if not records:
             return
         each = size // len(records)
         if each >= _LARGE:
-            for record in records:
-                self._keep_fields(record)
-        self._records += records
+            records.change(self._kept)
+        self._records.extend(records)
         self._sizes += [each] * len(records)
 
     def permute(self, order: Sequence[int]) -> None:
-        self._records = [self._records[at] for at in order]
+        self._records = self._records.permuted(order)
         self._sizes = [self._sizes[at] for at in order]
 
-    def take(self, begin: int, most: int, most_bytes: int) -> list[Record]:
+    def take(self, begin: int, most: int, most_bytes: int) -> Records:
         """Up to `most` records from the `begin`-th on, ending with the one that reaches `most_bytes`.
 
         They are held here no longer.
         """
         sizes = list(accumulate(self._sizes[begin : begin + most]))
         end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
-        taken = self._records[begin:end]
-        self._records[begin:end] = [{}] * len(taken)
+        taken = self._records.take_out(begin, end)
         if self._used:
-            for record in taken:
-                _copy_out(record)
+            taken.change(_copied_out)
         return taken
 
-    def _keep_fields(self, record: Record) -> None:
-        for name, value in record.items():
-            if type(value) is bytes and len(value) <= self._most - self._used:
-                record[name] = self._kept(value)
-
-    def _kept(self, value: bytes) -> memoryview:
+    def _kept(self, value: Any) -> Any:
+        """The same bytes in the buffer, while there is room."""
+        if type(value) is not bytes or len(value) > self._most - self._used:
+            return value
         if self._buffer is None:
             self._buffer = np.empty(self._most, np.uint8).data  # of this, what is never used is never there
         begin, self._used = self._used, self._used + len(value)
@@ -81,7 +77,5 @@ class Window:
         return place
 
 
-def _copy_out(record: Record) -> None:
-    for name, value in record.items():
-        if type(value) is memoryview:
-            record[name] = bytes(value)
+def _copied_out(value: Any) -> Any:
+    return bytes(value) if type(value) is memoryview else value

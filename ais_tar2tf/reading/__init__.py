@@ -16,7 +16,7 @@ from ais_tar2tf.plan import Mark, Plan, Position
 from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.reading.shares import open_stream
-from ais_tar2tf.records import NAMES, Record, Selection
+from ais_tar2tf.records import NAMES, Record, Records, Selection
 from ais_tar2tf.shard_index import ShardIndex
 
 __all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "size_of", "timed_records"]
@@ -49,7 +49,7 @@ class Stream(Protocol):
     @property
     def chunk_bytes(self) -> int: ...
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> list[Record]: ...
+    def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records: ...
 
     def discard(self, count: int) -> None: ...
 

@@ -21,7 +21,7 @@ from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reading import At, Reading, Stream, passed, size_of
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Record, Records
 
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
@@ -193,7 +193,7 @@ class _Part:
         else:
             self._place = replace(self._place, at=self._stream.position, skip=0, given=self.given)
         self._chunk, self._taken = [], 0
-        self._chunk = self._stream.next_chunk()
+        self._chunk = [*self._stream.next_chunk()]
         return bool(self._chunk)
 
 
@@ -220,13 +220,13 @@ class MixedStream(EpochStream):
     def chunk_bytes(self) -> int:
         return min(self._limits.chunk_bytes, sum(part.chunk_bytes for part in self._parts))
 
-    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         del full  # each chunk is as full as it may be
         if self._failure is not None:
             raise self._failure
         chunk = self._drawn_records(min(most or self._limits.chunk_records, self._limits.chunk_records))
         self._at = replace(self._at, count=self._at.count + len(chunk))
-        return chunk
+        return Records(chunk)
 
     def begin_next_epoch(self) -> bool:
         following = self._reading.next_epoch(self.position)

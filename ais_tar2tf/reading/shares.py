@@ -8,7 +8,7 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reader.epochs import EpochStream
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Record, Records
 
 __all__ = ["SharedStream", "open_stream"]
 
@@ -47,7 +47,7 @@ class SharedStream(EpochStream):
     def chunk_bytes(self) -> int:
         return self._raw.chunk_bytes
 
-    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> list[Record]:
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         while True:
             self._pass_over()
             count = self.position.count
@@ -73,11 +73,11 @@ class SharedStream(EpochStream):
             self._to_pass = self._to_pass - len(passed) if passed else 0
             self._base, self._base_skip = self._raw.position, self._to_pass
 
-    def _next(self, most: int | None, full: bool) -> tuple[list[Record], bool]:
+    def _next(self, most: int | None, full: bool) -> tuple[Records, bool]:
         """Some records of this host, and whether the epoch is at its end."""
         left = self._left()
         if left == 0:
-            return [], True
+            return Records(), True
         before = self._raw.position
         chunk = self._raw.next_in_epoch(None if most is None else most * self._round, full=full)
         if not chunk:
@@ -94,7 +94,7 @@ class SharedStream(EpochStream):
         """Records of the stream, before the epoch is over for all hosts."""
         return None if self._most is None else max(0, self._most * self._round - self.position.number)
 
-    def _whole_rounds(self, chunk: list[Record], before: Position) -> list[Record]:
+    def _whole_rounds(self, chunk: Records, before: Position) -> Records:
         if not self._pending:
             self._base, self._base_skip = before, 0
         self._pending += chunk
@@ -108,13 +108,13 @@ class SharedStream(EpochStream):
         if not self._pending:
             self._base, self._base_skip = self._raw.position, 0
         self._move_to(self._base, self._base_skip, self.position.number + done)
-        return mine
+        return Records(mine)
 
-    def _end_of_epoch(self) -> list[Record]:
+    def _end_of_epoch(self) -> Records:
         pending, self._pending = self._pending, []
         number = self.position.number + (self._round if pending else 0)
         self._move_to(self._raw.position, 0, number)
-        return [pending[self._turn % len(pending)]] if pending and self._plan.last_round == "pad" else []
+        return Records([pending[self._turn % len(pending)]] if pending and self._plan.last_round == "pad" else [])
 
     def _move_to(self, base: Position, skip: int, number: int) -> None:
         self.position = replace(base, skip=skip, number=number, count=self.position.count)

@@ -30,10 +30,8 @@ class Keys:
         """Whether it is new."""
         return self.add_all([key])
 
-    def add_all(self, keys: list[str], *, beside: str | None = None) -> bool:
-        """Whether all are new, unlike each other and unlike `beside`; none is added unless they are."""
-        if beside is not None and beside in keys:
-            return False
+    def add_all(self, keys: list[str]) -> bool:
+        """Whether all are new, and unlike each other; none is added unless they are."""
         if self._digests is None:
             if self._ascend(keys):
                 self._ascending.append(keys)

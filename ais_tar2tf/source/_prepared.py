@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ais_tar2tf.tfdata.dataset import ShardDataset
     from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Prepared", "largest"]
+__all__ = ["Prepared", "usual_bytes"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Prepared:
     names: tuple[str, ...]
     optional: frozenset[str]
     mapping: GraphMapping | PythonMapping | None
-    record_bytes: int = 0  # of the largest record of the sample
+    record_bytes: int = 0  # of those in the sample, of what is read
 
     def dataset(
         self,
@@ -65,6 +65,6 @@ class Prepared:
         return dataset_of(request)
 
 
-def largest(sample: Sequence[Record], names: Sequence[str]) -> int:
-    """Bytes of the largest record of a sample, in the fields that are read."""
-    return max((size_of({name: record.get(name) for name in names}) for record in sample), default=0)
+def usual_bytes(sample: Sequence[Record], names: Sequence[str]) -> int:
+    """What a record of the sample takes, of these names."""
+    return sum(size_of({name: record.get(name) for name in names}) for record in sample) // max(1, len(sample))

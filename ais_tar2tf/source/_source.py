@@ -31,8 +31,9 @@ from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._arguments import host_of, shuffle_option
-from ais_tar2tf.source._prepared import Prepared, largest
+from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.stores import Store, TokenSource, moved
+from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -196,9 +197,18 @@ class Source:
             yield decoded
 
     def _raw_records(self) -> Iterator[Record]:
-        plan = Plan(len(self._shards.names))
-        stream = RecordStream(self._selected_inside(), plan, plan.begin(0, 0, 1), self._account)
+        plan, shards = Plan(len(self._shards.names)), self._selected_inside()
+        if shards.selection is not None and not isinstance(shards.store, MembersStore | FileStore):
+            shards = replace(shards, layout=self._layout())
+        stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account)
         return timed_records(stream, self._account)
+
+    def _layout(self) -> Index | None:
+        """Where an index says that records are; reading does without."""
+        try:
+            return self._find_index().index
+        except StoreError:
+            return None
 
     def skip_or_raise(self, error: Tar2TFError) -> None:
         """What `on_error` says of a record that was handed out and turned out to be of no use."""
@@ -277,7 +287,7 @@ class Source:
                 label_is_number=label_is_number,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
-        return Prepared(source._narrowed(names, optional), names, optional, mapping, largest(sample, names))
+        return Prepared(source._narrowed(names, optional), names, optional, mapping, usual_bytes(sample, names))
 
     def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
         """What a dataset reads of these shards that hands out what another source's does."""
@@ -289,7 +299,7 @@ class Source:
         if other.mapping is not None:
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
-        return Prepared(source._narrowed(names, optional), names, optional, other.mapping, largest(sample, names))
+        return Prepared(source._narrowed(names, optional), names, optional, other.mapping, usual_bytes(sample, names))
 
     def reading(
         self,
@@ -524,7 +534,7 @@ class Source:
             plan = Plan(len(self._shards.names))
             stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
             try:
-                self._sample = stream.next_chunk()
+                self._sample = [*stream.next_chunk()]
             finally:
                 stream.close()
         return self._sample

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores._base import Body, Identity, Interrupt, Keeper, ObjectInfo, Ranges, Store
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, Keeper, ObjectInfo, Pieces, Ranges, Store
 from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Interrupt",
     "Keeper",
     "ObjectInfo",
+    "Pieces",
     "Ranges",
     "Store",
     "TokenSource",

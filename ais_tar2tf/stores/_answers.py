@@ -16,6 +16,7 @@ from ais_tar2tf.stores._base import Identity
 
 __all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address", "is_link_local"]
 
+_NOT_IMPLEMENTED = 501  # the one 5xx that stays, however often one asks
 _MESSAGE = 300  # characters of it that are shown
 _SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -48,7 +49,7 @@ def error_for(
         return ShardNotFound(f"there is no such object or bucket, or its target is down{because}", url=url)
     if status in (412, 416):
         return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
-    if status in (408, 425, 429) or status >= 500:
+    if status in (408, 425, 429) or (status >= 500 and status != _NOT_IMPLEMENTED):
         return TransportError(
             f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After", ""))
         )

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from ais_tar2tf.errors import ObjectChanged
 
-__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Ranges", "Store"]
+__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,27 @@ class Keeper(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Many ranges that came in one answer, and of which content, where the answer says that."""
+
+    pieces: Sequence[memoryview | None]  # None: this one is to be asked for by itself
+    identity: Identity
+
+
 @runtime_checkable
 class Ranges(Protocol):
     """A store that gives many ranges at once."""
 
-    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> Sequence[bytes | None] | None:
-        """The bytes of each (name, start, stop); None, of one or of all, where it is to be asked for by itself."""
+    across_objects: bool  # also of different ones
+
+    @property
+    def ranges_at_once(self) -> int:
+        """In one request; 1 where the server turned out not to give more."""
+        ...
+
+    def read_many(
+        self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
+    ) -> Pieces | None:
+        """The bytes of each (name, start, stop); None where that is to be asked for one by one."""
         ...

@@ -46,32 +46,29 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Whom to ask for a URL, and in which words: directly or by way of a proxy."""
+    """Whom to ask for what is at an origin: directly, or by way of a proxy that the environment names."""
 
     origin: tuple[str, str]  # scheme and host:port of the one that answers
-    target: str  # in the request line
-    headers: Mapping[str, str]
+    before_path: str = ""  # what stands before the path in the request line
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     tunnel: str = ""  # host:port of the proxy that a TLS connection goes through
     tunnel_headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def _route(url: str, headers: Mapping[str, str]) -> _Route:
-    """The environment names the proxy (http_proxy, https_proxy, all_proxy, no_proxy), and whom to ask without it."""
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = {"Host": parts.netloc, "Accept-Encoding": "identity", **headers}
-    origin = (parts.scheme, parts.netloc)
+def _route(scheme: str, netloc: str) -> _Route:
+    """By http_proxy, https_proxy, all_proxy, and no_proxy, which says whom to ask without one."""
+    origin, headers = (scheme, netloc), {"Host": netloc, "Accept-Encoding": "identity"}
     proxies = urllib.request.getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or urllib.request.proxy_bypass(parts.netloc):
-        return _Route(origin, target, headers)
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(netloc):
+        return _Route(origin, headers=headers)
     via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     credentials, _, address = via.netloc.rpartition("@")
     basic = base64.b64encode(unquote(credentials).encode()).decode()
     password = {"Proxy-Authorization": f"Basic {basic}"} if credentials else {}
-    if parts.scheme == "https":
-        return _Route(origin, target, headers, tunnel=address, tunnel_headers=password)
-    return _Route(("http", address), f"http://{parts.netloc}{target}", {**headers, **password})
+    if scheme == "https":
+        return _Route(origin, headers=headers, tunnel=address, tunnel_headers=password)
+    return _Route(("http", address), f"http://{netloc}", {**headers, **password})
 
 
 class HttpPool:
@@ -83,6 +80,7 @@ class HttpPool:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
+        self._routes: dict[tuple[str, str], _Route] = {}  # by origin: asking the environment takes 50 µs
         self._closed = False
         self._context: ssl.SSLContext | None = None
         at_fork(self)
@@ -100,12 +98,17 @@ class HttpPool:
 
         `led_by`: the URL whose redirect led here.
         """
-        route = _route(url, headers)
+        parts = urlsplit(url)
+        route = self._routes.get((parts.scheme, parts.netloc))
+        if route is None:
+            route = self._routes[parts.scheme, parts.netloc] = _route(parts.scheme, parts.netloc)
+        target = f"{route.before_path}{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        headers = {**route.headers, **headers}
         interrupt = interrupt or Interrupt()
         connection = self._take(route.origin)
         if connection is not None:
             try:
-                return self._ask(connection, route, shown, interrupt)
+                return self._ask(connection, route, target, headers, shown, interrupt)
             except BaseException as error:
                 connection.close()
                 dead = isinstance(error, TransportError) and not isinstance(error.__cause__, TimeoutError)
@@ -114,7 +117,7 @@ class HttpPool:
         connection = self._connect(route, shown)
         try:
             _check_reach(connection.sock, led_by, shown)
-            return self._ask(connection, route, shown, interrupt)
+            return self._ask(connection, route, target, headers, shown, interrupt)
         except BaseException:
             connection.close()
             raise
@@ -176,12 +179,20 @@ class HttpPool:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         return connection
 
-    def _ask(self, connection: http.client.HTTPConnection, route: _Route, shown: str, interrupt: Interrupt) -> Answer:
+    def _ask(
+        self,
+        connection: http.client.HTTPConnection,
+        route: _Route,
+        target: str,
+        headers: Mapping[str, str],
+        shown: str,
+        interrupt: Interrupt,
+    ) -> Answer:
         sock: socket.socket = connection.sock
         interrupt.watch(sock)
         try:
-            connection.putrequest("GET", route.target, skip_host=True, skip_accept_encoding=True)
-            for name, value in route.headers.items():
+            connection.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers.items():
                 connection.putheader(name, value)
             connection.endheaders()
             response = connection.getresponse()

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._answers import followed, identity_of, is_address
-from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
@@ -31,6 +31,7 @@ _GONE_ALREADY = frozenset({404})
 _UNKNOWN = frozenset({501})  # to ask again would help nobody
 _CANNOT_RENAME = frozenset({400, 403, 405, 500, 501})  # its reasons have no status of their own
 _INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
+_MOST_RANGES = 128  # in one GetBatch
 _MOST_LISTED = 10_000  # names on a page: the most that AIStore gives
 
 
@@ -214,7 +215,15 @@ class AisStore:
         asked = {"in": entries, "mime": ".tar", "coer": True, "strm": True}
         return self._collected(asked)
 
-    def read_many(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
+    across_objects: bool = True
+
+    @property
+    def ranges_at_once(self) -> int:
+        return _MOST_RANGES if self._batches and not self._etl else 1
+
+    def read_many(
+        self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
+    ) -> Pieces | None:
         """By GetBatch. Its answer says nothing of versions, and of what went wrong little: then one asks singly.
 
         AIStore 1.5 writes names and sizes of ranges into it, and no header or attribute of theirs says more. Which
@@ -224,8 +233,7 @@ class AisStore:
         6 ms of 40 shards and 46 of 2,000, and proves no more than the state before the batch or behind it. (On two
         cores with a cluster of their own.)
         """
-        if not self._batches:
-            return None
+        del interrupt  # the answer is small
         items = [{"objname": name, "start": start, "length": stop - start} for name, start, stop in wanted]
         # Here a range from 0 on is a range only if its length is said, and it always is.
         query = {"in": items, "mime": ".tar", "coer": True, "strm": True, "onob": True}
@@ -236,7 +244,8 @@ class AisStore:
         except StoreError:
             self._batches = False  # a server that does not know it, or does not let us
             return None
-        return unpacked(answer, wanted)
+        found = unpacked(answer, wanted)
+        return None if found is None else Pieces(list(map(memoryview, found)), Identity())
 
     def _collected(self, asked: dict[str, Any]) -> bytes:
         """What GetBatch answers."""

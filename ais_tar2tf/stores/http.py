@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._answers import as_sent, followed, identity_of, is_address
-from ais_tar2tf.stores._base import Interrupt, ObjectInfo
+from ais_tar2tf.stores._base import Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._http import Answer, HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._multipart import MOST_FRAME, pieces_of, ranges_header
 from ais_tar2tf.stores._tls import warn_if_unverified
 
 __all__ = ["HttpStore"]
 
 _MOST_REDIRECTS = 5
+_MOST_RANGES = 32  # in one request: with twenty digits each, still a short header
 
 
 class HttpStore:
@@ -32,6 +34,7 @@ class HttpStore:
         warn_if_unverified(read.tls, self._origin)
         self._pool = HttpPool(read.timeouts, read.tls)
         self._control = ControlPlane(self._origin, None, read.timeouts, read.retry, tls=read.tls)
+        self._many = True  # ranges in one request; until the server shows that it does otherwise
 
     def __repr__(self) -> str:
         return f"HttpStore({self._origin})"
@@ -42,13 +45,51 @@ class HttpStore:
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
+        body = body_of(self._ask(name, range_header(start, stop), interrupt), name, start, stop)
+        return body if body is not None else self.open(name, interrupt=interrupt)
+
+    across_objects: bool = False
+
+    @property
+    def ranges_at_once(self) -> int:
+        return _MOST_RANGES if self._many else 1
+
+    def read_many(
+        self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
+    ) -> Pieces | None:
+        """As multipart/byteranges, which many servers know."""
+        (name, *_), ranges = wanted[0], [(start, stop) for _, start, stop in wanted]
+        answer = self._ask(name, ranges_header(ranges), interrupt)
+        headers, length = answer.response.headers, answer.response.length
+        most = sum(stop - start + MOST_FRAME for start, stop in ranges) + MOST_FRAME
+        if (
+            answer.status != 206
+            or headers.get_content_type() != "multipart/byteranges"
+            or not 0 < (length or 0) < most
+        ):
+            self._many = self._many and answer.status >= 500  # that passes
+            answer.drain()
+            return None
+        assert length is not None
+        data = memoryview(bytearray(length))
+        body = HttpBody(answer, ObjectInfo(name, None, identity_of(headers, None)), 0, length)
+        try:
+            have = 0
+            while have < length:
+                have += body.readinto(data[have:])
+        finally:
+            body.close()
+        found = pieces_of(data.toreadonly(), ranges)
+        self._many = found is not None
+        return None if found is None else Pieces(found[0], identity_of(headers, found[1]))
+
+    def _ask(self, name: str, headers: Mapping[str, str], interrupt: Interrupt | None) -> Answer:
+        """The answer behind all redirects."""
         url, led_by, shown = self._address(name), None, self.url(name)
-        headers = range_header(start, stop)
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
             if answer.redirect is None:
-                body = body_of(answer, name, start, stop)
-                return body if body is not None else self.open(name, interrupt=interrupt)
+                return answer
             answer.drain()
             url, led_by = followed(url, answer.redirect, shown), url
         raise StoreError("the redirects do not end", url=shown)

@@ -20,7 +20,7 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.reading import At, Reading, Stream
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Chunks", "Request"]
@@ -43,8 +43,23 @@ class Request:
     seed: int = 0
     start_at: int = 0
     parallel: int | None = None
-    record_bytes: int = 0  # of a large one among the first
     auto_shard: bool = True
+    record_bytes: int = 0  # of a usual one
+
+    @property
+    def handed(self) -> tuple[str, ...]:
+        """The names of what TensorFlow gets of a record: what a graph never touches is not handed over."""
+        if isinstance(self.mapping, GraphMapping):
+            return self.mapping.fields or NAMES[:1]
+        return self.names
+
+    @property
+    def whole_batches(self) -> int:
+        """How many batches a chunk holds; 0 where there are none, or they are larger than a chunk."""
+        limits = self.reading.read.limits
+        if self.batch is None:
+            return 0
+        return min(limits.chunk_records, limits.chunk_bytes // 2 // max(1, self.record_bytes)) // self.batch
 
     @property
     def records(self) -> int | None:
@@ -88,7 +103,7 @@ class Chunks:
         self._begin_at = (epoch, records)
 
     def step(self, state: bytes) -> tuple[Any, ...]:
-        """The chunk at a position: the next position, (position, number) of each record, and the columns."""
+        """The chunk at a position: the next position, this one, the number of its first record, and the columns."""
         began = time.perf_counter()
         run: list[_Run] = []
         try:
@@ -107,18 +122,18 @@ class Chunks:
             if self._mapping is None:
                 raise
             self._refused = error
-            return self._as_arrays(state, self.request.reading.begin(0, self.request.seed, 1), [])
+            return self._as_arrays(state, self.request.reading.begin(0, self.request.seed, 1), Records())
         run = self._run(at)
         whose.append(run)
         if run.error is not None:
-            return self._as_arrays(state, at, [])
+            return self._as_arrays(state, at, Records())
         try:
             stream, chunk = self._read(stream or self._stream_at(at), at)
         except Exception as error:
             if self._mapping is None:
                 raise
             run.error = error
-            return self._as_arrays(state, at, [])
+            return self._as_arrays(state, at, Records())
         following = stream.position.to_text().encode()
         if chunk:
             self._check_length(stream.position, at_end=False)
@@ -151,16 +166,25 @@ class Chunks:
             url=self.request.reading.url,
         )
 
-    def _read(self, stream: Stream, at: At) -> tuple[Stream, list[Record]]:
+    def _read(self, stream: Stream, at: At) -> tuple[Stream, Records]:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
+        most, is_first = self._most(at), at.count == self.request.start_at
         while True:
             try:
-                return stream, stream.next_chunk(full=True)
+                return stream, stream.next_chunk(most, full=most is not None or not is_first)
             except BaseException:
                 if not stream.closed:
                     stream.close()
                     raise
                 stream = self._stream_at(at)
+
+    def _most(self, at: At) -> int | None:
+        """Records up to the end of a batch, where chunks hold whole ones: those TensorFlow then need not copy."""
+        batch, whole = self.request.batch, self.request.whole_batches
+        if batch is None or not whole:
+            return None
+        behind = at.count - self.request.start_at
+        return batch * (whole if behind else 1) - behind % batch
 
     def explain(self, state: bytes, last: np.int64, number: np.int64) -> np.bool_:
         """Records behind number `last` are missing before `number` (-1: before the end). Skips or raises."""
@@ -239,26 +263,29 @@ class Chunks:
             row.append(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
         return row
 
-    def _as_arrays(self, following: bytes, at: At, chunk: list[Record]) -> tuple[Any, ...]:
-        numbers = np.arange(at.count, at.count + len(chunk), dtype=np.int64)
-        needs_position = self._mapping is not None
-        positions = np.full(len(chunk), at.to_text().encode() if needs_position else b"", dtype=object)
-        columns = [self._column(name, chunk) for name in self.request.names]
-        return following, positions, numbers, *columns
+    def _as_arrays(self, following: bytes, at: At, chunk: Records) -> tuple[Any, ...]:
+        position = b"" if self._mapping is None else at.to_text().encode()
+        return following, position, np.int64(at.count), *(self._column(name, chunk) for name in self.request.handed)
 
-    def _column(self, name: str, chunk: list[Record]) -> Any:
+    def _column(self, name: str, chunk: Records) -> Any:
         column = np.empty(len(chunk), dtype=object)
-        if name in NAMES:
-            column[:] = [record[name].encode("utf-8", "surrogateescape") for record in chunk]
+        if not chunk:
             return column
-        if name in self.request.optional:
-            values = [record.get(name, b"") for record in chunk]
-        else:
-            values = [record[name] for record in chunk]
+        if name in NAMES:
+            column[:] = _as_utf8(chunk.column(name))
+            return column
+        values = chunk.column(name, b"" if name in self.request.optional else None)
         if set(map(type, values)) - {bytes}:
             raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
         column[:] = values
         return column
+
+
+def _as_utf8(texts: list[str]) -> list[Any]:
+    """What TensorFlow takes for the bytes of a text: ASCII as it is."""
+    if "".join(texts).isascii():
+        return texts
+    return [text.encode("utf-8", "surrogateescape") for text in texts]
 
 
 def _no_bytes(name: str, record: Record) -> SchemaError:

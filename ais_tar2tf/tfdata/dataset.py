@@ -25,7 +25,7 @@ from ais_tar2tf.account import Busy, Choice
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import KIB, Shuffle
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.tfdata.gate import Gate
@@ -34,10 +34,15 @@ from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shape
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
     Dataset = Any
+
+    def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Ours: AutoGraph would rewrite each function, and find nothing. A user's was traced before."""
+        ...
 else:
     import tensorflow as tf
 
     Dataset = tf.data.Dataset
+    _as_it_is = tf.autograph.experimental.do_not_convert
 
 __all__ = ["ShardDataset", "build", "dataset_of"]
 
@@ -47,6 +52,7 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
 
 class ShardDataset(Dataset):
@@ -125,19 +131,30 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
     """The dataset, and the Python behind it; it opens nothing before it is iterated."""
     chunks = Chunks(request)
     mapping = request.mapping
-    dataset = _chunk_dataset(chunks)
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
-    if mapping is None or selected is not None:
-        dataset = _batched(dataset.map(_choose(selected)), request, is_chunks=True)
-    elif isinstance(mapping, PythonMapping):
-        dataset = _batched(_map_python(dataset.unbatch(), mapping, request), request).prefetch(tf.data.AUTOTUNE)
+    if mapping is None:
+        dataset = _batched_chunks(_chunk_dataset(chunks, lambda _tags, columns: columns), request)
+    elif selected is not None:  # whole columns, in the mapping's structure: no call for each record
+
+        def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+            return tf.nest.map_structure(columns.__getitem__, selected)
+
+        dataset = _batched_chunks(_chunk_dataset(chunks, choose), request)
     else:
-        dataset = _batched(_map_graph(dataset.unbatch(), mapping, request, chunks), request)
-        dataset = dataset.prefetch(tf.data.AUTOTUNE)
-    if isinstance(mapping, GraphMapping) and mapping.selected is None and not request.parallel:
-        why = f"records of up to {request.record_bytes:,} bytes, and {_CORES} of the calls compute at once"
+        dataset = _chunk_dataset(chunks, _tagged).unbatch()
+        if isinstance(mapping, PythonMapping):
+            dataset = _map_python(dataset, mapping, request)
+        else:
+            dataset = _map_graph(dataset, mapping, request, chunks)
+            _tell_calls(request)
+        dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
+    return _with_length(dataset, request.elements).with_options(_options(request)), chunks
+
+
+def _tell_calls(request: Request) -> None:
+    if not request.parallel:
+        why = f"records of some {request.record_bytes:,} bytes, and {_CORES} of the calls compute at once"
         request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
-    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
 
 
 def _options(request: Request) -> Any:
@@ -154,20 +171,15 @@ def _options(request: Request) -> Any:
     return options
 
 
-def _only_here(dataset: Dataset) -> Dataset:
-    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
+def _is_here() -> Any:
+    """A check that a graph runs in the process that made it: elsewhere its Python is not.
 
-    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    It looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
     """
     if not Path("/proc/self/task").is_dir():
-        return dataset
-
-    def is_there(number: Any) -> Any:
-        found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
-            return number < 0
-
-    return _nothing_like(dataset, is_there).concatenate(dataset)
+        return tf.no_op()
+    found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
+    return tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])
 
 
 def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
@@ -179,7 +191,7 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     """
     if elements is None:
         return dataset
-    endless = dataset.concatenate(_nothing_like(dataset, lambda number: number < 0).repeat())
+    endless = dataset.concatenate(_nothing_like(dataset, _as_it_is(lambda number: number < 0)).repeat())
     return endless if elements < 0 else endless.take(elements)
 
 
@@ -187,49 +199,53 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     """A dataset of the same elements, none of which `is_there`."""
     spec = dataset.element_spec
 
+    @_as_it_is
     def never_made(_: Any) -> Any:
         return tf.nest.map_structure(_nothing_of, spec)
 
     return tf.data.Dataset.range(1).filter(is_there).map(never_made)
 
 
-def _choose(selected: Any) -> Callable[..., Any]:
-    """Whole columns, as they are or in the structure of a mapping that only selects: no call for each record."""
-
-    def choose(_tags: Any, columns: dict[str, Any]) -> Any:
-        return columns if selected is None else tf.nest.map_structure(columns.__getitem__, selected)
-
-    return choose
+def _batched(dataset: Dataset, request: Request) -> Dataset:
+    return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _batched(dataset: Dataset, request: Request, *, is_chunks: bool = False) -> Dataset:
-    if request.batch is None:
-        return dataset.unbatch() if is_chunks else dataset
-    if is_chunks:
-        return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
-    return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
+    """Strings that stand alone are moved into a batch, those of a chunk are copied, unless it holds whole batches."""
+    if request.batch is None or request.record_bytes >= _LARGE:
+        return _batched(dataset.unbatch(), request)
+    return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
 
 
-def _chunk_dataset(chunks: Chunks) -> Dataset:
-    """Elements ((position, number), columns) with as many rows as a chunk has records."""
-    names = chunks.request.names
+def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+    """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
+    names = chunks.request.handed
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = _plainly(chunks.step)
 
+    @_as_it_is
     def step(position: Any, _: Any) -> Any:
-        following, at, numbers, *columns = tf.numpy_function(read, [position], types, stateful=True)
-        following.set_shape(())
-        for tensor in (at, numbers, *columns):
+        with tf.control_dependencies([_is_here()]):
+            following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+        for tensor in (following, at, number):
+            tensor.set_shape(())
+        for tensor in columns:
             tensor.set_shape((None,))
-        return following, ((at, numbers), dict(zip(names, columns, strict=True)))
+        return following, element((at, number), dict(zip(names, columns, strict=True)))
 
-    return (
-        tf.data.Dataset.counter()
-        .scan(tf.constant(""), step)
-        .take_while(lambda tags, _columns: tf.size(tags[1]) > 0)
-        .prefetch(_PREFETCHED_CHUNKS)
-    )
+    @_as_it_is
+    def is_not_empty(*chunk: Any) -> Any:
+        return tf.size(tf.nest.flatten(chunk)[0]) > 0
+
+    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(_PREFETCHED_CHUNKS)
+
+
+def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
+    """For each record the position of its chunk, and its own number."""
+    position, first = tags
+    count = tf.size(next(iter(columns.values())), out_type=tf.int64)
+    return (tf.fill([count], position), tf.range(first, first + count)), columns
 
 
 # Mappings.
@@ -259,6 +275,7 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
         request.account.add(mapping=float(seconds) * _TIMED / (request.parallel or min(_calls(request), _CORES)))
         return np.True_
 
+    @_as_it_is
     def call(number: Any, columns: dict[str, Any]) -> Any:
         began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -283,14 +300,15 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     calls = _calls(request)
     timed = _timed(mapping, request)
     if not mapping.fallible:
-        return dataset.map(lambda tags, columns: timed(tags[1], columns), num_parallel_calls=calls)
+        return dataset.map(_as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
     chunks.diagnose_with(mapping)
     explain = _plainly(chunks.explain)
-    mapped = dataset.map(lambda tags, columns: (tags, timed(tags[1], columns)), num_parallel_calls=calls)
-    mapped = mapped.ignore_errors(log_warning=False)
+    tagged = _as_it_is(lambda tags, columns: (tags, timed(tags[1], columns)))
+    mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
 
+    @_as_it_is
     def check(state: Any, element: Any) -> Any:
         position, last = state
         (at, number), value = element
@@ -305,8 +323,8 @@ def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks
     return (
         mapped.concatenate(end)
         .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
-        .filter(lambda is_record, _value: is_record)
-        .map(lambda _is_record, value: value)
+        .filter(_as_it_is(lambda is_record, _value: is_record))
+        .map(_as_it_is(lambda _is_record, value: value))
     )
 
 
@@ -345,6 +363,7 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
             busy.leave()
         return [True, *converted]
 
+    @_as_it_is
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
         good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
         good.set_shape(())
@@ -354,8 +373,8 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
 
     return (
         dataset.map(apply, num_parallel_calls=_calls(request))
-        .filter(lambda good, _value: good)
-        .map(lambda _good, value: value)
+        .filter(_as_it_is(lambda good, _value: good))
+        .map(_as_it_is(lambda _good, value: value))
     )
 
 

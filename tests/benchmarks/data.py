@@ -51,7 +51,7 @@ SETS = {
     "2KB-zstd": DataSet(2_000, 40_000, 2, "tar.zst"),
     "2KB-lz4": DataSet(2_000, 40_000, 2, "tar.lz4"),
     "100KB": DataSet(100_000, 3_000, 3),
-    "pictures": DataSet(60_000, 600, 2, content="picture"),
+    "pictures": DataSet(60_000, 1_200, 2, content="picture"),
     "1MB+1KB": DataSet(1_000_000, 240, 2, label_bytes=1_000),
     "many": DataSet(2_000, 40, 1),
 }

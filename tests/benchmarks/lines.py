@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.benchmarks import measure, selecting
 from tests.benchmarks.bench import Bench, Result
-from tests.benchmarks.peers import STREAMS
+from tests.benchmarks.peers import PARALLEL, STREAMS
 from tests.benchmarks.tornet import PEER
 from tests.benchmarks.web import LINK
 from tests.servers.build import FULL, build
@@ -69,13 +69,13 @@ def _sdk(name: str, bench: Bench) -> Result:
         return _against(name, bench, tasks, records, "the aistore SDK's reader + tarfile", None)
 
 
-def _selected(where: str, goal: float | None) -> Line:
+def _selected(where: str, goal: float | None, ours: str = "ours-selected") -> Line:
     """Records a second when one small field is read, to reading the large one beside it too."""
 
     def line(name: str, bench: Bench) -> Result:
         shards = bench.data.shards("1MB+1KB")[:-1]
         urls = [str(bench.data.folder / shard) if where == "file" else bench.web.limited(shard) for shard in shards]
-        tasks = [bench.read(reader, "1MB+1KB", urls) for reader in ("ours-selected", "ours-unselected")]
+        tasks = [bench.read(reader, "1MB+1KB", urls) for reader in (ours, "ours-unselected")]
         return _against(name, bench, tasks, tasks[0]["records"], "ours, both fields", goal)
 
     return line
@@ -88,6 +88,13 @@ def _streams(name: str, bench: Bench) -> Result:
     tasks = [bench.read(f"ours-streams-{count}", "100KB", urls) for count in (connections, 1)]
     link = f"one connection of {LINK // _MB} MB/s"
     return _against(name, bench, tasks, tasks[0]["records"], link, 1.5 if connections == "2" else None)
+
+
+def _parallel(name: str, bench: Bench) -> Result:
+    """So many calls of a mapping at once, to one: it decodes JPEGs."""
+    calls = name.rpartition("-")[2]
+    tasks = [bench.task(f"ours-pictures-{count}", "pictures") for count in (calls, PARALLEL[0])]
+    return _against(name, bench, tasks, tasks[0]["records"], f"parallel={PARALLEL[0]}", None)
 
 
 def _many_shards(name: str, bench: Bench) -> Result:
@@ -265,8 +272,10 @@ LINES: dict[str, Line] = {
     "pictures-old": _rate("ours-pictures", "old-client-pictures", "requests+tarfile, a generator", "pictures", 2),
     "pictures-scaled": _rate("ours-pictures-scaled", "ours-pictures", "ours, all pixels decoded", "pictures"),
     "selected-file": _selected("file", 5),
-    "selected-link": _selected("link", 5),
+    "selected-link": _selected("link", 5, "ours-selected-indexed"),
+    "selected-link-bare": _selected("link", None),
     **{f"streams-{count}": _streams for count in STREAMS[1:]},
+    **{f"parallel-{count}": _parallel for count in PARALLEL[1:]},
     "shards-10000": _many_shards,
     "dataset-old-2KB": _rate(*_OLD_CLIENT_TF, "2KB"),
     "dataset-old-100KB": _rate(*_OLD_CLIENT_TF, "100KB"),

@@ -18,12 +18,16 @@ __all__ = ["draw"]
 
 _OURS, _PEER, _INK, _SOFT = "#d9822b", "#9aa5b1", "#1f2933", "#52606d"
 _PANELS = (
-    ("Plain records, 2 KB", ("records-2KB", "records-hugging-face-2KB", "records-tar-x-2KB")),
+    (
+        "Plain records, 2 KB",
+        ("records-2KB", "records-hugging-face-2KB", "records-grain-2KB", "records-tar-x-2KB"),
+    ),
     (
         "Plain records, 100 KB",
         (
             "records-100KB",
             "records-hugging-face-100KB",
+            "records-grain-100KB",
             "records-tar-x-100KB",
             "records-curl-100KB",
         ),
@@ -31,7 +35,10 @@ _PANELS = (
     ("Into tf.data, 2 KB", ("dataset-2KB", "dataset-old-2KB", "dataset-tfrecord-2KB", "batch-dali-2KB")),
     ("Into tf.data, 100 KB", ("dataset-100KB", "dataset-old-100KB", "dataset-tfrecord-100KB", "batch-dali-100KB")),
 )
-_STREAMS = "streams-"
+_CURVES = (
+    ("streams-", "Plain records, 100 KB, several connections", "connections, each over a link of 200 MB/s"),
+    ("parallel-", "Pictures of 480 × 640, decoded, 224 × 224", "calls of the mapping at once (parallel)"),
+)
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
@@ -39,8 +46,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
     found = {result.name: result for result in results}
     panels = [(title, [found[name] for name in names if name in found]) for title, names in _PANELS]
     panels = [(title, lines) for title, lines in panels if lines]
-    streams = {int(name.removeprefix(_STREAMS)): each for name, each in found.items() if name.startswith(_STREAMS)}
-    count = len(panels) + bool(streams)
+    curves = [(_counted(found, prefix), title, over) for prefix, title, over in _CURVES]
+    curves = [curve for curve in curves if curve[0]]
+    count = len(panels) + len(curves)
     if not count:
         return
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _SOFT})
@@ -50,12 +58,17 @@ def draw(results: Sequence[Result], path: Path) -> None:
     places = list(grid.flat)
     for axes, (title, lines) in zip(places, panels, strict=False):
         _bars(axes, title, lines)
-    if streams:
-        _curve(places[len(panels)], streams)
+    for axes, curve in zip(places[len(panels) :], curves, strict=False):
+        _curve(axes, *curve)
     for axes in places[count:]:
         axes.axis("off")
     figure.savefig(path, metadata={"Software": None})
     plt.close(figure)
+
+
+def _counted(found: Mapping[str, Result], prefix: str) -> dict[int, Result]:
+    """The lines of a curve, by the number that stands in their names."""
+    return {int(name.removeprefix(prefix)): each for name, each in found.items() if name.startswith(prefix)}
 
 
 def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
@@ -71,13 +84,13 @@ def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
 
-def _curve(axes: Axes, streams: Mapping[int, Result]) -> None:
-    counts = [1, *sorted(streams)]
-    rates = [streams[counts[1]].peer, *(streams[count].ours for count in counts[1:])]
+def _curve(axes: Axes, lines: Mapping[int, Result], title: str, over: str) -> None:
+    counts = [1, *sorted(lines)]
+    rates = [lines[counts[1]].peer, *(lines[count].ours for count in counts[1:])]
     axes.plot(counts, rates, color=_OURS, marker="o", linewidth=2)
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.set_ylim(0, max(rates) * 1.15)
-    axes.set_xlabel("connections, each over a link of 200 MB/s")
-    axes.set_title("Plain records, 100 KB, several connections", loc="left", fontweight="bold")
+    axes.set_xlabel(over)
+    axes.set_title(title, loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.process import free_ports
+
 __all__ = ["LINK", "NotHere", "Web", "serving"]
 
 LINK = 200_000_000
 """Bytes a second of one connection, where a line wants a slower one than this machine's own."""
 
-_START_SECONDS = 10.0
+_START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _BUCKET = "bench"
 _NGINX_ELSEWHERE = "/usr/sbin:/usr/local/sbin"  # where packages put it, and what a user's PATH often lacks
@@ -88,7 +90,7 @@ def _embedded(folder: Path) -> Iterator[Web]:
 
 @contextmanager
 def _nginx(program: str, home: Path, folder: Path) -> Iterator[Web]:
-    work, port = home / "nginx", _free_port()
+    work, (port,) = home / "nginx", free_ports(1)
     work.mkdir()
     # As root it would give its workers to a user who may not look into our folder.
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
@@ -100,12 +102,6 @@ def _nginx(program: str, home: Path, folder: Path) -> Iterator[Web]:
     finally:
         process.terminate()
         process.wait(_STOP_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], port: int) -> None:

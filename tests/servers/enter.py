@@ -10,7 +10,7 @@ import sys
 
 from tests.servers import namespace
 from tests.servers.beam import BEAM
-from tests.servers.build import EVERYDAY, FULL, BuildError, build
+from tests.servers.build import BuildError, build_all
 
 MISSING = "AIS_TAR2TF_NO_SERVERS"  # in the environment: why there are no real servers
 
@@ -23,10 +23,8 @@ def main(command: list[str]) -> None:
 
 
 def _build_all(*, full: bool) -> str:
-    programs = [*EVERYDAY.values(), *(FULL.values() if full else ())]
     try:
-        for program in programs:
-            build(program)
+        build_all(full=full)
         if full:
             BEAM.build()
     except (BuildError, OSError) as error:

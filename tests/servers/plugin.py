@@ -1,7 +1,8 @@
-"""pytest: which real servers there are, started once a session when a test first asks, and what their absence means.
+"""pytest: which real servers there are, started when a test first asks, and what their absence means.
 
 A test says `@pytest.mark.servers("aistore", …)`. Where one of these cannot be had, the test is left out and one line
-says so at the end; with CI set, the run fails.
+says so at the end; with CI set, the run fails. Each worker of pytest-xdist starts servers of its own; what is left
+out is found by each worker, and said once by the process that leads them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,7 @@ _CREDENTIALS = {  # as they were when pytest began: tests themselves see none
     if name in os.environ
 }
 _reasons = pytest.StashKey[set[str]]()
+_TOLD = "ais_tar2tf_no_servers"  # under which a worker tells its reasons
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)  # when what needs --full is left out already
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -63,15 +66,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons = {reason for name in names if (reason := why_not(name, config))}
         config.stash[_reasons] |= reasons
         (left_out if reasons else kept).append(item)
-    if left_out and os.environ.get("CI"):
-        raise pytest.UsageError(f"{len(left_out)} tests need real servers: {_line(config)}")
+    if left_out and os.environ.get("CI"):  # a worker's word stops the process that leads
+        session.shouldfail = f"{len(left_out)} tests need real servers: {_line(config)}"
+        raise session.Failed(session.shouldfail)
     if left_out:
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[_TOLD] = sorted(session.config.stash[_reasons])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker is done, or died and tells nothing."""
+    node.config.stash[_reasons] |= set(getattr(node, "workeroutput", {}).get(_TOLD, ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[_reasons]:
+    if config.stash[_reasons] and not os.environ.get("CI"):
         terminalreporter.write_line(f"left out what needs real servers: {_line(config)}", yellow=True)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import requests
@@ -19,6 +21,7 @@ __all__ = ["Process", "ServerError", "answers", "free_ports", "wait_until"]
 _PATIENCE = 40.0  # seconds for a server to be ready, on a machine that is busy
 _STOP = 10.0  # seconds that it has for stopping by itself
 _PAUSE = 0.02  # seconds between two looks
+_PORTS_EACH = 5_500  # for each of four workers, from 10,000 up to where the kernel's begin, at 32,768
 
 
 class ServerError(AssertionError):
@@ -102,12 +105,26 @@ def answers(url: str, *, verify: str | bool = True, status: int = 200) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """All at once, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [sock.getsockname()[1] for sock in socks]
+    """Ports that nobody else takes until a server listens: each is given once, and pytest's workers share none."""
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_ports)
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            found.append(port)
+    return found
+
+
+def _own_ports() -> Iterator[int]:
+    """Below those that the kernel gives to connections and to whoever asks for any port."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    begin = _PORTS_EACH * (worker % 4) + random.randrange(_PORTS_EACH)  # other runs begin elsewhere
+    return (10_000 + (begin + at) % (4 * _PORTS_EACH) for at in itertools.count())
 
 
 def _quiet_environment() -> dict[str, str]:
     """What a server needs of ours: nothing that names endpoints, credentials or proxies."""
     return {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "TMPDIR") if name in os.environ}
+
+
+_ports = _own_ports()

@@ -73,7 +73,7 @@ class Transform:
 
         for block in blocks:
             for members in archive.feed(block):
-                yield grouped(members).records
+                yield [*grouped(members).records]
             if archive.missing:
                 raise UnsupportedArchive(
                     "this zip says only at its end what is in it, and it is read as a stream here; repack it as tar",
@@ -81,7 +81,7 @@ class Transform:
                     offset=0,
                 )
         archive.finish()
-        yield (examples if archive.container == "tfrecord" else by_name).finish(archive.end).records
+        yield [*(examples if archive.container == "tfrecord" else by_name).finish(archive.end).records]
 
     def _pushed_down(self) -> Selection | None:
         """The fields that are needed, as a local export asks for them: the others are skipped."""
