@@ -89,7 +89,7 @@ def test_a_disk_that_takes_nothing_costs_no_whole_blocks(server, tmp_path):
 
 def test_what_does_not_fit_is_a_share_that_stays(tmp_path):
     """Of 64 blocks there is room for 20: in each epoch the same ones come from the shelf, and the bound holds."""
-    store = MemoryStore(new_name())
+    store = MemoryStore("a-share-that-stays")  # by name, and always the same
     store.put("a", body := random.Random(1).randbytes(64 * BLOCK))
     bound = 20 * (BLOCK + MIB // 64)
     shelf = cached(store, Cache(tmp_path, max_bytes=bound), account := Account())

@@ -145,10 +145,10 @@ def test_a_slow_consumer_of_chunks(path, clock):
     request = Request(source.reading(None), source._account, ("cls", "jpg", *NAMES), frozenset())
     chunks, state, count = Chunks(request), b"", 0
     while True:
-        state, _, numbers, *_ = chunks.step(state)
-        if not len(numbers):
+        state, _, _, *columns = chunks.step(state)
+        if not len(columns[0]):
             break
-        count += len(numbers)
+        count += len(columns[0])
         clock.now += PAUSE
     assert count == RECORDS
     assert source.stats.consumer_seconds == source.stats.seconds == pytest.approx(RECORDS / 4 * PAUSE)
