@@ -23,7 +23,7 @@ import ais_tar2tf as t2t
 import children
 import shards as made
 from ais_tar2tf.errors import StoreError
-from faults import PATIENCE, Fault, FaultServer, ais
+from faults import GOOD, PATIENCE, Fault, FaultServer, ais
 from least import least_seconds
 from leftovers import left_open, open_files, our_threads
 
@@ -160,6 +160,38 @@ def test_control_c_while_it_waits() -> None:
         assert said.rstrip().endswith("KeyboardInterrupt")
         assert "Exception ignored" not in said
         server.wait_until_left()
+
+
+_ENDS = """
+import sys
+import ais_tar2tf as t2t
+from ais_tar2tf.options import Limits, Timeouts
+source = t2t.open(sys.argv[1], endpoint=sys.argv[2], limits=Limits(chunk_records=3), timeouts=Timeouts(idle=200))
+how = {"map": lambda record: len(record["jpg"]), "output_types": "int32", "output_shapes": ()}
+iterator = iter(source.dataset(**(how if sys.argv[3] == "mapped" else {})).prefetch(1))
+next(iterator)
+print("read", flush=True)
+sys.stdin.readline()
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("mapped", ["mapped", "plain"])
+def test_the_interpreter_ends_while_a_dataset_waits(mapped: str) -> None:
+    """TensorFlow reads ahead and waits for bytes; its iterator lives until the interpreter takes everything apart."""
+    with FaultServer() as server:
+        whole = made.labelled("n", RECORDS)
+        server.add("bucket/s-0.tar", ais(whole), [GOOD, *[Fault(after=len(whole) // 2, then="stall")] * 50])
+        command = [sys.executable, "-c", _ENDS, "ais://bucket/s-0.tar", server.url, mapped]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+            server.wait_until_asked(2)
+            try:
+                process.communicate("end\n", timeout=100)
+            finally:
+                process.kill()
+        assert process.returncode == 3
 
 
 # Other processes.

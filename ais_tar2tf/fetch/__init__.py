@@ -26,7 +26,7 @@ from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Identity, Keeper, Store
 
-__all__ = ["Fetch", "Span"]
+__all__ = ["Fetch", "Span", "close_all"]
 
 
 class Fetch:
@@ -46,6 +46,8 @@ class Fetch:
         tuning: Tuning | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
+        if _ending.is_set():
+            raise StoreError("the program ends; shards are read before that", url=store.url(""))
         self._store = store
         self._read = read
         self._account = account
@@ -262,9 +264,12 @@ class Fetch:
 
 
 _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
+_ending = threading.Event()
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
+    """Before the interpreter goes, and with it the threads for which readers wait; nobody opens another one."""
+    _ending.set()
     for fetch in list(_open_fetches):
         fetch.close()

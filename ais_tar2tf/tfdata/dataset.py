@@ -27,6 +27,7 @@ from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.options import KIB, Shuffle
 from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.tfdata.calls import watched
 from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.tfdata.gate import Gate
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
@@ -403,6 +404,7 @@ def _converted(value: Any, dtype: Any) -> Any:
 
 def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
     """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
+    function = watched(function)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:

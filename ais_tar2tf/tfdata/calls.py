@@ -1,0 +1,77 @@
+"""Calls of our Python by TensorFlow's threads: over, and no more of them, before the interpreter goes.
+
+One that still wants the interpreter then never gets it, and whoever ends its iterator waits for it for ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ais_tar2tf.errors import StoreError
+from ais_tar2tf.fetch import close_all
+from ais_tar2tf.forking import at_fork
+
+__all__ = ["watched"]
+
+_PATIENCE = 20.0  # seconds for what a user's mapping does
+_QUIET = 0.05  # seconds without a call: tf.data's buffers are full of errors, and nobody takes them
+
+
+class _Calls:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._begun = 0
+        self._ended = False
+        at_fork(self)
+
+    def forked(self) -> None:
+        """A child has none of the threads that called."""
+        self._changed = threading.Condition()
+        self._running = 0
+
+    def begin(self) -> None:
+        with self._changed:
+            self._begun += 1
+            if self._ended:
+                raise StoreError("the program ends; a dataset is read before that")
+            self._running += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+        close_all()  # what waits for bytes waits no longer
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._running, _PATIENCE):
+                return
+            begun = -1
+            while begun != self._begun:
+                begun = self._begun
+                self._changed.wait(_QUIET)
+
+
+_calls = _Calls()
+atexit.register(_calls.end)
+
+
+def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function; while it runs the interpreter stays, and when that goes it is not begun."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        _calls.begin()
+        try:
+            return function(*arguments)
+        finally:
+            _calls.leave()
+
+    return call
