@@ -763,11 +763,15 @@ def test_a_forked_child_leaves_its_parents_streams_alone(server: FaultServer, fe
     found = bytes(fetch.read())
     child = os.fork()
     if child == 0:
-        from ais_tar2tf import fetch as module
+        failed = 1
+        try:
+            from ais_tar2tf.fetch import close_all
 
-        module._close_all()
-        os._exit(0)
-    os.waitpid(child, 0)
+            close_all()
+            failed = 0
+        finally:
+            os._exit(failed)  # whatever becomes of it, no second run of the tests
+    assert os.waitpid(child, 0)[1] == 0
     go_on.set()
     assert found + shard_of(fetch) == DATA
     assert len(server.requests) == 1

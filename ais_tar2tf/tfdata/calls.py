@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ais_tar2tf.errors import StoreError
+from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.fetch import close_all
 from ais_tar2tf.forking import at_fork
 
@@ -38,7 +38,7 @@ class _Calls:
         with self._changed:
             self._begun += 1
             if self._ended:
-                raise StoreError("the program ends; a dataset is read before that")
+                raise Tar2TFError("the program ends; a dataset is read before that")
             self._running += 1
 
     def leave(self) -> None:
