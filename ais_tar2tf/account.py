@@ -5,19 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.forking import at_fork
 
-__all__ = ["Account", "Busy", "OnError", "Stats"]
+__all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
 
 OnError = str | Callable[[Tar2TFError], None]
 """`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error: returning skips, raising stops."""
 
 _CHOICES = ("raise", "skip-record", "skip-shard")
+
+
+class Choice(NamedTuple):
+    """What reading chose by itself for one of its numbers, and what was measured then."""
+
+    value: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class Stats:
     reading: float = 0.0  # seconds spent in making records, that wait included
     idle: float = 0.0  # seconds between two chunks of records, in which nobody wanted one
     mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by how many run at once
+    chosen: dict[str, Choice] = field(default_factory=dict[str, Choice])  # what nobody gave, latest: "connections", …
 
     @property
     def seconds(self) -> float:
@@ -74,7 +82,7 @@ class Stats:
     def since(self, before: Stats) -> Stats:
         """What happened between `before`, a copy, and now."""
         numbers = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in _numbers()}
-        return Stats(**numbers, skipped=self.skipped - before.skipped)
+        return Stats(**numbers, skipped=self.skipped - before.skipped, chosen=dict(self.chosen))
 
     def copy(self) -> Stats:
         """As it is now; these go on counting."""
@@ -82,7 +90,7 @@ class Stats:
 
 
 def _numbers() -> list[Field[Any]]:
-    return [each for each in fields(Stats) if each.name != "skipped"]
+    return [each for each in fields(Stats) if each.name not in ("skipped", "chosen")]
 
 
 class Account:
@@ -119,6 +127,11 @@ class Account:
             for each in _numbers():
                 setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
             self.stats.skipped.update(stats.skipped)
+            self.stats.chosen.update(stats.chosen)
+
+    def chose(self, choices: Mapping[str, Choice]) -> None:
+        with self._lock:
+            self.stats.chosen.update(choices)
 
     def emitted(self, count: int) -> None:
         self.add(records_read=count, records_emitted=count)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.options import MIB, Shuffle
+from ais_tar2tf.options import Shuffle
 from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.records import Record
-from ais_tar2tf.source import Prepared, Source, seed_of, shuffle_option
+from ais_tar2tf.source import Prepared, Source, shuffle_option
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Mixture", "mix"]
-
-_LEAST_READ_AHEAD = 4 * MIB  # of one source, however many there are
 
 
 def mix(
@@ -121,31 +119,27 @@ class Mixture:
 
         All sources have the same fields; where they don't, `select` says which are meant.
         """
-        from ais_tar2tf.tfdata.chunks import Request
-        from ais_tar2tf.tfdata.dataset import dataset_of
-
         how = shuffle_option(shuffle, seed)
         prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes)
-        first = prepared[0]
         if how is not None:  # their windows are together no larger than one
             how = replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
         pairs = zip(self._sources, prepared, strict=True)
-        request = Request(
-            reading=self._mixed([source.reading(how, shard, narrowed=each.source) for source, each in pairs]),
-            account=self._account,
-            names=first.names,
+        together = replace(
+            prepared[0],
             optional=frozenset().union(*(each.optional for each in prepared)),
-            mapping=first.mapping,
-            batch=batch,
-            drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
-            seed=seed_of(how),
-            start_at=start_at,
-            parallel=parallel,
-            auto_shard=shard is None,
             record_bytes=max(each.record_bytes for each in prepared),
         )
-        return dataset_of(request)
+        return together.dataset(
+            self._mixed([source.reading(how, shard, narrowed=each.source) for source, each in pairs]),
+            self._account,
+            how,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            repeat=repeat,
+            shard=shard,
+            start_at=start_at,
+            parallel=parallel,
+        )
 
     def _prepared(self, map: Any, decode: Decode | None, **how: Any) -> list[Prepared]:  # noqa: A002
         """The mapping is traced over the first source; the others have to have the fields that it reads."""
@@ -164,10 +158,6 @@ class Mixture:
 
     def _mixed(self, parts: Sequence[PlainReading]) -> MixedReading:
         """Together they read no further ahead than one source alone."""
-        return MixedReading(tuple(map(self._sharing, parts)), self._weights, self._seed, self._at_end)
-
-    def _sharing(self, part: PlainReading) -> PlainReading:
-        read = part.shards.read
-        ahead = max(_LEAST_READ_AHEAD, read.limits.read_ahead_bytes // len(self._sources))
-        limits = replace(read.limits, read_ahead_bytes=min(ahead, read.limits.read_ahead_bytes))
-        return replace(part, shards=replace(part.shards, read=replace(read, limits=limits)))
+        sharing = [part.shards.among(part.shards.read.of_source(len(parts)), 1) for part in parts]
+        each = tuple(replace(part, shards=shards) for part, shards in zip(parts, sharing, strict=True))
+        return MixedReading(each, self._weights, self._seed, self._at_end)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 __all__ = [
     "EVEN",
     "KIB",
+    "LEAST_READ_AHEAD",
     "MIB",
     "TUNED_CONNECTIONS",
     "Cache",
@@ -30,7 +31,7 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-_LEAST_READ_AHEAD = 4 * MIB  # of one of the shards that are read at once, however many there are
+LEAST_READ_AHEAD = 4 * MIB  # of one of the streams that share a read-ahead, however many they are
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
@@ -115,6 +116,11 @@ class Limits(_Checked):
     index_bytes: int = 256 * MIB  # of an index file, held whole: 8 bytes a record, so 30 million records
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
 
+    def shared(self, by: int) -> Limits:
+        """For one of `by` streams that are read at once: together they read no further ahead than one."""
+        own = self.read_ahead_bytes
+        return replace(self, read_ahead_bytes=min(own, max(LEAST_READ_AHEAD, own // by)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle(_Checked):
@@ -185,10 +191,13 @@ class Read(_Checked):
 
     def of_lane(self, lanes: int) -> Read:
         """For one of several shards that are read at once: they share the connections and the read-ahead."""
-        read_ahead = max(_LEAST_READ_AHEAD, self.limits.read_ahead_bytes // lanes)
-        limits = replace(self.limits, read_ahead_bytes=read_ahead)
-        most = self.most_connections if lanes == 1 else 0
-        return replace(self, connections=-(-self.connections // lanes), most_connections=most, limits=limits)
+        connections = -(-self.connections // lanes)
+        return replace(self, connections=connections, most_connections=0, limits=self.limits.shared(lanes))
+
+    def of_source(self, sources: int) -> Read:
+        """For one of several sources that are mixed: they share the read-ahead, and to what connections may grow."""
+        most = max(self.connections, self.most_connections // sources) if self.most_connections else 0
+        return replace(self, most_connections=most, limits=self.limits.shared(sources))
 
 
 @dataclass(frozen=True, kw_only=True)

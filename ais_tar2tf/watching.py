@@ -14,7 +14,7 @@ _ADVICE = {
     "parsing": "a larger parallel=, fewer fields by select(), a mapping that runs as a graph, or more cores",
     "consumer": "nothing here: the training step, or what was put behind the dataset, takes its time",
 }
-_TIMES = frozenset({"network_wait", "reading", "idle", "mapping"})  # told by what they come to
+_TOLD_APART = frozenset({"network_wait", "reading", "idle", "mapping", "skipped", "chosen"})
 _PREFIX = "ais_tar2tf"
 
 
@@ -50,7 +50,9 @@ def bottleneck_line(stats: Stats) -> str:
     others = ", ".join(f"{name} {share:.0%}" for name, share in found.items() if name != which)
     rates = f"{stats.records_per_second:,.0f} records/s, {stats.megabytes_per_second:,.1f} MB/s"
     spent = f"{found[which]:.0%} of {stats.seconds:.1f} s ({others})"
-    return f"{which} holds it up, {spent} at {rates}; to turn: {_ADVICE[which]}"
+    chosen = ", ".join(f"{name} {choice.value}" for name, choice in stats.chosen.items())
+    by_itself = f"; chosen by itself: {chosen}" if chosen else ""
+    return f"{which} holds it up, {spent} at {rates}; to turn: {_ADVICE[which]}{by_itself}"
 
 
 def openmetrics(stats: Stats, labels: Mapping[str, str] | None = None) -> str:
@@ -62,7 +64,7 @@ def openmetrics(stats: Stats, labels: Mapping[str, str] | None = None) -> str:
     told = dict(labels or {})
     lines: list[str] = []
     for each in fields(stats):
-        if each.name != "skipped" and each.name not in _TIMES:
+        if each.name not in _TOLD_APART:
             lines += _family(each.name, [(told, getattr(stats, each.name))])
     lines += _family("skipped", [({**told, "error": name}, count) for name, count in sorted(stats.skipped.items())])
     times = {name: getattr(stats, f"{name}_seconds") for name in _ADVICE}

@@ -20,6 +20,9 @@ import shards as made
 from ais_tar2tf.errors import IndexMissing, ObjectChanged
 from ais_tar2tf.options import Shuffle
 from ais_tar2tf.plan.permuting import Permutation
+from ais_tar2tf.source import read_options
+from ais_tar2tf.stores.ais import AisStore
+from faults import Fault, FaultServer
 from places import new_name
 
 ROOT = Path(__file__).parents[1]
@@ -192,9 +195,6 @@ def test_in_a_mixture(url):
 
 
 def in_bucket(endpoint: str) -> t2t.Source:
-    from ais_tar2tf.source import read_options
-    from ais_tar2tf.stores.ais import AisStore
-
     store = AisStore(bucket := new_name(), read_options(), endpoint=endpoint)
     store.create()
     for number, count in enumerate(COUNTS):
@@ -205,7 +205,7 @@ def in_bucket(endpoint: str) -> t2t.Source:
 
 
 def test_on_the_embedded_server(tmp_path, url):
-    """It knows no GetBatch: single ranges do."""
+    """By GetBatch, as AIStore has it."""
     with t2t.serve(tmp_path) as server, in_bucket(server.url) as source:
         assert numbers(source) == numbers(t2t.open(url))
         before = source.stats.bytes
@@ -213,11 +213,22 @@ def test_on_the_embedded_server(tmp_path, url):
         assert source.stats.bytes - before < 20_000  # of 250,000
 
 
+def test_a_server_without_batches_is_asked_once():
+    """501, and 404 as from a cluster of another age: nothing is tried again, for single ranges do."""
+    for status in (501, 404):
+        with FaultServer() as server:
+            server.script["v1/ml/moss/b?provider=ais"].append(Fault(status=status))
+            store = AisStore("b", read_options(), endpoint=server.url)
+            assert store.ranges_at_once > 1
+            assert store.read_many([("a", 0, 1)]) is None
+            assert len(server.requests) == 1
+            assert store.ranges_at_once == 1
+            store.close()
+
+
 @pytest.mark.servers("aistore")
 def test_on_a_real_aistore(aistore, url):
     """GetBatch gives the ranges, many in one answer; and where an object was replaced, that is told."""
-    from ais_tar2tf.stores.ais import AisStore
-
     asked: list[int] = []
     with in_bucket(aistore.url) as source:
         store = source._shards.store

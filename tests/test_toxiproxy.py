@@ -127,3 +127,34 @@ def test_what_passes_costs_no_record(line: tuple[str, str], toxiproxy: Toxiproxy
     poisoning.join(20)
     assert keys == EXPECTED[: 2 * RECORDS]
     assert len(failed) >= 2
+
+
+def first_choices(line: tuple[str, str], pause: float = 0.0) -> dict[str, str]:
+    """Of a consumer that takes so many seconds for a record."""
+    bucket, endpoint = line
+    store = CloudStore("s3", bucket, read_options())
+    store.put("much.tar", made.labelled("much", 240, lambda n: {"bin": bytes([n]) * 100_000}))
+    store.close()
+    with t2t.open([f"s3://{bucket}/much.tar"] * 50, endpoint=endpoint, index=False) as src:
+        for _ in src.records():
+            time.sleep(pause)
+            if src.stats.chosen:
+                break
+        return {name: choice.value for name, choice in src.stats.chosen.items()}
+
+
+def test_a_slow_link_gets_small_chunks(line: tuple[str, str], toxiproxy: Toxiproxy) -> None:
+    """1.5 MB/s on each connection."""
+    toxiproxy.poison("bandwidth", {"rate": 1_500})
+    assert first_choices(line) == {"connections": "4", "read-ahead": "16 MiB", "chunk": "256 KiB"}
+
+
+def test_a_far_link_gets_more(line: tuple[str, str], toxiproxy: Toxiproxy) -> None:
+    toxiproxy.poison("latency", {"latency": 60})
+    chosen = first_choices(line)
+    assert chosen["chunk"] not in ("256 KiB", "512 KiB")
+    assert chosen["read-ahead"] in ("16 MiB", "32 MiB")
+
+
+def test_a_slow_consumer_gets_little(line: tuple[str, str]) -> None:
+    assert first_choices(line, 0.05) == {"connections": "2", "read-ahead": "8 MiB", "chunk": "256 KiB"}

@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
 import shards as made
-from ais_tar2tf.fetch.tuning import Tuning
-from ais_tar2tf.options import MIB, Limits, Read
+from ais_tar2tf.fetch.tuning import INTERVAL, Climb, Measured, Tuning, calls_at_once, chunk_for, read_ahead_for
+from ais_tar2tf.options import KIB, LEAST_READ_AHEAD, MIB, Limits, Read
 from ais_tar2tf.source import read_options
 from ais_tar2tf.stores.memory import MemoryStore
+from ais_tar2tf.tfdata.gate import Gate
+from faults import Fault, FaultServer, tagged
 from places import new_name
+
+SLOW_LINK = Measured(rate=2e6, waiting=0.95, first_byte=0.01)
+FAR_LINK = Measured(rate=60e6, waiting=0.9, first_byte=0.08)
+SLOW_CONSUMER = Measured(rate=12e6, waiting=0.01, first_byte=0.001)
+FAST = Measured(rate=900e6, waiting=0.3, first_byte=0.0005)
+
+
+@pytest.mark.parametrize(
+    ("measured", "read_ahead", "chunk"),
+    [
+        (SLOW_LINK, 8 * MIB, 256 * KIB),
+        (FAR_LINK, 32 * MIB, 2 * MIB),
+        (SLOW_CONSUMER, 8 * MIB, 1 * MIB),
+        (FAST, 32 * MIB, 2 * MIB),
+    ],
+)
+def test_what_is_chosen(measured, read_ahead, chunk):
+    assert read_ahead_for(measured, 2, 32 * MIB) == read_ahead
+    assert chunk_for(measured, 2 * MIB) == chunk
+
+
+shares = st.floats(0, 1)
+rates = st.floats(0, 1e11)
+delays = st.floats(0, 100)
+
+
+@given(rates, shares, delays, st.integers(1, 64), st.integers(1, 1 << 33))
+def test_the_bound_holds_and_faster_is_never_less(rate, waiting, first_byte, connections, bound):
+    measured = Measured(rate=rate, waiting=waiting, first_byte=first_byte)
+    faster = replace(measured, rate=2 * rate)
+    assert 0 < read_ahead_for(measured, connections, bound) <= read_ahead_for(faster, connections, bound) <= bound
+    assert 0 < chunk_for(measured, bound) <= chunk_for(faster, bound) <= bound
+    assert read_ahead_for(measured, connections, bound) >= min(bound, connections * LEAST_READ_AHEAD)
+
+
+@given(st.integers(0, 1 << 33), st.integers(1, 256))
+def test_calls_hold_no_more_than_they_may(record_bytes, cores):
+    calls = calls_at_once(record_bytes, cores)
+    assert min(cores, 16) <= calls <= 16
+    assert calls * record_bytes <= 64 * MIB or calls == min(cores, 16)
 
 
 def run(tuning: Tuning, rate: Callable[[int], float], *, waiting: float = 0.9, seconds: int = 20) -> list[int]:
@@ -55,11 +103,45 @@ def test_values_that_were_given_win():
     for read in (read_options(connections=3), Read(connections=3)):
         tuning = Tuning(read)
         assert set(run(tuning, lambda count: count * 20e6, seconds=3)) == {3}
-        assert tuning.read_ahead == Limits().read_ahead_bytes
         assert tuning.range_bytes == Read().range_bytes
-    small = Tuning(read_options(limits=Limits(read_ahead_bytes=4 * MIB)))
-    run(small, lambda count: count * 20e6)
-    assert small.read_ahead == 4 * MIB
+    for rate in (1e5, 1e10):
+        own = Tuning(read_options(connections=1, limits=Limits(read_ahead_bytes=4 * MIB, chunk_bytes=3 * MIB)))
+        run(own, lambda _, rate=rate: rate)
+        assert (own.connections, own.read_ahead, own.chunk_bytes) == (1, 4 * MIB, 3 * MIB)
+        assert own.note(1e6, 0, 0.0) == {}
+
+
+def test_what_is_found_is_said_with_what_was_measured():
+    tuning = Tuning(read_options())
+    assert tuning.note(0.0, 0, 0.0) == {}
+    tuning.answered(0.02)
+    said = tuning.note(INTERVAL, 1_000_000, 0.9 * INTERVAL)
+    assert {name: choice.value for name, choice in said.items()} == {
+        "connections": "4",
+        "read-ahead": "16 MiB",
+        "chunk": "256 KiB",
+    }
+    assert {choice.why for choice in said.values()} == {
+        "2.0 MB/s, waited for bytes 90% of the time, answers after 20 ms"
+    }
+    again = tuning.note(2 * INTERVAL, 1_000_000, 0.9 * INTERVAL)  # no faster: what did not change is not said again
+    assert {name: choice.value for name, choice in again.items()} == {"connections": "2", "read-ahead": "8 MiB"}
+
+
+def test_several_readers_share_what_they_find():
+    """Each of four lanes does a fourth; the bound of all together stays, and so does what was given."""
+    read = read_options()
+    for rate, each in ((1e6, 4 * MIB), (1e9, 8 * MIB)):
+        source = Tuning(read)
+        lanes = source.among(read.of_lane(4), 4)
+        assert source.among(read.of_lane(4), 4) is lanes
+        run(lanes, lambda _, rate=rate: rate)
+        assert lanes.read_ahead == each
+        assert lanes.connections == 1
+    own = read_options(limits=Limits(read_ahead_bytes=24 * MIB))
+    kept = Tuning(own).among(own.of_lane(4), 4)
+    run(kept, lambda _: 1e5)
+    assert kept.read_ahead == 6 * MIB
 
 
 def test_the_order_is_the_same_whatever_was_found():
@@ -75,6 +157,138 @@ def test_the_order_is_the_same_whatever_was_found():
     for number, record in enumerate(source.records()):
         found.append((record["__key__"], record["bin"][:1]))
         assert record["bin"] == record["bin"][:1] * 300_000
-        tuning.connections = (2, 8, 1, 5)[number // 7 % 4]
+        tuning._climb.value = (2, 8, 1, 5)[number // 7 % 4]
         tuning.read_ahead = (16 * MIB, 32 * MIB, 4 * MIB)[number // 11 % 3]  # within the bound of the streams
+        tuning.chunk_bytes = (2 * MIB, 256 * KIB, 900_000)[number // 13 % 3]
     assert found == expected
+
+
+def test_the_order_of_a_shuffle_is_the_same_whatever_was_found():
+    store = MemoryStore(new_name())
+    for number in range(5):
+        store.put(f"{number}.tar", made.labelled(f"{number}", 30, lambda i: {"bin": bytes([i]) * 50_000}))
+    how = t2t.options.Shuffle(window=40, seed=3, shards=3)
+
+    def order(chunk_bytes: int, read_ahead: int) -> list[bytes]:
+        source = t2t.open(store.url("{0..4}.tar"))
+        shards = source._shards
+        tuning = shards.tuning.among(shards.read.of_lane(3), 3)
+        tuning.chunk_bytes, tuning.read_ahead = chunk_bytes, read_ahead
+        return [bytes(each["__key__"].numpy()) for each in source.dataset(shuffle=how)]
+
+    found = order(2 * MIB, 10 * MIB)
+    assert sorted(found) == sorted(b"%d/%06d" % (shard, i) for shard in range(5) for i in range(30))
+    assert order(60_000, 4 * MIB) == found
+    assert order(1, 8 * MIB) == found
+
+
+MUCH = made.labelled("a", 240, lambda i: {"bin": bytes([i % 256]) * 100_000})  # 24 MB
+
+
+def chosen_on(fault: Fault, *, pause: float = 0.0) -> dict[str, str]:
+    """The first choices over such a link, by a consumer that pauses behind each record."""
+    with FaultServer() as server:
+        server.add("a.tar", tagged(MUCH), [fault] * 1_000)
+        with t2t.open([f"{server.url}/a.tar"] * 100, index=False) as source:
+            for _ in source.records():
+                time.sleep(pause)
+                if source.stats.chosen:
+                    break
+            found = {name: choice.value for name, choice in source.stats.chosen.items()}
+            listed = ", ".join(f"{name} {value}" for name, value in found.items())
+            assert source.bottleneck.endswith(f"; chosen by itself: {listed}")
+            return found
+
+
+def test_links_and_consumers_get_what_suits_them():
+    """So far apart that a machine under load changes nothing: hundreds of KB a second, and what the machine can."""
+    slow_link = chosen_on(Fault(piece=8_192, pause=0.02))
+    far_link = chosen_on(Fault(before=lambda: time.sleep(0.2)))
+    slow_consumer = chosen_on(Fault(), pause=0.05)
+    assert slow_link == {"connections": "4", "read-ahead": "16 MiB", "chunk": "256 KiB"}
+    assert slow_consumer == {"connections": "2", "read-ahead": "8 MiB", "chunk": "256 KiB"}
+    assert far_link["chunk"] != "256 KiB"
+    assert far_link["read-ahead"] != "8 MiB"
+
+
+# Calls of a mapping.
+
+
+def test_a_number_climbs_while_it_waits_and_it_helps():
+    climb = Climb(2, 16)
+    for rate in (100, 190, 350, 360, 900):
+        climb.note(rate, 0.9)
+    assert climb.value == 8  # sixteen brought 360 in place of 350
+    busy = Climb(2, 16)
+    for _ in range(9):
+        busy.note(100, 0.4)
+    assert busy.value == 2
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("computes", "full_with", "expected"), [(0.0, 99, 16), (0.0, 4, 4), (0.0, 1, 2), (1.0, 99, 2)]
+)
+def test_calls_that_wait_become_more(computes, full_with, expected):
+    """Of a staged clock: a call takes a tenth of a second, of which it computes so much; as many overlap as may."""
+    clock, computed, said = Clock(), Clock(), {}
+    climb = Climb(2, 16)
+    gate = Gate(climb, said.update, clock=clock, computed=computed)
+
+    def call() -> None:
+        clock.now += 0.1
+        computed.now += 0.1 * computes
+
+    for _ in range(1_000):
+        gate.call(call)
+        clock.now -= 0.1 - 0.1 / min(climb.value, full_with)  # the next one began so much earlier
+    assert climb.value == expected
+    assert ("parallel" in said) == (not computes)
+    if said:
+        assert said["parallel"].value == str(expected)
+
+
+def test_a_gate_lets_no_more_through_than_it_says():
+    gate, inside, most = Gate(Climb(3, 3), lambda _: None), 0, 0
+    lock, full = threading.Lock(), threading.Barrier(3)
+
+    def call() -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        full.wait(60)
+        with lock:
+            inside -= 1
+
+    threads = [threading.Thread(target=gate.call, args=[call]) for _ in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert most == 3
+    assert inside == 0
+
+
+def test_as_many_calls_as_were_asked_for_run_at_once():
+    """Also more than there are cores: eight meet, or none goes on."""
+    store = MemoryStore(new_name())
+    store.put("a.tar", made.labelled("a", 32, lambda i: {"cls": b"%d" % i}))
+    source = t2t.open(store.url("a.tar"))
+    meeting = threading.Barrier(8)
+
+    def meet(record):
+        number = int(record["cls"].decode())  # a tensor has no decode: this runs as Python
+        meeting.wait(60)
+        return number
+
+    found = source.dataset(meet, output_types=tf.int32, output_shapes=(), parallel=8)
+    assert [int(each) for each in found] == list(range(32))
+    assert "parallel" not in source.stats.chosen

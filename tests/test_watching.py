@@ -11,51 +11,148 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf import fetch
 from ais_tar2tf.account import Stats
+from ais_tar2tf.records import NAMES
+from ais_tar2tf.stores.file import FileBody
 from ais_tar2tf.stores.memory import MemoryStore
+from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.watching import bottleneck, openmetrics, shares
+from faults import PATIENCE
 from places import new_name
 
 RECORDS = 64
-PAUSE = 0.02
+PAUSE = 0.02  # seconds; of a staged clock, but where a test is of the real one
 
 
 @pytest.fixture
 def url() -> str:
     store = MemoryStore(new_name())
-    store.put("a.tar", made.labelled("a", RECORDS, lambda i: {"jpg": bytes(20_000), "cls": b"%d" % i}))
+    store.put("a.tar", SHARD)
     return store.url("a.tar")
 
 
+SHARD = made.labelled("a", RECORDS, lambda i: {"jpg": bytes(20_000), "cls": b"%d" % i})
+
+
+@pytest.fixture
+def path(tmp_path) -> str:
+    (tmp_path / "a.tar").write_bytes(SHARD)
+    return str(tmp_path / "a.tar")
+
+
+class Clock:
+    """Goes on when it is told to, and tells when somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.looked = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        self.looked.release()
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    staged = Clock()
+    monkeypatch.setattr(time, "perf_counter", staged)
+    return staged
+
+
 class SlowStore(MemoryStore):
-    """A link that gives 20 kB at a time."""
+    """A link that gives 20 kB at a time, each when its reader has begun to wait for it, and later by the clock."""
+
+    clock: Clock
 
     def open(self, name, start=0, stop=None, *, interrupt=None):
         body = super().open(name, start, stop, interrupt=interrupt)
         quick = body.readinto
 
         def slow(buffer):
-            threading.Event().wait(PAUSE)
+            while not any(self._waits(each) for each in list(fetch._open_fetches)):
+                assert self.clock.looked.acquire(timeout=PATIENCE)
+            self.clock.now += PAUSE
             return quick(buffer[:20_000])
 
         body.readinto = slow
         return body
 
-
-def slow_link(url: str) -> t2t.Source:
-    source = t2t.open(url, index=False)
-    slow = SlowStore(source._shards.store._bucket)
-    object.__setattr__(source._shards, "store", slow)
-    return source
+    def _waits(self, each) -> bool:
+        with each._lock:
+            return each._store is self and each._receiving.hungry is not None
 
 
 def number_of(record):
     return tf.strings.to_number(record["cls"], tf.int32)
 
 
-def slowly(record):
-    time.sleep(PAUSE)
-    return int(record["cls"].decode())  # a tensor has no decode: this runs as Python
+@pytest.mark.parametrize("as_dataset", [True, False])
+def test_a_slow_link(url, clock, as_dataset):
+    source = t2t.open(url, index=False, connections=1)
+    slow = SlowStore(source._shards.store._bucket)
+    slow.clock = clock
+    object.__setattr__(source._shards, "store", slow)
+    count = len(list(source.dataset(number_of))) if as_dataset else len(list(source.records()))
+    assert count == RECORDS
+    assert source.stats.network_seconds == pytest.approx(clock.now if not as_dataset else source.stats.seconds)
+    assert bottleneck(source.stats) == "network"
+    assert source.bottleneck.startswith("network holds it up, 100%")
+    assert "connections=" in source.bottleneck
+
+
+def test_a_slow_disk(path, clock, monkeypatch):
+    """Local files are read without threads; what they are waited for counts as well."""
+    quick = FileBody.readinto
+
+    def slow(body, buffer):
+        clock.now += PAUSE
+        return quick(body, buffer)
+
+    monkeypatch.setattr(FileBody, "readinto", slow)
+    source = t2t.open(path, index=False)
+    assert len(list(source.records())) == RECORDS
+    assert source.stats.network_seconds == source.stats.seconds == pytest.approx(clock.now)
+    assert bottleneck(source.stats) == "network"
+
+
+def test_a_slow_mapping(path, clock):
+    """Calls overlap with reading ahead: of what the file is read in, a few pieces, the clock goes on within, too."""
+    source = t2t.open(path, limits=t2t.options.Limits(chunk_records=4))
+
+    def slowly(record):
+        number = int(record["cls"].decode())  # a tensor has no decode: this runs as Python
+        clock.now += PAUSE
+        return number
+
+    assert len(list(source.dataset(slowly, output_types=tf.int32, output_shapes=(), parallel=1))) == RECORDS
+    assert bottleneck(source.stats) == "parsing"
+    assert "parallel=" in source.bottleneck
+
+
+def test_a_slow_consumer(path, clock):
+    source = t2t.open(path)
+    for _ in source.records():
+        clock.now += PAUSE
+    assert source.stats.consumer_seconds == source.stats.seconds == pytest.approx(RECORDS * PAUSE)
+    assert source.bottleneck.startswith("consumer holds it up, 100%")
+    assert "training step" in source.bottleneck
+
+
+def test_a_slow_consumer_of_chunks(path, clock):
+    """Chunk by chunk, as a dataset's graph asks for them."""
+    source = t2t.open(path, limits=t2t.options.Limits(chunk_records=4))
+    request = Request(source.reading(None), source._account, ("cls", "jpg", *NAMES), frozenset())
+    chunks, state, count = Chunks(request), b"", 0
+    while True:
+        state, _, _, *columns = chunks.step(state)
+        if not len(columns[0]):
+            break
+        count += len(columns[0])
+        clock.now += PAUSE
+    assert count == RECORDS
+    assert source.stats.consumer_seconds == source.stats.seconds == pytest.approx(RECORDS / 4 * PAUSE)
+    assert bottleneck(source.stats) == "consumer"
 
 
 def slow_graph(record):
@@ -65,42 +162,21 @@ def slow_graph(record):
     return tf.reduce_sum(matrix)
 
 
-@pytest.mark.parametrize("as_dataset", [True, False])
-def test_a_slow_link(url, as_dataset):
-    source = slow_link(url)
-    count = len(list(source.dataset(number_of))) if as_dataset else len(list(source.records()))
-    assert count == RECORDS
-    assert bottleneck(source.stats) == "network"
-    assert source.bottleneck.startswith("network holds it up, ")
-    assert "connections=" in source.bottleneck
-
-
-def test_a_slow_mapping(url):
-    source = t2t.open(url, limits=t2t.options.Limits(chunk_records=4))
-    assert len(list(source.dataset(slowly, output_types=tf.int32, output_shapes=(), parallel=2))) == RECORDS
-    assert bottleneck(source.stats) == "parsing"
-    assert "parallel=" in source.bottleneck
-
-
-def test_a_slow_mapping_in_a_graph(url):
-    source = t2t.open(url, limits=t2t.options.Limits(chunk_records=4))
+@pytest.mark.full
+def test_a_slow_mapping_in_a_graph(path):
+    """By the real clock, as a graph has no other."""
+    source = t2t.open(path, limits=t2t.options.Limits(chunk_records=4))
     assert len(list(source.dataset(slow_graph, parallel=1))) == RECORDS
     assert bottleneck(source.stats) == "parsing"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mapped", [True, False])
-def test_a_slow_consumer(url, mapped):
-    source = t2t.open(url, limits=t2t.options.Limits(chunk_records=4))
+def test_a_slow_consumer_of_a_dataset(path, mapped):
+    """By the real clock."""
+    source = t2t.open(path, limits=t2t.options.Limits(chunk_records=4))
     for _ in source.dataset(number_of if mapped else None):
         time.sleep(PAUSE)
-    assert bottleneck(source.stats) == "consumer"
-    assert "training step" in source.bottleneck
-
-
-def test_a_slow_reader_of_records(url):
-    source = t2t.open(url)
-    for _ in source.records():
-        time.sleep(PAUSE / 4)
     assert bottleneck(source.stats) == "consumer"
 
 

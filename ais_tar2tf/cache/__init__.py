@@ -14,11 +14,11 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.cache._disk import DiskShelf
 from ais_tar2tf.cache._memory import MemoryShelf
 from ais_tar2tf.cache._shelf import BLOCK, Shelf
-from ais_tar2tf.cache._store import CachedStore
+from ais_tar2tf.cache._store import CachedRanges, CachedStore
 from ais_tar2tf.options import Cache, Read
-from ais_tar2tf.stores import Store
+from ais_tar2tf.stores import Ranges, Store
 
-__all__ = ["BLOCK", "CachedStore", "Shelf", "aligned", "cached", "shelf_of"]
+__all__ = ["BLOCK", "CachedStore", "Shelf", "aligned", "cached", "in_whole_blocks", "shelf_of"]
 
 
 def cached(
@@ -28,7 +28,13 @@ def cached(
     chosen = cache if isinstance(cache, Cache) else Cache(cache)
     # Another process can have what is on disk; what is in memory stays here.
     reopen = None if chosen.in_memory else functools.partial(_again, chosen)
-    return CachedStore(store, shelf or shelf_of(chosen), account, trust=chosen.trust, reopen=reopen)
+    kind = CachedRanges if isinstance(store, Ranges) and store.across_objects else CachedStore
+    return kind(store, shelf or shelf_of(chosen), account, trust=chosen.trust, reopen=reopen)
+
+
+def in_whole_blocks(store: Store, total: int) -> Store:
+    """The same store, for who reads small ranges all over `total` bytes; a cached one keeps their blocks."""
+    return store.in_whole_blocks(total) if isinstance(store, CachedStore) else store
 
 
 def shelf_of(cache: Cache) -> Shelf:

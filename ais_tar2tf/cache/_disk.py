@@ -38,7 +38,7 @@ class _File:
 class DiskShelf:
     def __init__(self, folder: str | os.PathLike[str], bound: int) -> None:
         self._folder = Path(folder).expanduser().absolute()
-        self._bound = bound
+        self.bound: int = bound
         self._lock = threading.Lock()
         self._left = 0  # bytes that may be written before looking again
 
@@ -110,8 +110,8 @@ class DiskShelf:
     def _sweep(self, size: int) -> int:
         """Bytes that are free, after the longest unused blocks had to go where `size` was not."""
         files = sorted(self._files(), key=lambda file: file.age)
-        free = self._bound - sum(file.size for file in files)
-        wanted = max(size, self._bound // _ROOM)
+        free = self.bound - sum(file.size for file in files)
+        wanted = max(size, self.bound // _ROOM)
         for file in files if free < size else ():
             if free >= wanted:
                 break

@@ -43,7 +43,7 @@ class _Writer:
 
 class MemoryShelf:
     def __init__(self, bound: int) -> None:
-        self._bound = bound
+        self.bound: int = bound
         self._lock = threading.Lock()
         self._known: dict[str, Known] = {}
         self._blocks: OrderedDict[Place, bytes] = OrderedDict()
@@ -76,7 +76,7 @@ class MemoryShelf:
             return _Reader(data)
 
     def writer(self, place: Place) -> _Writer | None:
-        return _Writer(self, place) if place.length <= self._bound else None
+        return _Writer(self, place) if place.length <= self.bound else None
 
     def discard(self, place: Place) -> None:
         with self._lock:
@@ -86,6 +86,6 @@ class MemoryShelf:
         with self._lock:
             self._size += len(data) - len(self._blocks.pop(place, b""))
             self._blocks[place] = data
-            while self._size > self._bound:
+            while self._size > self.bound:
                 _, dropped = self._blocks.popitem(last=False)
                 self._size -= len(dropped)

@@ -35,9 +35,14 @@ class Place:
     number: int
 
     @property
+    def start(self) -> int:
+        """In the object."""
+        return self.number * BLOCK
+
+    @property
     def length(self) -> int:
         assert self.identity.size is not None
-        return min(BLOCK, self.identity.size - self.number * BLOCK)
+        return min(BLOCK, self.identity.size - self.start)
 
 
 class BlockReader(Protocol):
@@ -60,6 +65,11 @@ class BlockWriter(Protocol):
 
 class Shelf(Protocol):
     """Blocks. Every method but `known`, `has` and `forget` may raise OSError, readers also Damaged."""
+
+    @property
+    def bound(self) -> int:
+        """In bytes."""
+        ...
 
     def known(self, key: str) -> Known | None: ...
 

@@ -7,23 +7,29 @@ holds. An object of which the store states neither version, ETag nor checksum is
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import xxhash
+
 from ais_tar2tf.account import Account
+from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Damaged, Place, Shelf
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import KIB
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, remember, reopener
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Pieces, Ranges, Store, remember, reopener
 
-__all__ = ["CachedStore"]
+__all__ = ["CachedRanges", "CachedStore"]
 
 _REMEMBERED = 10_000  # objects whose content is known without asking the shelf
-_SKIPPED = 64 * KIB  # read at once, of what a server without ranges sends again
+_SCRATCH = 64 * KIB  # read at once, of what is not for whoever asked
+_FILLED = 0.9  # of the bound, with blocks for who reads parts of them: a sweep frees a sixteenth at once
 
 
 class CachedStore:
@@ -46,6 +52,8 @@ class CachedStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._said: OrderedDict[str, Identity] = OrderedDict()  # by the store, where reading began
+        self._share = 0.0  # of the blocks that are fetched whole for a part of them
+        self._on_the_way: set[Place] = set()  # of these
         behind = reopener(store)
         if behind is not None:
             remember(self, behind if reopen is None else functools.partial(_reopened, behind, reopen))
@@ -56,11 +64,21 @@ class CachedStore:
     def url(self, name: str) -> str:
         return self._store.url(name)
 
+    def in_whole_blocks(self, total: int) -> CachedStore:
+        """The same shelf, for who reads small ranges all over `total` bytes: blocks of them come whole, and are kept.
+
+        Where there is no room for all, it is always the same ones, so that they don't drive each other out.
+        """
+        view = copy.copy(self)
+        view._share = _FILLED * self._shelf.bound / max(1, total)
+        return view
+
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         known = self._content(name, start)
         if known is not None:
             try:
-                return _CachedBody(self, name, known, start, stop, interrupt).begun()
+                self._fill(name, known, start, stop, interrupt)
+                return CachedBody(self, name, known, start, stop, interrupt).begun()
             except ObjectChanged:
                 pass  # it is another one now: whoever has read the beginning will see that
         body = self._store.open(name, start, stop, interrupt=interrupt)
@@ -68,7 +86,7 @@ class CachedStore:
         if not _is_told(identity) or not identity.size:
             return body
         self._vouch(name, identity)
-        return _CachedBody(self, name, identity, body.start, body.stop, interrupt, body)
+        return CachedBody(self, name, identity, body.start, body.stop, interrupt, body)
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)
@@ -114,7 +132,7 @@ class CachedStore:
             return said
         known = self._shelf.known(self._key(name))
         if known is None or not known.identity.size:
-            return None
+            return self._content_for_blocks(name) if self._share else None
         if not -1 <= self._clock() - known.vouched < self._trust:
             now = self._asked(name)
             if now is None or not _is_same(known.identity, now):
@@ -123,6 +141,68 @@ class CachedStore:
         else:
             self._remember(name, known.identity)
         return known.identity
+
+    def _content_for_blocks(self, name: str) -> Identity | None:
+        """Of an object of which nothing is here yet."""
+        now = self._asked(name)
+        if now is None or not _is_told(now) or not now.size:
+            return None
+        self._vouch(name, now)
+        return now
+
+    def _fill(self, name: str, identity: Identity, start: int, stop: int | None, interrupt: Interrupt | None) -> None:
+        """Keep the blocks of which this is a part, as far as they are to be kept."""
+        assert identity.size is not None
+        end = identity.size if stop is None else min(stop, identity.size)
+        for number in range(start // BLOCK, -(-end // BLOCK)) if self._share else ():
+            place = self.place(name, identity, number)
+            if not self._is_chosen(place) or self.has(place):
+                continue
+            with self._lock:
+                if place in self._on_the_way:  # for another record: this one comes by itself
+                    continue
+                self._on_the_way.add(place)
+            try:
+                self._fetch_block(name, place, interrupt)
+            finally:
+                with self._lock:
+                    self._on_the_way.discard(place)
+
+    def _is_chosen(self, place: Place) -> bool:
+        if not 0 < self._share < 1:
+            return self._share > 0
+        what = f"{place.number} {place.key}".encode("utf-8", "surrogateescape")
+        return xxhash.xxh3_64_intdigest(what) < self._share * 2**64
+
+    def _fetch_block(self, name: str, place: Place, interrupt: Interrupt | None) -> None:
+        writer = self.writer(place)
+        if writer is None:
+            return
+        stop = place.start + place.length
+        try:
+            body = self.from_store(name, place.identity, place.start, stop, interrupt)
+            with contextlib.closing(body):
+                is_whole = body.start == place.start and self._written(body, writer, place.length)
+        except BaseException:
+            self.give_up(writer)
+            raise
+        if is_whole:
+            self.write(writer.commit, writer)
+        else:
+            self.give_up(writer)
+
+    def _written(self, body: Body, writer: BlockWriter, left: int) -> bool:
+        """Whether so many bytes came, and could be written."""
+        scratch = memoryview(bytearray(_SCRATCH))
+        while left > 0:
+            count = body.readinto(scratch[:left])
+            if not count:
+                return False
+            piece = scratch[:count]
+            if not self.write(functools.partial(writer.add, piece), writer):
+                return False
+            left -= count
+        return True
 
     def _asked(self, name: str) -> Identity | None:
         """What the store says of the object now; None where it does not answer such questions."""
@@ -227,144 +307,33 @@ def _is_same(kept: Identity, now: Identity) -> bool:
     return told and kept.differs_from(now) is None
 
 
-class _CachedBody:
-    """Bytes of one content of an object, block by block from the shelf or, in runs, from the store."""
+class CachedRanges(CachedStore):
+    """In front of a store that gives many ranges at once."""
 
-    def __init__(
-        self,
-        store: CachedStore,
-        name: str,
-        identity: Identity,
-        start: int,
-        stop: int | None,
-        interrupt: Interrupt | None,
-        behind: Body | None = None,
-    ) -> None:
-        assert identity.size is not None
-        self._store = store
-        self._identity = identity
-        self._size = identity.size
-        self._interrupt = interrupt
-        self._at = start
-        self._reader: BlockReader | None = None
-        self._behind = behind
-        self._behind_stop = self._size if behind is None or behind.stop is None else behind.stop
-        self._writer: BlockWriter | None = None
-        self.info = ObjectInfo(name, self._size, identity)
-        self.start = start
-        self._stop = self._size if stop is None else min(stop, self._size)
-        self.stop: int | None = self._stop
+    across_objects: bool = True
 
-    def begun(self) -> _CachedBody:
-        """Itself; if its first bytes come from the store, they are asked for.
+    @property
+    def ranges_at_once(self) -> int:
+        return self._store.ranges_at_once if isinstance(self._store, Ranges) else 1
 
-        A server without ranges says so by what it answers: whoever asked has to see it.
-        """
-        if self._at < self._stop and not self._store.has(self._place(self._at // BLOCK)):
-            at, behind = self._at, self._open_behind()
-            if behind.stop is not None and behind.stop > self._behind_stop:
-                self._behind_stop = self._stop = self.stop = behind.stop
-            if behind.start < at:
-                self._at = self.start = behind.start
-        return self
+    def read_many(
+        self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
+    ) -> Pieces | None:
+        """Those of which the shelf has nothing, and is to have nothing; the others are to be read by themselves."""
+        assert isinstance(self._store, Ranges)
+        passed = [number for number, each in enumerate(wanted) if not self._concerns(*each)]
+        if not passed:
+            return None
+        answer = self._store.read_many([wanted[number] for number in passed], interrupt=interrupt)
+        if answer is None:
+            return None
+        found = dict(zip(passed, answer.pieces, strict=True))
+        return Pieces([found.get(number) for number in range(len(wanted))], answer.identity)
 
-    def readinto(self, buffer: memoryview) -> int:
-        buffer = buffer[: max(0, self._stop - self._at)]
-        if not buffer:
-            return 0
-        count = 0 if self._behind is not None else self._from_shelf(buffer)
-        if not count:
-            count = self._from_behind(buffer)
-        self._at += count
-        return count
-
-    def close(self) -> None:
-        self._close_reader()
-        self._close_behind()
-
-    def _place(self, number: int) -> Place:
-        return self._store.place(self.info.name, self._identity, number)
-
-    def _from_shelf(self, buffer: memoryview) -> int:
-        """What the shelf has from here on; 0 where it is not, or is damaged."""
-        number, within = divmod(self._at, BLOCK)
-        place = self._place(number)
-        if self._reader is None:
-            self._reader = self._store.reader(place)
-        if self._reader is None:
-            return 0
-        try:
-            count = self._reader.read(within, buffer[: place.length - within])
-        except (OSError, Damaged):
-            self._close_reader()
-            self._store.discard(place)
-            return 0
-        self._store.from_shelf(count)
-        if within + count == place.length:
-            self._close_reader()
-        return count
-
-    def _from_behind(self, buffer: memoryview) -> int:
-        behind = self._behind
-        if behind is None:
-            behind = self._open_behind()
-            self._skip(behind)
-        count = behind.readinto(buffer[: self._behind_stop - self._at])
-        if not count:
-            return 0
-        self._keep(buffer[:count])
-        if self._at + count >= self._behind_stop:
-            self._close_behind()
-        return count
-
-    def _open_behind(self) -> Body:
-        """From the store, up to the next block that the shelf has."""
-        number = self._at // BLOCK + 1
-        last = -(-self._stop // BLOCK)
-        while number < last and not self._store.has(self._place(number)):
-            number += 1
-        self._behind_stop = min(number * BLOCK, self._stop)
-        asked = None if self._behind_stop == self._size else self._behind_stop
-        self._behind = self._store.from_store(self.info.name, self._identity, self._at, asked, self._interrupt)
-        return self._behind
-
-    def _skip(self, behind: Body) -> None:
-        """A server without ranges sends everything again."""
-        left = self._at - behind.start
-        scratch = memoryview(bytearray(min(_SKIPPED, max(0, left))))
-        while left > 0:
-            count = behind.readinto(scratch[:left])
-            if not count:
-                raise TransportError(f"it ended before byte {self._at:,}", url=self._store.url(self.info.name))
-            left -= count
-
-    def _keep(self, data: memoryview) -> None:
-        at = self._at
-        while data:
-            number, within = divmod(at, BLOCK)
-            place = self._place(number)
-            piece = data[: place.length - within]
-            if not within:
-                self._writer = self._store.writer(place)
-            if self._writer is not None:
-                self._give(self._writer, piece, is_last=within + len(piece) == place.length)
-            at += len(piece)
-            data = data[len(piece) :]
-
-    def _give(self, writer: BlockWriter, piece: memoryview, *, is_last: bool) -> None:
-        given = self._store.write(lambda: writer.add(piece), writer)
-        if not given or (is_last and (self._store.write(writer.commit, writer) or True)):
-            self._writer = None
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _close_behind(self) -> None:
-        if self._writer is not None:
-            self._store.give_up(self._writer)
-            self._writer = None
-        if self._behind is not None:
-            self._behind.close()
-            self._behind = None
+    def _concerns(self, name: str, start: int, stop: int) -> bool:
+        with self._lock:
+            said = self._said.get(name)
+        if said is None:
+            return True
+        places = (self.place(name, said, number) for number in range(start // BLOCK, -(-stop // BLOCK)))
+        return any(self._is_chosen(place) or self.has(place) for place in places)

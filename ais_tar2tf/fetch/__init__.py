@@ -53,7 +53,7 @@ class Fetch:
         self._account = account
         self._tuning = tuning or Tuning(replace(read, most_connections=0))
         self._tuning.pause()
-        self._receiving = receiving = Receiving(store, read, account, draw)
+        self._receiving = receiving = Receiving(store, read, account, draw, self._tuning.answered)
         ahead = read_ahead_bytes or read.limits.read_ahead_bytes
         self._planning = Planning(store, spans, read, self._tuning, ahead, lambda: receiving.lock.notify_all())
         receiving.planning = self._planning
@@ -94,7 +94,7 @@ class Fetch:
         self._lent = block.buffer
         data = block.buffer[block.begin : block.end]
         self._account.add(bytes=len(data))
-        self._tuning.note(time.perf_counter(), len(data), 0.0)
+        self._note(time.perf_counter(), len(data), 0.0)
         shard = self._planning.current
         if at == 0 and shard is not None and shard.span.stop is None:
             self._checksum = Checksum.stated_by(self.identity)
@@ -194,7 +194,11 @@ class Fetch:
     def _note_wait(self, began: float) -> None:
         ended = time.perf_counter()
         self._account.add(network_wait=ended - began)
-        self._tuning.note(ended, 0, ended - began)
+        self._note(ended, 0, ended - began)
+
+    def _note(self, now: float, received: int, waited: float) -> None:
+        if chosen := self._tuning.note(now, received, waited):
+            self._account.chose(chosen)
 
     def _check_open(self) -> None:
         if self.closed:

@@ -25,14 +25,16 @@ __all__ = ["Receiving"]
 
 _LOG = logging.getLogger("ais_tar2tf.fetch")  # of what is tried again; errors are raised, and never logged
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
-_CHECKED = 64  # one in so many ranges that go together goes by itself, and says which content the shard has
+_CHECKED = 64  # one in so many ranges goes by itself and says which content the shard has: AisStore.read_many
 _LET_COME = 256 * KIB  # of a request that nobody wants any more: less than a new connection costs
 
 
 class Receiving:
     """What workers and reader share: the lock, the requests under way, blocks to be filled again."""
 
-    def __init__(self, store: Store, read: Read, account: Account, draw: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, read: Read, account: Account, draw: Callable[[], float], answered: Callable[[float], None]
+    ) -> None:
         self.lock: threading.Condition = threading.Condition()
         self.closed: bool = False
         self.hungry: Part | None = None  # what the reader waits for
@@ -41,6 +43,7 @@ class Receiving:
         self._read = read
         self._account = account
         self._draw = draw
+        self._answered = answered  # is told how long each answer took to begin
         self._interrupts: dict[Interrupt, Sequence[Part]] = {}  # of the requests under way
         self._spare: list[memoryview] = []
         self._asked: dict[str, int] = {}  # parts of each shard that could go together
@@ -73,7 +76,8 @@ class Receiving:
 
     def take_back(self, buffer: memoryview) -> None:
         """Under the lock: the reader is done with a block."""
-        if len(buffer) == BLOCK and not buffer.readonly:  # as many as the read-ahead has in use
+        wanted = len(self._spare) * BLOCK < self.planning.ahead  # it may have become less
+        if len(buffer) == BLOCK and not buffer.readonly and wanted:
             self._spare.append(buffer)
 
     def fetch_all(self, parts: Sequence[Part]) -> None:
@@ -129,13 +133,16 @@ class Receiving:
         if answer is None:
             return list(parts)
         for part, data in zip(together, answer, strict=True):
+            if data is None:
+                left.append(part)
+                continue
             with self.lock:
                 part.blocks.append(Block(data, 0, len(data)))
                 part.received = len(data)
             self._end_part(part, None)
         return left
 
-    def _read_many(self, parts: Sequence[Part], interrupt: Interrupt) -> Sequence[memoryview] | None:
+    def _read_many(self, parts: Sequence[Part], interrupt: Interrupt) -> Sequence[memoryview | None] | None:
         wanted = [(part.shard.span.name, part.start, part.stop or part.start) for part in parts]
         if not isinstance(self._store, Ranges) or not wanted:
             return None
@@ -183,7 +190,9 @@ class Receiving:
             self._interrupts[interrupt] = (part,)
         try:
             begin = part.start + part.received
+            asked = time.perf_counter()
             body = self._store.open(shard.span.name, begin, part.stop, interrupt=interrupt)
+            self._answered(time.perf_counter() - asked)
             try:
                 self._check(body, shard, begin)
                 with self.lock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -54,7 +55,7 @@ class FileFetch:
 
     def read(self) -> memoryview:
         """The next bytes of this shard, valid until the next call; empty at its end, once that is proved."""
-        count = 0
+        began, count = time.perf_counter(), 0
         for tried in range(1, self._read.retry.attempts + 1):
             try:
                 with self._lock:
@@ -67,7 +68,7 @@ class FileFetch:
                     raise
                 self._account.add(retries=1, resumes=1 if self._at else 0)
                 self._closed.wait(self._read.retry.delay(tried, random.random))
-        self._account.add(bytes=count)
+        self._account.add(bytes=count, network_wait=time.perf_counter() - began)
         self._at += count
         self._block_size = min(2 * self._block_size, _BLOCK)
         return self._buffer[:count]

@@ -17,10 +17,10 @@ from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.fetch.files import FileFetch
 from ais_tar2tf.fetch.tuning import Tuning
-from ais_tar2tf.options import MIB, Read
+from ais_tar2tf.options import LEAST_READ_AHEAD, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.plan.single_records import SingleRecords
-from ais_tar2tf.reader.epochs import Stream
+from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reader.window import Window
 from ais_tar2tf.records import Grouper, Grouping, Record, RecordBatch, Records, Selection
 from ais_tar2tf.shard_index import Cut, Index, ShardIndex
@@ -28,8 +28,6 @@ from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
-
-_LEAST_READ_AHEAD = 4 * MIB  # of one lane, however many there are
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class Shards:
     layout: Index | None = None  # where records are likely to begin; wrong, it costs requests and nothing else
     check: Callable[[str, int], None] | None = None  # what a store says to the records of a shard that was read whole
     streams: weakref.WeakSet[RecordStream] = field(default_factory=lambda: weakref.WeakSet[RecordStream]())
-
     tuning: Tuning | None = None  # of all that read these; one of its own when none is given
 
     def __post_init__(self) -> None:
@@ -55,6 +52,11 @@ class Shards:
     def known(self, number: int) -> ShardIndex | None:
         """What the index says of a shard."""
         return None if self.index is None else self.index.get(self.names[number])
+
+    def among(self, read: Read, readers: int) -> Shards:
+        """For one of several readers at once, each of which reads as `read` says and knows what all of them found."""
+        assert self.tuning is not None
+        return replace(self, read=read, tuning=self.tuning.among(read, readers))
 
     def begins(self, number: int) -> Callable[[], Sequence[int]] | None:
         """What tells where the records of a shard are likely to begin."""
@@ -285,7 +287,7 @@ class _Lane:
         """A range of the same object, whose content is bound to what the stream has of it."""
         span = Span(shard.name, start, self._fetch.identity, stop)
         read = replace(self._shards.read, connections=1)
-        aside = Fetch(self._shards.store, iter((span,)), read, self._account, read_ahead_bytes=_LEAST_READ_AHEAD)
+        aside = Fetch(self._shards.store, iter((span,)), read, self._account, read_ahead_bytes=LEAST_READ_AHEAD)
         self._aside = aside
         try:
             aside.next_shard()
@@ -320,7 +322,7 @@ def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[R
     known = shards.known(number)
     placed = known is not None and known.placed
     order = Order([number], {0: cut} if placed else {})
-    lane = _Lane(shards, order, 1, Mark(0), account, _LEAST_READ_AHEAD)
+    lane = _Lane(shards, order, 1, Mark(0), account, LEAST_READ_AHEAD)
     found: list[Record] = []
     to_pass, wanted = 0 if placed else cut.first, cut.behind - cut.first
     try:
@@ -353,7 +355,7 @@ def read_places(
         lane.close()
 
 
-class RecordStream(Stream):
+class RecordStream(EpochStream):
     """The records of a plan from `position` on, in chunks; between two chunks, `position` says where it is."""
 
     def __init__(self, shards: Shards, plan: Plan, position: Position, account: Account) -> None:
@@ -361,6 +363,8 @@ class RecordStream(Stream):
         self._plan = plan
         self._account = account
         self._limits = shards.read.limits
+        lanes = len(position.marks)
+        self._of_lane = shards.among(shards.read.of_lane(lanes), lanes) if lanes > 1 else shards
         self.position: Position = position
         self._lanes: list[_Lane] = []
         self._window = Window(0 if plan.shuffle is None else plan.shuffle.window_bytes)
@@ -378,6 +382,11 @@ class RecordStream(Stream):
         if chunk:
             self.position = replace(self.position, count=self.position.count + len(chunk))
         return chunk
+
+    @property
+    def chunk_bytes(self) -> int:
+        assert self._of_lane.tuning is not None
+        return self._of_lane.tuning.chunk_bytes
 
     @property
     def identity(self) -> Identity:
@@ -408,10 +417,7 @@ class RecordStream(Stream):
         position = self.position
         order = self._plan.order(position.epoch, position.seed)
         step = len(position.marks)
-        shards = self._shards
-        if step > 1:
-            shards = replace(shards, read=shards.read.of_lane(step), tuning=None)
-        self._lanes = [_Lane(shards, order, step, mark, self._account) for mark in position.marks]
+        self._lanes = [_Lane(self._of_lane, order, step, mark, self._account) for mark in position.marks]
 
     def begin_next_epoch(self) -> bool:
         following = self._plan.next_epoch(self.position)
@@ -426,11 +432,12 @@ class RecordStream(Stream):
         if self._failure is not None:
             raise self._failure
         (lane,) = self._lanes
-        chunk, size = lane.take(most, self._limits.chunk_bytes)
+        chunk_bytes = self.chunk_bytes
+        chunk, size = lane.take(most, chunk_bytes)
         self.position = replace(self.position, marks=(lane.mark,))
-        while full and 0 < len(chunk) < most and size < self._limits.chunk_bytes:
+        while full and 0 < len(chunk) < most and size < chunk_bytes:
             try:
-                more, more_size = lane.take(most - len(chunk), self._limits.chunk_bytes - size)
+                more, more_size = lane.take(most - len(chunk), chunk_bytes - size)
             except Exception as error:  # noqa: BLE001  # it comes behind the records before it, in the next call
                 self._failure = error
                 break
@@ -448,7 +455,7 @@ class RecordStream(Stream):
             self._fill_window()
             if not len(self._window):
                 return Records()
-        chunk = self._window.take(self.position.emitted, most, self._limits.chunk_bytes)
+        chunk = self._window.take(self.position.emitted, most, self.chunk_bytes)
         self.position = replace(self.position, emitted=self.position.emitted + len(chunk))
         return chunk
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ais_tar2tf.plan import Position
 from ais_tar2tf.records import Records
 
-__all__ = ["Stream"]
+__all__ = ["EpochStream"]
 
 
-class Stream(ABC):
-    """Records in chunks; between two chunks, `position` says where it is."""
-
-    position: Position
+class EpochStream(ABC):
+    """Records in chunks."""
 
     @property
     @abstractmethod
     def closed(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def chunk_bytes(self) -> int:
+        """Of a chunk of records, about."""
 
     @abstractmethod
     def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:

@@ -6,7 +6,7 @@ A *reading* is the shards of one source under a plan, or several readings mixed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -16,10 +16,10 @@ from ais_tar2tf.plan import Mark, Plan, Position
 from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.reading.shares import open_stream
-from ais_tar2tf.records import Record, Records, Selection
+from ais_tar2tf.records import NAMES, Record, Records, Selection
 from ais_tar2tf.shard_index import ShardIndex
 
-__all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "timed_records"]
+__all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "size_of", "timed_records"]
 
 
 class At(Protocol):
@@ -46,6 +46,8 @@ class Stream(Protocol):
     def position(self) -> At: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def chunk_bytes(self) -> int: ...
 
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records: ...
 
@@ -162,6 +164,11 @@ def passed(reading: Reading, at: At, records: int, account: Account) -> At:
         return stream.position
     finally:
         stream.close()
+
+
+def size_of(record: Mapping[str, Any]) -> int:
+    """Bytes of a record's fields."""
+    return sum(len(value) for name, value in record.items() if name not in NAMES and hasattr(value, "__len__"))
 
 
 def timed_records(stream: Stream, account: Account) -> Iterator[Record]:

@@ -19,8 +19,9 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Read, Shuffle
-from ais_tar2tf.reading import At, Reading, Stream, passed
-from ais_tar2tf.records import NAMES, Record, Records
+from ais_tar2tf.reader.epochs import EpochStream
+from ais_tar2tf.reading import At, Reading, Stream, passed, size_of
+from ais_tar2tf.records import Record, Records
 
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
@@ -154,6 +155,10 @@ class _Part:
     def closed(self) -> bool:
         return self._stream is not None and self._stream.closed
 
+    @property
+    def chunk_bytes(self) -> int:
+        return self._reading.read.limits.chunk_bytes if self._stream is None else self._stream.chunk_bytes
+
     def take(self) -> Record | None:
         """The next record; None at the end of this pass."""
         if self._taken == len(self._chunk) and not self._fill():
@@ -192,7 +197,7 @@ class _Part:
         return bool(self._chunk)
 
 
-class MixedStream:
+class MixedStream(EpochStream):
     """The records of a mixture from a position on."""
 
     def __init__(self, reading: MixedReading, at: _Position, account: Account) -> None:
@@ -211,27 +216,25 @@ class MixedStream:
     def closed(self) -> bool:
         return self._closed or any(part.closed for part in self._parts)
 
-    def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
+    @property
+    def chunk_bytes(self) -> int:
+        return min(self._limits.chunk_bytes, sum(part.chunk_bytes for part in self._parts))
+
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         del full  # each chunk is as full as it may be
         if self._failure is not None:
             raise self._failure
-        while True:
-            chunk = self._next_in_epoch(min(most or self._limits.chunk_records, self._limits.chunk_records))
-            if chunk:
-                self._at = replace(self._at, count=self._at.count + len(chunk))
-                return Records(chunk)
-            following = self._reading.next_epoch(self.position)
-            if following is None:
-                return Records()
-            self._close_parts()
-            self._go_to(following)
+        chunk = self._drawn_records(min(most or self._limits.chunk_records, self._limits.chunk_records))
+        self._at = replace(self._at, count=self._at.count + len(chunk))
+        return Records(chunk)
 
-    def discard(self, count: int) -> None:
-        while count > 0:
-            chunk = self.next_chunk(count)
-            if not chunk:
-                return
-            count -= len(chunk)
+    def begin_next_epoch(self) -> bool:
+        following = self._reading.next_epoch(self.position)
+        if following is None:
+            return False
+        self._close_parts()
+        self._go_to(following)
+        return True
 
     def close(self) -> None:
         self._closed = True
@@ -256,10 +259,10 @@ class MixedStream:
         self._alive = [number for number, part in enumerate(self._parts) if not part.ended]
         self._sums = list(accumulate(self._reading.weights[number] for number in self._alive))
 
-    def _next_in_epoch(self, most: int) -> list[Record]:
+    def _drawn_records(self, most: int) -> list[Record]:
         chunk: list[Record] = []
-        size = 0
-        while len(chunk) < most and size < self._limits.chunk_bytes:
+        size, most_bytes = 0, self.chunk_bytes
+        while len(chunk) < most and size < most_bytes:
             try:
                 record = self._next()
             except Exception as error:
@@ -270,9 +273,7 @@ class MixedStream:
             if record is None:
                 break
             chunk.append(record)
-            size += sum(
-                len(value) for name, value in record.items() if name not in NAMES and hasattr(value, "__len__")
-            )
+            size += size_of(record)
         return chunk
 
     def _next(self) -> Record | None:

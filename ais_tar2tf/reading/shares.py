@@ -7,13 +7,13 @@ from dataclasses import replace
 from ais_tar2tf.account import Account
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.reader import RecordStream, Shards
-from ais_tar2tf.reader.epochs import Stream
+from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.records import Record, Records
 
 __all__ = ["SharedStream", "open_stream"]
 
 
-def open_stream(shards: Shards, plan: Plan, position: Position, account: Account) -> Stream:
+def open_stream(shards: Shards, plan: Plan, position: Position, account: Account) -> RecordStream | SharedStream:
     """The records of a plan for its host, from a position on."""
     plan.check(position)
     if plan.share == (0, 1) and plan.most(position.epoch, position.seed) is None:
@@ -21,7 +21,7 @@ def open_stream(shards: Shards, plan: Plan, position: Position, account: Account
     return SharedStream(shards, plan, position, account)
 
 
-class SharedStream(Stream):
+class SharedStream(EpochStream):
     """The k-th of every m records, and no more than the plan allows in an epoch.
 
     Where no counts are known and all hosts are to get equally many, a record is handed out when its round of m is
@@ -42,6 +42,10 @@ class SharedStream(Stream):
     @property
     def closed(self) -> bool:
         return self._raw.closed
+
+    @property
+    def chunk_bytes(self) -> int:
+        return self._raw.chunk_bytes
 
     def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
         while True:

@@ -2,7 +2,8 @@
 
 from ais_tar2tf.source._arguments import host_of, read_options, seed_of, shuffle_option
 from ais_tar2tf.source._opening import index_shards, iter_records, open_source, shard_names
-from ais_tar2tf.source._source import Prepared, Source
+from ais_tar2tf.source._prepared import Prepared
+from ais_tar2tf.source._source import Source
 
 __all__ = [
     "Prepared",

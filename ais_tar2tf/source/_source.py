@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
+from ais_tar2tf.cache import in_whole_blocks
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
@@ -29,7 +30,8 @@ from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
-from ais_tar2tf.source._arguments import host_of, seed_of, shuffle_option
+from ais_tar2tf.source._arguments import host_of, shuffle_option
+from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.stores import Store, TokenSource, moved
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata.dataset import ShardDataset
-    from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Prepared", "Source"]
+__all__ = ["Source"]
 
 _SAMPLE_RECORDS = 64
 
@@ -237,31 +238,24 @@ class Source:
         `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
         by itself and needs an index; `shard=(i, n)`: this host's share, `"env"` asks
         `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
-        number in the order; `repeat=None`: for ever. Order depends on neither `parallel` nor read-ahead.
+        number in the order; `repeat=None`: for ever. `parallel`: calls of `map` at once; if it is not
+        given, what they take decides. Order depends on neither `parallel` nor read-ahead.
         """
-        from ais_tar2tf.tfdata.chunks import Request
-        from ais_tar2tf.tfdata.dataset import dataset_of
-
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(
             map, decode, output_types=output_types, output_shapes=output_shapes, label_is_number=label_is_number
         )
-        request = Request(
-            reading=self.reading(how, shard, even, narrowed=prepared.source),
-            account=self._account,
-            names=prepared.names,
-            optional=prepared.optional,
-            mapping=prepared.mapping,
+        return prepared.dataset(
+            self.reading(how, shard, even, narrowed=prepared.source),
+            self._account,
+            how,
             batch=batch,
             drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
-            seed=seed_of(how),
+            repeat=repeat,
+            shard=shard,
             start_at=start_at,
             parallel=parallel,
-            auto_shard=shard is None,
-            record_bytes=prepared.record_bytes,
         )
-        return dataset_of(request)
 
     def prepared(
         self,
@@ -293,7 +287,7 @@ class Source:
                 label_is_number=label_is_number,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
-        return Prepared(source._narrowed(names, optional), names, optional, mapping, _usual_bytes(sample, names))
+        return Prepared(source._narrowed(names, optional), names, optional, mapping, usual_bytes(sample, names))
 
     def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
         """What a dataset reads of these shards that hands out what another source's does."""
@@ -305,9 +299,7 @@ class Source:
         if other.mapping is not None:
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
-        return Prepared(
-            source._narrowed(names, optional), names, optional, other.mapping, _usual_bytes(sample, names)
-        )
+        return Prepared(source._narrowed(names, optional), names, optional, other.mapping, usual_bytes(sample, names))
 
     def reading(
         self,
@@ -323,14 +315,15 @@ class Source:
         source = narrowed or self
         plan, shards = self._planned(plan, source._shards, source._selected_in_order(plan))
         if plan.by_records:
-            self._check_singles(shards)
+            shards = replace(shards, store=in_whole_blocks(shards.store, self._checked_singles(shards)))
         return PlainReading(shards, plan)
 
-    def _check_singles(self, shards: Shards) -> None:
-        """A global shuffle needs every shard to give single records."""
+    def _checked_singles(self, shards: Shards) -> int:
+        """The bytes of all shards. A global shuffle needs every one of them to give single records."""
         index = self._needed_index()
         if not self._account.raises:
             raise ValueError("shuffle='global' needs on_error='raise': its order counts every record")
+        total = 0
         for name in shards.names:
             known = index.get(name)
             if known is None or not known.placed or known.compressed:
@@ -340,6 +333,8 @@ class Source:
                     "shuffle=True, or t2t.pack the records as plain tars",
                     url=shards.store.url(name),
                 )
+            total += known.identity.size or 0
+        return total
 
     def write_index(
         self,
@@ -556,17 +551,6 @@ class Source:
         return (*names, *NAMES), frozenset()
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What is read for a dataset, and what its elements are."""
-
-    source: Source
-    names: tuple[str, ...]
-    optional: frozenset[str]
-    mapping: GraphMapping | PythonMapping | None
-    record_bytes: int  # of those in the sample, of what is read
-
-
 def _elsewhere(
     reopen: Callable[[], Store],
     names: Sequence[str],
@@ -578,12 +562,6 @@ def _elsewhere(
 ) -> Source:
     place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
     return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place)
-
-
-def _usual_bytes(sample: Sequence[Record], names: Sequence[str]) -> int:
-    """What a record of the sample takes, of these names."""
-    sizes = [len(record[name]) for record in sample for name in names if hasattr(record.get(name), "__len__")]
-    return sum(sizes) // max(1, len(sample))
 
 
 def _key_of(names: Sequence[str]) -> str:

@@ -151,7 +151,7 @@ class Keeper(Protocol):
 class Pieces:
     """Many ranges that came in one answer, and of which content, where the answer says that."""
 
-    pieces: Sequence[memoryview]
+    pieces: Sequence[memoryview | None]  # None: this one is to be asked for by itself
     identity: Identity
 
 

@@ -28,6 +28,7 @@ _MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary 
 _UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
+_UNKNOWN = frozenset({501})  # to ask again would help nobody
 _CANNOT_RENAME = frozenset({400, 403, 405, 500, 501})  # its reasons have no status of their own
 _INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
 _MOST_RANGES = 128  # in one GetBatch
@@ -223,11 +224,19 @@ class AisStore:
     def read_many(
         self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
     ) -> Pieces | None:
-        """By GetBatch. Its answer says nothing of versions, and of what went wrong little: then one asks singly."""
+        """By GetBatch. Its answer says nothing of versions, and of what went wrong little: then one asks singly.
+
+        AIStore 1.5 writes names and sizes of ranges into it, and no header or attribute of theirs says more. Which
+        content they are of, `fetch` learns from one in 64 of a shard's ranges, which it asks for by itself: a record
+        that is wanted anyway, for 0.8 ms where the batch takes 1.1 for each of 128, and no difference to be measured
+        in an epoch. A HEAD takes 3.5 ms, and records in random order are of nearly as many shards; a listing takes
+        6 ms of 40 shards and 46 of 2,000, and proves no more than the state before the batch or behind it. (On two
+        cores with a cluster of their own.)
+        """
         del interrupt  # the answer is small
         items = [{"objname": name, "start": start, "length": stop - start} for name, start, stop in wanted]
         # Here a range from 0 on is a range only if its length is said, and it always is.
-        query = {"in": items, "mime": ".tar", "strm": True, "onob": True}
+        query = {"in": items, "mime": ".tar", "coer": True, "strm": True, "onob": True}
         try:
             answer = self._collected(query)
         except TransportError:
@@ -241,7 +250,10 @@ class AisStore:
     def _collected(self, asked: dict[str, Any]) -> bytes:
         """What GetBatch answers."""
         url = f"{self._endpoint}/v1/ml/moss/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
-        return self._control.call("GET", url, shown=self.url(""), json=asked).content
+        answer = self._control.call("GET", url, shown=self.url(""), json=asked, accept=_UNKNOWN)
+        if not answer.ok:
+            raise StoreError("GetBatch is not known to this server", url=self.url(""))
+        return answer.content
 
     def described(self) -> dict[str, str]:
         """The bucket, as jobs name it."""

@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ais_tar2tf.account import Busy
+from ais_tar2tf.account import Busy, Choice
 from ais_tar2tf.errors import StoreError, Tar2TFError
+from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.options import KIB, Shuffle
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tfdata.calls import watched
 from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.gate import Gate
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
 if TYPE_CHECKING:
@@ -145,16 +147,25 @@ def build(request: Request) -> tuple[Dataset, Chunks]:
             dataset = _map_python(dataset, mapping, request)
         else:
             dataset = _map_graph(dataset, mapping, request, chunks)
+            _tell_calls(request)
         dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
     return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
+
+
+def _tell_calls(request: Request) -> None:
+    if not request.parallel:
+        why = f"records of some {request.record_bytes:,} bytes, and {_CORES} of the calls compute at once"
+        request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
 
 
 def _options(request: Request) -> Any:
     options = tf.data.Options()
     options.deterministic = True
     # What tunes AUTOTUNE sleeps for up to a minute and often misses that its iterator was dropped: an epoch of 8 s
-    # then takes 2 s more to end. Without it a parallel map has a call for each core, up to 16.
+    # then takes 2 s more to end.
     options.autotune.enabled = False
+    if _threads(request) > _CORES:  # TensorFlow's own threads are as many as there are cores
+        options.threading.private_threadpool_size = _threads(request)
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
@@ -246,12 +257,19 @@ def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
 
 
 _TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
-_MOST_CALLS = 16  # that tf.data makes at once by itself
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _at_once(request: Request) -> int:
-    """How many mappings run at once."""
-    return request.parallel or min(os.cpu_count() or 1, _MOST_CALLS)
+def _calls(request: Request) -> int:
+    """How many mappings are under way, each with its record."""
+    return request.parallel or calls_at_once(request.record_bytes, _CORES)
+
+
+def _threads(request: Request) -> int:
+    """What the mapping's calls may need; one in Python may wait for something else than a core."""
+    if isinstance(request.mapping, PythonMapping):
+        return _calls(request) + 1  # and one that reads
+    return request.parallel or 0
 
 
 def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
@@ -259,7 +277,7 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
 
     @_plainly
     def tell(seconds: Any) -> Any:
-        request.account.add(mapping=float(seconds) * _TIMED / _at_once(request))
+        request.account.add(mapping=float(seconds) * _TIMED / (request.parallel or min(_calls(request), _CORES)))
         return np.True_
 
     @_as_it_is
@@ -284,7 +302,7 @@ def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]
 
 
 def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
-    calls = request.parallel or tf.data.AUTOTUNE
+    calls = _calls(request)
     timed = _timed(mapping, request)
     if not mapping.fallible:
         return dataset.map(_as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
@@ -331,11 +349,14 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
     shapes = flatten_shapes(mapping.shapes, len(types))
 
     busy = Busy(account)
+    gate = _gate(request)
     nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
     @_plainly
     def call(*values: bytes) -> list[Any]:
-        record = _as_record(names, values)
+        return gate.call(lambda: mapped(_as_record(names, values)))
+
+    def mapped(record: Record) -> list[Any]:
         busy.enter()
         try:
             result = tf.nest.flatten(mapping.function(record))
@@ -356,10 +377,18 @@ def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> D
         return good, tf.nest.pack_sequence_as(mapping.types, flat)
 
     return (
-        dataset.map(apply, num_parallel_calls=request.parallel or tf.data.AUTOTUNE)
+        dataset.map(apply, num_parallel_calls=_calls(request))
         .filter(_as_it_is(lambda good, _value: good))
         .map(_as_it_is(lambda _good, value: value))
     )
+
+
+def _gate(request: Request) -> Gate:
+    most = _calls(request)
+    first = most if request.parallel else min(most, _CORES)
+    if not request.parallel:
+        request.account.chose({"parallel": Choice(f"{first}", "as many as there are cores, until they wait")})
+    return Gate(Climb(first, most), request.account.chose)
 
 
 def _converted(value: Any, dtype: Any) -> Any:

@@ -1,0 +1,70 @@
+"""What a dataset reads of its shards and makes of a record, and the request that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.options import Shuffle
+from ais_tar2tf.reading import Reading, size_of
+from ais_tar2tf.records import Record
+from ais_tar2tf.source._arguments import seed_of
+
+if TYPE_CHECKING:
+    from ais_tar2tf.source._source import Source
+    from ais_tar2tf.tfdata.dataset import ShardDataset
+    from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
+
+__all__ = ["Prepared", "usual_bytes"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is read for a dataset, and what its elements are."""
+
+    source: Source
+    names: tuple[str, ...]
+    optional: frozenset[str]
+    mapping: GraphMapping | PythonMapping | None
+    record_bytes: int = 0  # of those in the sample, of what is read
+
+    def dataset(
+        self,
+        reading: Reading,
+        account: Account,
+        how: Shuffle | None,
+        *,
+        batch: int | None,
+        drop_remainder: bool,
+        repeat: int | None,
+        shard: Any,
+        start_at: int,
+        parallel: int | None,
+    ) -> ShardDataset:
+        """The dataset of a reading, as `Source.dataset` is asked for it."""
+        from ais_tar2tf.tfdata.chunks import Request
+        from ais_tar2tf.tfdata.dataset import dataset_of
+
+        request = Request(
+            reading=reading,
+            account=account,
+            names=self.names,
+            optional=self.optional,
+            mapping=self.mapping,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            repeat=-1 if repeat is None else repeat,
+            seed=seed_of(how),
+            start_at=start_at,
+            parallel=parallel,
+            record_bytes=self.record_bytes,
+            auto_shard=shard is None,
+        )
+        return dataset_of(request)
+
+
+def usual_bytes(sample: Sequence[Record], names: Sequence[str]) -> int:
+    """What a record of the sample takes, of these names."""
+    return sum(size_of({name: record.get(name) for name in names}) for record in sample) // max(1, len(sample))
