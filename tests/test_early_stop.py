@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import multiprocessing
 import os
 import pickle
@@ -260,6 +261,25 @@ def test_a_forked_child_goes_on_with_files(tmp_path: Path) -> None:
         assert next(coming)["__key__"] == KEYS[0]
         assert _said_by(multiprocessing.get_context("fork"), children.go_on, coming) == KEYS[1:]
         assert [record["__key__"] for record in coming] == KEYS[1:]
+
+
+@_ignored
+@pytest.mark.skipif("fork" not in METHODS, reason="there is no fork")
+@pytest.mark.parametrize("on_error", ["raise", "skip-shard"])
+def test_a_forked_child_cannot_go_on_where_a_thread_decompresses(tmp_path: Path, on_error: Any) -> None:
+    body = os.urandom(50_000)  # deflate does not look back as far as to the last one
+    shard = made.labelled("s", 100, lambda _: {"bin": body})
+    (tmp_path / "s.tar.gz").write_bytes(
+        gzip.compress(shard, 1)
+    )  # deflate does not look back as far as to the last one
+    with t2t.open(str(tmp_path / "s.tar.gz"), on_error=on_error) as source:
+        coming = source.records()
+        seen = [next(coming) for _ in range(50)]
+        said = _said_by(multiprocessing.get_context("fork"), children.go_on, coming)
+        assert "StoreError" in said
+        assert "begun before the process was forked" in said
+        assert len(seen) + sum(1 for _ in coming) == 100
+        assert not source.stats.skipped
 
 
 @_ignored

@@ -89,10 +89,18 @@ class ShardArchive:
             yield from self._read(block)
             return
         for decoded in self._decoder.feed(block):
-            drop = min(self._drop, len(decoded))
-            self._drop -= drop
-            if drop < len(decoded):
-                yield from self._read(decoded[drop:] if drop else decoded)
+            yield from self.feed_decoded(decoded)
+
+    def decode(self, block: Bytes) -> Iterator[bytes]:
+        """What a block of a compressed shard holds, for `feed_decoded`: the two may be called by two threads."""
+        assert self._decoder is not None
+        return self._decoder.feed(block)
+
+    def feed_decoded(self, decoded: bytes) -> Iterator[Members]:
+        drop = min(self._drop, len(decoded))
+        self._drop -= drop
+        if drop < len(decoded):
+            yield from self._read(decoded[drop:] if drop else decoded)
 
     def resume(self, directory: Directory) -> Iterator[Members]:
         """Go on with a zip whose directory was missing."""

@@ -102,6 +102,18 @@ class Fetch:
             self._checksum.update(data)
         return data
 
+    def has_come(self, *, wait: bool = False) -> bool:
+        """Whether `read` will give the next bytes, or say that there are none, without waiting."""
+        while True:
+            with self._lock:
+                part = None if self.closed else self._planning.due()
+                if part is None or part.blocks or part.error is not None:
+                    return True
+                if not wait:
+                    return False
+                self._start_workers()
+                self._wait_for(part)
+
     def jump(self, count: int) -> int:
         """Leave out the next `count` bytes, which nobody wants, if that pays; how many are left out.
 

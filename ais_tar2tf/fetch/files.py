@@ -73,6 +73,10 @@ class FileFetch:
         self._block_size = min(2 * self._block_size, _BLOCK)
         return self._buffer[:count]
 
+    def has_come(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # as Fetch has it
+        """Whether `read` will not wait: nobody waits for a file."""
+        return True
+
     def jump(self, count: int) -> int:
         """Leave out the next `count` bytes, which nobody wants; how many are left out."""
         if count < self._block_size or not self._read.jump_bytes:

@@ -15,9 +15,10 @@ from ais_tar2tf.archive import Directory, DirectoryFinder, Members, ShardArchive
 from ais_tar2tf.errors import ArchiveError, StoreError
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.fetch.ahead import Ahead
 from ais_tar2tf.fetch.files import FileFetch
 from ais_tar2tf.fetch.tuning import Tuning
-from ais_tar2tf.options import LEAST_READ_AHEAD, Read
+from ais_tar2tf.options import LEAST_READ_AHEAD, MIB, Read
 from ais_tar2tf.plan import Mark, Order, Plan, Position
 from ais_tar2tf.plan.single_records import SingleRecords
 from ais_tar2tf.reader.epochs import EpochStream
@@ -28,6 +29,8 @@ from ais_tar2tf.stores import Identity, Store
 from ais_tar2tf.stores.file import FileStore
 
 __all__ = ["RecordStream", "Shards", "read_part", "read_places"]
+
+_DECODED_AHEAD = 1 * MIB  # what a compressed shard has, from where on a thread for it pays
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,20 @@ class _Shard:
             allow_concatenated=shards.read.allow_concatenated,
         )
         self.members: Iterator[Members] = iter(())
+        self.ahead: Ahead[bytes] | None = None  # decompresses, where that takes a while
 
     @property
     def grouper(self) -> Grouper | ExampleGrouper:
         return self._examples if self.archive.container == "tfrecord" else self._by_name
+
+    @property
+    def lost(self) -> bool:
+        """Whether a forked child waits for its parent's thread."""
+        return self.ahead is not None and self.ahead.lost
+
+    def close(self) -> None:
+        if self.ahead is not None:
+            self.ahead.close()
 
     def is_behind(self, offset: int | None) -> bool:
         return self.stop is not None and offset is not None and offset >= self.stop
@@ -190,6 +203,8 @@ class _Lane:
         if self._aside is not None:
             self._aside.close()
         self._fetch.close()
+        if self._shard is not None:
+            self._shard.close()
 
     def _spans(self) -> Iterator[Span]:
         order, names = self._order, self._shards.names
@@ -228,7 +243,8 @@ class _Lane:
         try:
             self._read_on(shard)
         except (StoreError, ArchiveError) as error:
-            if self._closed or self._fetch.closed:
+            if self._closed or self._fetch.closed or shard.lost:
+                shard.close()
                 raise  # nothing is wrong with the shard
             self._leave(shard)
             self._account.shard_error(error)
@@ -260,12 +276,30 @@ class _Lane:
             return
         if gap := shard.archive.gap:
             shard.archive.pass_over(self._fetch.jump(gap))
-        block = self._fetch.read()
-        if block:
-            shard.members = shard.archive.feed(block)
+        if self._feed(shard):
             return
         self._show(shard, shard.finish())
         self._leave(shard)
+
+    def _feed(self, shard: _Shard) -> bool:
+        """Go on to the members of the next bytes; False behind the last."""
+        if (
+            shard.ahead is None
+            and shard.archive.compressed
+            and (self._fetch.size or _DECODED_AHEAD) >= _DECODED_AHEAD
+        ):
+            pieces = _pieces(shard.archive, self._fetch)
+            shard.ahead = Ahead(lambda: next(pieces, b""), self._shards.store.url(shard.name))
+        if shard.ahead is None:
+            data = self._fetch.read()
+            if data:
+                shard.members = shard.archive.feed(data)
+            return bool(data)
+        while (decoded := shard.ahead.take()) is None:
+            self._fetch.has_come(wait=True)
+        if decoded:
+            shard.members = shard.archive.feed_decoded(decoded)
+        return bool(decoded)
 
     def _find_directory(self, shard: _Shard) -> Directory:
         """The directory of a zip, from the end of the object: by ranges, beside the stream."""
@@ -307,8 +341,21 @@ class _Lane:
 
     def _leave(self, shard: _Shard) -> None:
         self._account.add(ignored=shard.archive.ignored)
+        shard.close()
         self._shard = None
         self._behind = Mark(self._next_at)
+
+
+def _pieces(archive: ShardArchive, fetch: Fetch | FileFetch) -> Iterator[bytes | None]:
+    """What a compressed shard holds, piece by piece; None where the next bytes of it have not come."""
+    while True:
+        if not fetch.has_come():
+            yield None
+            continue
+        block = fetch.read()
+        if not block:
+            return
+        yield from archive.decode(block)
 
 
 def _fetch(shards: Shards, spans: Iterator[Span], account: Account, read_ahead: int | None) -> Fetch | FileFetch:
