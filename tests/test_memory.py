@@ -206,6 +206,18 @@ def test_a_large_member_costs_its_own_size(server: FaultServer, kind: str) -> No
     assert cost.growth < times * size + 96 * MIB
 
 
+@pytest.mark.parametrize("how", ["in order", "shuffled"])
+def test_members_of_32_mib_into_tensorflow(server: FaultServer, how: str) -> None:
+    """The largest that the bound is promised for."""
+    body = bytes(32 * MIB)
+    for shard in range(4):
+        members = (part for number in range(3) for part in (header(f"{shard}{number}.bin", len(body)), body))
+        server.add(f"x-{shard}.tar", tagged(b"".join([*members, bytes(1024)])))
+    cost = read(server, f"{server.url}/x-{{0..3}}.tar", how)
+    assert (cost.records, cost.error) == (12, "")
+    assert cost.growth < MOST
+
+
 def test_a_header_that_lies(server: FaultServer) -> None:
     """It claims what is not there: nothing is set aside for it."""
     server.add("x.tar", tagged(header("one.bin", 900 * MIB) + bytes(4096)))
