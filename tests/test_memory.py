@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import shards as made
+from ais_tar2tf.export import frame
+from ais_tar2tf.features import encode
 from faults import FaultServer, tagged
 from record_files import ROOT
 
@@ -30,16 +33,22 @@ def memory(what):
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith(what)).split()[1]) << 10
 
-warm, url, limits = sys.argv[1:]
-for _ in t2t.iter_records(warm):
+warm, url, limits, how = sys.argv[1:]
+read = {
+    "records": lambda source: source.records(),
+    "in order": lambda source: source.dataset(),
+    "shuffled": lambda source: source.dataset(shuffle=True, seed=1),
+}[how]
+for _ in read(t2t.open(warm)):
     pass
 source = t2t.open(url, limits=Limits(**json.loads(limits)))
 open("/proc/self/clear_refs", "w").write("5")  # the peak begins again
 before, records, total, error = memory("VmRSS"), 0, 0, ""
 try:
-    for record in source.records():
+    for record in read(source):
         records += 1
         total += sum(len(value) for value in record.values() if isinstance(value, bytes))
+        del record  # what a consumer keeps is its own cost
 except t2t.errors.Tar2TFError as raised:
     error = type(raised).__name__
 stats = source.stats
@@ -65,8 +74,8 @@ def server() -> Iterator[FaultServer]:
         yield found
 
 
-def read(server: FaultServer, url: str, **limits: int) -> Cost:
-    command = [sys.executable, "-c", _READER, f"{server.url}/warm.tar", url, json.dumps(limits)]
+def read(server: FaultServer, url: str, how: str = "records", **limits: int) -> Cost:
+    command = [sys.executable, "-c", _READER, f"{server.url}/warm.tar", url, json.dumps(limits), how]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=1_200)
     return Cost(*json.loads(done.stdout))
 
@@ -154,6 +163,59 @@ def test_a_bomb_that_is_one_member(server: FaultServer, size: int) -> None:
     cost = read(server, f"{server.url}/x.tar.gz", member_bytes=32 * MIB)
     assert (cost.records, cost.error) == (0, "LimitExceeded")
     assert cost.growth < 64 * MIB
+
+
+def tarred(body: bytes) -> bytes:
+    return b"".join([header("a.cls", 1), b"7".ljust(512, b"\0"), header("a.bin", len(body)), body, bytes(1024)])
+
+
+def zipped(body: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr("a.cls", b"7")
+        file.writestr("a.bin", body)
+    return out.getvalue()
+
+
+def one_hole(body: bytes) -> bytes:
+    raw = bytearray(header("a.bin", 0))
+    raw[156:157], raw[257:265] = b"S", b"ustar  \0"
+    raw[483:495] = b"%011o\0" % len(body)
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw) + bytes(1024)
+
+
+LARGE = {
+    "tar": (tarred, 1),
+    "tar.gz": (lambda body: gzipped(iter([tarred(body)])), 1),
+    "sparse tar": (one_hole, 1),
+    "zip": (zipped, 1),
+    "tfrecord": (lambda body: frame(encode({"bin": body})), 2),  # the payload, and the feature in it
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_member_costs_its_own_size(server: FaultServer, kind: str) -> None:
+    write, times = LARGE[kind]
+    size = 192 * MIB
+    server.add("x", tagged(write(bytes(size))))
+    cost = read(server, f"{server.url}/x")
+    assert (cost.records, cost.error) == (1, "")
+    assert size <= cost.bytes <= size + 1
+    assert cost.growth < times * size + 96 * MIB
+
+
+@pytest.mark.parametrize("how", ["in order", "shuffled"])
+def test_members_of_32_mib_into_tensorflow(server: FaultServer, how: str) -> None:
+    """The largest that the bound is promised for."""
+    body = bytes(32 * MIB)
+    for shard in range(4):
+        members = (part for number in range(3) for part in (header(f"{shard}{number}.bin", len(body)), body))
+        server.add(f"x-{shard}.tar", tagged(b"".join([*members, bytes(1024)])))
+    cost = read(server, f"{server.url}/x-{{0..3}}.tar", how)
+    assert (cost.records, cost.error) == (12, "")
+    assert cost.growth < MOST
 
 
 def test_a_header_that_lies(server: FaultServer) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from ais_tar2tf.archive._content import Content
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._tar_header import (
     BLOCK,
@@ -43,21 +44,21 @@ _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LI
 class _Body:
     """The body of one member, or of one extension header, that comes in several blocks."""
 
-    __slots__ = ("have", "header", "keep", "offset", "pieces", "sparse")
+    __slots__ = ("content", "have", "header", "keep", "offset", "sparse")
 
     def __init__(self, header: Header, offset: int, keep: bool, sparse: Sparse | None = None) -> None:
         self.header = header
         self.offset = offset
         self.keep = keep
         self.sparse = sparse
-        self.pieces: list[bytes] = []
+        self.content = Content(header.size)
         self.have = 0
 
     def take(self, block: memoryview, position: int) -> int:
         """Take what `block` has of the body, and say where it stopped."""
         end = min(len(block), position + self.header.size - self.have)
         if self.keep:
-            self.pieces.append(bytes(block[position:end]))
+            self.content.add(block[position:end])
         self.have += end - position
         return end
 
@@ -356,7 +357,7 @@ class TarReader:
         self._body = None
         header = body.header
         self._skip = -header.size % BLOCK
-        content = b"".join(body.pieces)
+        content = body.content.whole()
         if header.kind is Kind.PAX:
             self._pax = parse_pax(content, self._shard, body.offset)
         elif header.kind is Kind.GLOBAL_PAX:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import SEEK_END, BytesIO
 
 from ais_tar2tf.archive._tar_header import BLOCK, SPARSE_MAP, parse_number
 from ais_tar2tf.errors import ArchiveError, UnsupportedArchive
@@ -40,11 +41,13 @@ class Sparse:
         if parts is None:
             parts, at = self._parts_in_front(stored, map_bytes)
         self._check(parts, len(stored) - at)
-        whole = bytearray(self.real_size)
+        whole, view = BytesIO(), memoryview(stored)
         for begin, length in parts:
-            whole[begin : begin + length] = stored[at : at + length]
+            whole.seek(begin)  # what is passed over becomes zeros
+            whole.write(view[at : at + length])
             at += length
-        return bytes(whole)
+        _fill(whole, self.real_size)
+        return whole.getvalue()
 
     def _parts_in_front(self, stored: bytes, map_bytes: int) -> tuple[Parts, int]:
         """The map, and where the bytes behind it begin."""
@@ -72,6 +75,13 @@ class Sparse:
 
     def _error(self, message: str) -> ArchiveError:
         return ArchiveError(f"a sparse member is not in order: {message}", shard=self.shard, offset=self.offset)
+
+
+def _fill(file: BytesIO, size: int) -> None:
+    """Zeros behind its end, up to `size` bytes."""
+    if file.seek(0, SEEK_END) < size:
+        file.seek(size - 1)
+        file.write(b"\0")
 
 
 def _pairs(numbers: Sequence[int]) -> Parts:

@@ -69,8 +69,7 @@ class TFRecordReader:
         while self._held and position < len(view):
             position += self._complete(view[position:])
             if len(self._held) == self._need(self._held):
-                whole, self._held = memoryview(bytes(self._held)), bytearray()
-                yield self._run(whole, 0)[0]
+                yield self._whole()
         while position < len(view):
             members, position = self._run(view, position)
             if not members.names:
@@ -83,6 +82,14 @@ class TFRecordReader:
             raise TruncatedArchive(
                 f"the file ends within record {self._number:,}", shard=self._shard, offset=self._at + len(self._held)
             )
+
+    def _whole(self) -> Members:
+        """The record that was cut, its payload as an object of its own: a large one is held once."""
+        members, _ = self._run(memoryview(self._held), 0)
+        start, size = members.starts[0], members.sizes[0]
+        payload = bytes(members.data[start : start + size])
+        self._held = bytearray()
+        return members._replace(starts=[0], data=payload)
 
     def _complete(self, view: memoryview) -> int:
         """Add to the record that was cut; how many bytes belong to it."""

@@ -13,6 +13,7 @@ from typing import cast
 
 from isal import igzip_lib, isal_zlib
 
+from ais_tar2tf.archive._content import Content
 from ais_tar2tf.archive._frames import RATIO_SLACK, Frame
 from ais_tar2tf.archive._members import Bytes, Members, Wanted
 from ais_tar2tf.archive._zip_check import DirectoryCheck
@@ -47,13 +48,17 @@ class _Body:
     def __init__(self, entry: Entry, *, keep: bool) -> None:
         self.entry = entry
         self.left = entry.packed
-        self.size = 0
         self._keep = keep
-        self._pieces: list[bytes] = []
+        self._content = Content(entry.size)
         self._crc = 0
         self._frame: Frame | None = None
         if keep and entry.method != STORED:
             self._frame = cast("Frame", igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE))
+
+    @property
+    def size(self) -> int:
+        """Bytes that it has become so far."""
+        return self._content.size
 
     def take(self, view: memoryview, most: int) -> None:
         """The next bytes of it, which may become `most` bytes."""
@@ -61,7 +66,7 @@ class _Body:
         if not self._keep:
             return
         if self._frame is None:
-            self._add(bytes(view))
+            self._add(view)
             return
         for at in range(0, len(view), _PIECE):
             most -= self._inflate(self._frame, view[at : at + _PIECE], most)
@@ -75,7 +80,7 @@ class _Body:
             raise ValueError(f"it has {self.size:,} bytes, and should have {self.entry.size:,}")
         if self._crc != self.entry.crc:
             raise ValueError("its checksum is wrong")
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return self._content.whole()
 
     def _inflate(self, frame: Frame, piece: Bytes, most: int) -> int:
         before = self.size
@@ -95,11 +100,9 @@ class _Body:
             raise ValueError("there is more behind its end")
         return self.size - before
 
-    def _add(self, data: bytes) -> None:
-        if data:
-            self._pieces.append(data)
-            self.size += len(data)
-            self._crc = isal_zlib.crc32(data, self._crc)
+    def _add(self, data: Bytes) -> None:
+        self._content.add(data)
+        self._crc = isal_zlib.crc32(data, self._crc)
 
 
 class ZipReader:
@@ -134,7 +137,7 @@ class ZipReader:
         position = 0
         while position < len(view) and not self.missing:
             position += self._step(view[position:])
-            if self._waiting >= _HANDED_OUT:
+            if self._waiting >= _HANDED_OUT or (self._names and self._is_large(self._body)):
                 yield self._hand_out()
         self._held = bytes(view[position:])
         if self._names:
@@ -282,6 +285,10 @@ class ZipReader:
 
     def _unlisted(self) -> ArchiveError:
         return self._error("there is something between the members that the directory does not list")
+
+    def _is_large(self, body: _Body | None) -> bool:
+        """Whether it is handed out by itself: then nobody copies it."""
+        return body is not None and body.entry.size >= _HANDED_OUT
 
     def _hand_out(self) -> Members:
         sizes = list(map(len, self._bodies))

@@ -165,8 +165,11 @@ class _Lane:
         while end > begin + 1 and total - sizes[end - 1] >= most_bytes:
             end -= 1
             total -= sizes[end]
+        taken = self._batch.records[begin:end]
         self._taken = end
-        return self._batch.records[begin:end], total
+        if end == len(sizes):  # nobody else needs it: what was taken is not held here until the next one comes
+            self._batch, self._taken = RecordBatch(), 0
+        return taken, total
 
     def read_ahead(self) -> None:
         if self._shard is None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.options import KIB
+from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.records import Records
 
 __all__ = ["Window"]
 
 _LARGE = 8 * KIB  # bytes of a record: below this, handling its fields costs more than the faults that it saves
+_HUGE = 16 * MIB  # bytes of a field: above this, a second copy of it costs more than the faults
 
 
 class Window:
@@ -67,7 +68,7 @@ class Window:
 
     def _kept(self, value: Any) -> Any:
         """The same bytes in the buffer, while there is room."""
-        if type(value) is not bytes or len(value) > self._most - self._used:
+        if type(value) is not bytes or len(value) > min(_HUGE, self._most - self._used):
             return value
         if self._buffer is None:
             self._buffer = np.empty(self._most, np.uint8).data  # of this, what is never used is never there

@@ -25,7 +25,7 @@ from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.options import MIB, Read, Shuffle, Writing
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
-from ais_tar2tf.reading import PlainReading, timed_records
+from ais_tar2tf.reading import PlainReading, size_of, timed_records
 from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Source"]
 
 _SAMPLE_RECORDS = 64
+_KEPT_SAMPLE = 8 * MIB  # a larger one is read again when it is asked for
 
 
 class Source:
@@ -525,19 +526,22 @@ class Source:
 
     def _sampled(self) -> list[Record]:
         """The first records: fewer bytes than a chunk, from one connection, not counted."""
-        if self._sample is None:
-            read = self._shards.read
-            limits = replace(read.limits, read_ahead_bytes=1 * MIB, chunk_records=_SAMPLE_RECORDS)
-            shards = replace(
-                self._shards, read=replace(read, limits=limits, connections=1, most_connections=0), tuning=None
-            )
-            plan = Plan(len(self._shards.names))
-            stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
-            try:
-                self._sample = [*stream.next_chunk()]
-            finally:
-                stream.close()
-        return self._sample
+        if self._sample is not None:
+            return self._sample
+        read = self._shards.read
+        limits = replace(read.limits, read_ahead_bytes=1 * MIB, chunk_records=_SAMPLE_RECORDS)
+        shards = replace(
+            self._shards, read=replace(read, limits=limits, connections=1, most_connections=0), tuning=None
+        )
+        plan = Plan(len(self._shards.names))
+        stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
+        try:
+            sample = [*stream.next_chunk()]
+        finally:
+            stream.close()
+        if sum(map(size_of, sample)) <= _KEPT_SAMPLE:
+            self._sample = sample
+        return sample
 
     def _columns(self, sample: list[Record]) -> tuple[tuple[str, ...], frozenset[str]]:
         """The fields of a dataset's elements, and which of them may be absent."""
