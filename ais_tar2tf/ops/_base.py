@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ais_tar2tf.errors import MappingError, MissingField, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.records import NAMES, Record
 
-__all__ = ["Conversion", "Op", "Selection", "failure_of", "field_of", "is_tensor", "place_of", "replaced"]
+__all__ = [
+    "Conversion",
+    "Op",
+    "Selection",
+    "failure_of",
+    "field_of",
+    "is_tensor",
+    "place_of",
+    "replaced",
+    "type_name",
+]
+
+
+_NOT_NUMPYS = ("string", "bfloat16")
 
 
 class Op:
@@ -36,6 +51,18 @@ class Selection(Op):
 
     def __call__(self, record: Record) -> Any:
         raise NotImplementedError
+
+
+def type_name(dtype: Any) -> str:
+    """A type of NumPy's, TensorFlow's or Python's by the name that TensorFlow has for it."""
+    name = getattr(dtype, "name", dtype)
+    if name in _NOT_NUMPYS:
+        return name
+    try:
+        found = np.dtype(name)
+    except TypeError as error:
+        raise SchemaError(f"there is no type {dtype!r}") from error
+    return "string" if found.kind in "SU" else found.name
 
 
 def is_tensor(value: Any) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import MissingField, SchemaError
-from ais_tar2tf.ops._base import Conversion, failure_of, is_tensor, place_of, replaced
+from ais_tar2tf.ops._base import Conversion, failure_of, is_tensor, place_of, replaced, type_name
 from ais_tar2tf.ops._transforms import convert, resize, rotate
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of, kind_of_field
@@ -40,6 +38,8 @@ class Decode(Conversion):
     at_least: tuple[int, int] | None = None  # rows and columns
 
     def __post_init__(self) -> None:
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", type_name(self.dtype))
         if self.vocabulary is not None:
             object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         if self.at_least is not None:
@@ -92,8 +92,7 @@ class Convert(Conversion):
     dtype: Any
 
     def __post_init__(self) -> None:
-        dtype = getattr(self.dtype, "name", None) or np.dtype(self.dtype).name
-        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "dtype", type_name(self.dtype))
 
     def __call__(self, record: Record) -> Record:
         return replaced(record, self.field, lambda value: convert(value, self.dtype), "Convert")
@@ -114,10 +113,10 @@ class Resize(Conversion):
     size: tuple[int, int]
 
     def __post_init__(self) -> None:
-        height, width = (int(each) for each in self.size)
-        if height < 1 or width < 1:
+        size = tuple(int(each) for each in self.size)
+        if len(size) != 2 or min(size) < 1:
             raise SchemaError(f"an image has a height and a width, not {self.size!r}")
-        object.__setattr__(self, "size", (height, width))
+        object.__setattr__(self, "size", size)
 
     def __call__(self, record: Record) -> Record:
         return replaced(record, self.field, lambda value: resize(value, self.size), "Resize")
