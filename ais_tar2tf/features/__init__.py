@@ -20,7 +20,7 @@ from ais_tar2tf.features._helpers import (
     serialize_example,
     tf_serialize_example,
 )
-from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
+from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES, as_float32s
 
 __all__ = [
     "FLAT_VALUES",
@@ -32,6 +32,7 @@ __all__ = [
     "_float_feature",
     "_float_feature_array",
     "_int64_feature",
+    "as_float32s",
     "bytes_feature",
     "decode",
     "encode",

@@ -75,7 +75,7 @@ def _head_of_list(name: str, kind: int, length: int) -> bytes:
     """Everything of an entry that comes before the `length` bytes of its list."""
     try:
         key = name.encode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, AttributeError):
         raise NoFeature(f"feature {name!r}: a name is text that UTF-8 can write") from None
     feature = bytes((kind << 3 | 2,)) + varint(length) if kind else b""
     before = b"".join((b"\x0a", varint(len(key)), key, b"\x12", varint(len(feature) + length), feature))
