@@ -8,7 +8,6 @@ text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 
 from __future__ import annotations
 
-import csv
 import functools
 import json
 import os
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf.csv_files import rows_of
 from ais_tar2tf.datum.annotations import class_ids, no_objects, objects_of
 from ais_tar2tf.datum.columns import Columns
 from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
@@ -88,22 +88,18 @@ class ClassificationFolder(_Folder):
         """(line, filename, labels) of each row."""
         if not path.is_file():
             raise SchemaError(f"{path}: there is no such file; it lists the images of a split and their labels")
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            if "filename" not in header or len(header) < 2:
-                raise SchemaError(f"{path}: the first row names the columns, `filename` and labels, not {header}")
-            at = header.index("filename")
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    raise SchemaError(
-                        f"{path}, row {reader.line_num}: it has {len(cells)} columns, the header {len(header)}: "
-                        f"{', '.join(header)}"
-                    )
-                labels = {name: cell for name, cell in zip(header, cells, strict=True) if name != "filename"}
-                yield reader.line_num, cells[at].strip(), labels
+        rows = rows_of(path)
+        header = [name.strip() for name in next(rows, (0, []))[1]]
+        if "filename" not in header or len(header) < 2:
+            raise SchemaError(f"{path}: the first row names the columns, `filename` and labels, not {header}")
+        for number, cells in rows:
+            if len(cells) != len(header):
+                raise SchemaError(
+                    f"{path}, row {number}: it has {len(cells)} columns, the header {len(header)}: "
+                    f"{', '.join(header)}"
+                )
+            labels = dict(zip(header, cells, strict=True))
+            yield number, labels.pop("filename").strip(), labels
 
 
 class DetectionFolder(_Folder):
