@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from ais_tar2tf.features._decode import decode
-from ais_tar2tf.features._encode import encode
+from ais_tar2tf.features._encode import bytes_head, encode, example_head
 from ais_tar2tf.features._helpers import (
     bytes_feature,
     float_feature,
@@ -34,8 +34,10 @@ __all__ = [
     "_int64_feature",
     "as_float32s",
     "bytes_feature",
+    "bytes_head",
     "decode",
     "encode",
+    "example_head",
     "float_feature",
     "float_feature_array",
     "int64_feature",
