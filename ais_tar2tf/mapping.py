@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ais_tar2tf.errors import MappingError, MissingField
-from ais_tar2tf.records import NAMES, Record, Selection
+from ais_tar2tf.records import Record, Selection, said_fields
 
 __all__ = [
     "IMAGE_FIELDS",
@@ -19,8 +19,10 @@ __all__ = [
     "default_record_to_example",
     "default_record_to_pair",
     "held",
+    "is_tensor",
     "mapping_error",
     "to_number",
+    "told",
     "wants",
 ]
 
@@ -73,12 +75,22 @@ def mapping_error(error: Exception, record: Record) -> MappingError | MissingFie
     if isinstance(error, MappingError | MissingField):
         return error
     failure = MappingError(
-        f"the mapping failed: {type(error).__name__}: {_essence(error)}",
+        f"the mapping failed: {told(error)}",
         shard=record["__shard__"],
         key=record["__key__"],
     )
     failure.__cause__ = error
     return failure
+
+
+def told(error: Exception) -> str:
+    """An error's type, and what it says."""
+    return f"{type(error).__name__}: {_essence(error)}"
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a graph's, or TensorFlow's own, value stands where a plain record has bytes."""
+    return hasattr(value, "op") or hasattr(value, "numpy")
 
 
 def _essence(error: Exception) -> str:
@@ -111,9 +123,8 @@ def default_record_to_example(record: Record) -> Any:
 
     found = next((name for name in IMAGE_FIELDS if name in record), None)
     if found is None or LABEL not in record:
-        there = ", ".join(name for name in record if name not in NAMES) or "none"
         raise MissingField(
-            f"the default record_to_example needs an image and {LABEL!r}; there are: {there}",
+            f"the default record_to_example needs an image and {LABEL!r}; there are: {said_fields(record)}",
             shard=record["__shard__"],
             key=record["__key__"],
         )

@@ -9,7 +9,6 @@ text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from ais_tar2tf.csv_files import rows_of
 from ais_tar2tf.datum.annotations import class_ids, no_objects, objects_of
 from ais_tar2tf.datum.columns import Columns
 from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
+from ais_tar2tf.datum.metadata import read_json
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.errors import SchemaError
 
@@ -161,13 +161,7 @@ class TextFolder(_Folder):
 
 
 def _json_texts(data: bytes, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    try:
-        entries = json.loads(data)
-    except ValueError as error:
-        raise SchemaError(f"{where}: this is no JSON ({error})") from error
-    if not isinstance(entries, dict):
-        raise SchemaError(f"{where}: an object is expected, with an entry for each text")
-    for key, entry in entries.items():
+    for key, entry in read_json(data, where).items():
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str) or "label" not in entry:
             raise SchemaError(f"{where}, {key!r}: an entry has `text` and `label`, not {str(entry)[:80]}")
         label = entry["label"]

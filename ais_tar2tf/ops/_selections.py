@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, is_tensor, type_name
+from ais_tar2tf.mapping import is_tensor
+from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, type_name
 from ais_tar2tf.records import Record
 
 __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "selection_of", "union"]
