@@ -317,6 +317,9 @@ def test_full_dataset_is_one_batch_of_tensors(numbers):
     assert everything["row"].shape == (COUNT, 5)
     with pytest.raises(SchemaError, match="full_dataset needs batch_size_train >= 40"):
         loaded(numbers, full_dataset=True).train_fn()
+    several = {"echoing": 2, "bucket_fn": lambda example: example["x"]}
+    alone = loaded(numbers, full_dataset=True, batch_size_train=64, **several).train_fn(repeat=3, shuffle=False)
+    assert alone["x"].numpy().tolist() == list(range(COUNT))  # there is nothing to repeat, or to put into buckets
 
 
 def test_buckets(numbers):
@@ -333,6 +336,12 @@ def test_buckets(numbers):
     assert lengths == {0, 1, 2}
     dataset.dataset_configs.drop_remainder = False
     assert sorted(flat(dataset.train_fn())) == list(range(COUNT))
+
+
+def test_a_bucket_may_be_chosen_by_a_number_that_was_exported(numbers):
+    buckets = BucketConfigs(bucket_boundaries=[20], bucket_batch_sizes=[20, 20])
+    dataset = loaded(numbers, bucket_fn=lambda example: example["x"], bucket_op=buckets).train_fn(shuffle=False)
+    assert xs(dataset) == [list(range(20)), list(range(20, 40))]
 
 
 def test_not_repeated_buckets_that_are_never_full_are_an_error_not_zero_batches(numbers):

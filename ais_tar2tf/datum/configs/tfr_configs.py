@@ -79,7 +79,9 @@ class DatasetConfigs(ConfigBase):
 
     buffer_size = Setting(int, 100, "Examples that are shuffled together.", least=1)
     seed = Setting(int, _SEED, "Of the shuffle.")
-    full_dataset = Setting(bool, False, "All of a split as one batch of tensors, instead of a dataset.")
+    full_dataset = Setting(
+        bool, False, "All of a split as one batch of tensors, instead of a dataset: nothing is repeated or echoed."
+    )
     drop_remainder = Setting(bool, True, "Leave out the last batch of training if it is not full.")
     drop_remainder_val = Setting(bool, False, "The same for validation.")
     drop_remainder_test = Setting(bool, False, "The same for tests.")

@@ -50,10 +50,10 @@ class Pipeline:
                 configs.buffer_size, configs.seed, reshuffle_each_iteration=configs.reshuffle_each_iteration
             )
         dataset = self._batched(dataset, deterministic)
-        if stage.echoing:
+        if stage.echoing and not configs.full_dataset:
             times = stage.echoing
             dataset = dataset.flat_map(lambda batch: tf.data.Dataset.from_tensors(batch).repeat(times))
-        if repeat:
+        if repeat and not configs.full_dataset:
             dataset = dataset.repeat(repeat)
         dataset = self._mapped(dataset, stage.post, deterministic).prefetch(tf.data.AUTOTUNE)
         dataset = dataset.with_options(self._options(deterministic))
@@ -117,11 +117,15 @@ class Pipeline:
     def _batched(self, dataset: Any, deterministic: bool) -> Any:
         configs, drop = self.configs, self.stage.drop_remainder and not self.configs.full_dataset
         shapes = self._padded_shapes(dataset.element_spec)
-        if configs.bucket_fn is not None:
+        if configs.bucket_fn is not None and not configs.full_dataset:
             buckets = configs.bucket_op
             sizes = [of_host(size, self.hosts) for size in buckets.bucket_batch_sizes]
             batches = dataset.bucket_by_sequence_length(
-                configs.bucket_fn, buckets.bucket_boundaries, sizes, padded_shapes=shapes, drop_remainder=drop
+                lambda example: tf.cast(configs.bucket_fn(example), tf.int32),
+                buckets.bucket_boundaries,
+                sizes,
+                padded_shapes=shapes,
+                drop_remainder=drop,
             )
             setting = self.stage.drop_setting
             return _with_a_batch(batches, f"no bucket has a full batch; set {setting}=False") if drop else batches
