@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ais_tar2tf.errors import MappingError, MissingField
-from ais_tar2tf.records import NAMES, Record, Selection
+from ais_tar2tf.records import Record, Selection, said_fields
 
 __all__ = [
     "IMAGE_FIELDS",
@@ -18,8 +18,11 @@ __all__ = [
     "default_record_parser",
     "default_record_to_example",
     "default_record_to_pair",
+    "held",
+    "is_tensor",
     "mapping_error",
     "to_number",
+    "told",
     "wants",
 ]
 
@@ -27,6 +30,7 @@ IMAGE_FIELDS = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
 """The extensions of images that TensorFlow decodes; a record's image is the first of them that it has."""
 
 _SIZE = (224, 224)
+_READ_BY_TENSORFLOW = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # out of text, within bounds
 LABEL = "cls"
 """The field with a record's label: a number, as text."""
 
@@ -43,12 +47,27 @@ def decode_image(encoded: Any, *, scale: float = 1.0) -> Any:
 
 
 def to_number(text: Any, dtype: Any) -> Any:
-    """A number written as text, with spaces or a line's end around it."""
+    """A number written as text, with spaces or a line's end around it; it has to fit into its type."""
     import tensorflow as tf
 
-    dtype = tf.as_dtype(dtype)
-    written = dtype if dtype in (tf.float32, tf.float64, tf.int32, tf.int64) else tf.float64
-    return tf.cast(tf.strings.to_number(tf.strings.strip(text), written), dtype)
+    dtype, word = tf.as_dtype(dtype), tf.strings.strip(text)
+    if dtype.name in _READ_BY_TENSORFLOW:
+        return tf.strings.to_number(word, dtype)
+    if not dtype.is_integer:
+        return tf.cast(tf.strings.to_number(word, tf.float64), dtype)
+    number = tf.strings.to_number(word, tf.int64)
+    narrow = tf.cast(number, dtype)
+    fits = tf.reduce_all(tf.equal(tf.cast(narrow, tf.int64), number))
+    return held(narrow, fits, tf.strings.join([tf.strings.as_string(number), f" does not fit into {dtype.name}"]))
+
+
+def held(value: Any, condition: Any, otherwise: Any) -> Any:
+    """`value` where the condition holds; else what a graph raises says `otherwise`."""
+    import tensorflow as tf
+
+    check = tf.debugging.Assert(condition, [otherwise])
+    with tf.control_dependencies([] if check is None else [check]):  # None: it held at once
+        return tf.identity(value)
 
 
 def mapping_error(error: Exception, record: Record) -> MappingError | MissingField:
@@ -56,12 +75,22 @@ def mapping_error(error: Exception, record: Record) -> MappingError | MissingFie
     if isinstance(error, MappingError | MissingField):
         return error
     failure = MappingError(
-        f"the mapping failed: {type(error).__name__}: {_essence(error)}",
+        f"the mapping failed: {told(error)}",
         shard=record["__shard__"],
         key=record["__key__"],
     )
     failure.__cause__ = error
     return failure
+
+
+def told(error: Exception) -> str:
+    """An error's type, and what it says."""
+    return f"{type(error).__name__}: {_essence(error)}"
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a graph's, or TensorFlow's own, value stands where a plain record has bytes."""
+    return hasattr(value, "op") or hasattr(value, "numpy")
 
 
 def _essence(error: Exception) -> str:
@@ -94,9 +123,8 @@ def default_record_to_example(record: Record) -> Any:
 
     found = next((name for name in IMAGE_FIELDS if name in record), None)
     if found is None or LABEL not in record:
-        there = ", ".join(name for name in record if name not in NAMES) or "none"
         raise MissingField(
-            f"the default record_to_example needs an image and {LABEL!r}; there are: {there}",
+            f"the default record_to_example needs an image and {LABEL!r}; there are: {said_fields(record)}",
             shard=record["__shard__"],
             key=record["__key__"],
         )

@@ -53,7 +53,7 @@ def _spec_of(field: Field) -> dict[str, Any]:
         spec[SHAPE.format(name)] = tf.io.FixedLenFeature((len(field.shape),), tf.int64, _default_shape(field))
     if _is_one_string(field):
         spec[name] = tf.io.FixedLenFeature((), tf.string, b"" if field.optional else None)
-    elif None in field.shape or field.optional:
+    elif None in field.shape or field.optional or _is_empty(field):
         spec[name] = _ragged_spec(wire, name, [])
     else:
         spec[name] = tf.io.FixedLenFeature(field.shape, wire)
@@ -71,6 +71,11 @@ def _below_ragged(field: Field) -> list[int]:
 
 def _is_one_string(field: Field) -> bool:
     return field.is_file or field.encoding == "raw" or (field.dtype in TEXTS and not field.shape)
+
+
+def _is_empty(field: Field) -> bool:
+    """Whether no record has a value: TensorFlow takes a feature without one for an absent one."""
+    return field.dense and 0 in field.shape and not _is_one_string(field)
 
 
 def _ragged_spec(wire: Any, key: str, partitions: list[Any]) -> Any:
@@ -119,6 +124,9 @@ def _restored(field: Field, parsed: Mapping[str, Any], batch: bool) -> Any:
         return _restored_raw(field, value, parsed, batch)
     if field.ragged:
         return _restored_ragged(field, _cast(field, value), batch)
+    if _is_empty(field):
+        flat, rows = (value.flat_values, [value.nrows()]) if batch else (value, [])
+        return tf.reshape(_cast(field, flat), (*rows, *field.shape))
     if field.sparse or None not in field.shape:
         return _cast(field, value)
     return _shaped(field, _cast(field, value), parsed, batch)

@@ -379,7 +379,17 @@ def test_bad_input_names_file_row_or_key(tmp_path):
     with pytest.raises(SchemaError, match=r"im0\.jpg: the jpeg image is cut off"):
         export(folder, tmp_path / "out", train=1)
 
+    for text in (b"filename,label\nim0,\xe9\n", b'filename,label\nim0,"a\nim1,b\n'):
+        (folder / "train.csv").write_bytes(text)
+        with pytest.raises(SchemaError, match=r"train\.csv, line \d: this is no CSV"):
+            export(folder, tmp_path / "out", train=None)
+
     folder = made.detection(tmp_path / "det", train=2)
+    for box in ((5, 0, 1, 1), ("nan", 0, 1, 1), (0, 0, "inf", 1)):
+        annotation = made.annotation([{"name": "bird", "box": box}])
+        (folder / "Annotations" / "train_000001.xml").write_text(annotation)
+        with pytest.raises(SchemaError, match=r"train_000001\.xml: .*a box from .* is none"):
+            export(folder, tmp_path / "out", datum.problem.IMAGE_DET, train=2)
     (folder / "Annotations" / "train_000001.xml").write_text(made.annotation([{"name": "dog", "box": (0, 0, 1, 1)}]))
     with pytest.raises(SchemaError, match=r"train_000001\.xml: .*class 'dog' is not in classes\.names"):
         export(folder, tmp_path / "out", datum.problem.IMAGE_DET, train=2)
@@ -403,8 +413,35 @@ def test_bad_input_names_file_row_or_key(tmp_path):
         export(folder, tmp_path / "out", "image_what", train=1)
     with pytest.raises(SchemaError, match="no split is named"):
         export(folder, tmp_path / "out", write_configs=datum.configs.TFRWriteConfigs())
+    with pytest.raises(SchemaError, match="split 'train': its attributes are a dict"):
+        export(folder, tmp_path / "out", write_configs=datum.configs.TFRWriteConfigs(splits={"train": 3}))
     with pytest.raises(ValueError, match="is no name for a split"):
         export(folder, tmp_path / "out", **{"a/b": 1})
+
+
+def test_a_detection_set_without_any_object_is_readable(tmp_path):
+    folder = made.detection(tmp_path / "det", most=0, train=4)
+    export(folder, tmp_path / "out", datum.problem.IMAGE_DET, train=4)
+    (batch,) = datum.load(tmp_path / "out", datum.configs.DatasetConfigs(batch_size_train=4)).train_fn()
+    assert {name: value.shape for name, value in batch.items() if name != "image"} == dict.fromkeys(
+        set(batch) - {"image"}, (4, 0)
+    )
+
+
+def test_a_label_of_null_is_absent(tmp_path):
+    made.text(tmp_path / "text", train=2)
+    entries = {"1": {"text": "a", "label": {"x": 1}}, "2": {"text": "b", "label": {"x": None}}}
+    (tmp_path / "text" / "train.json").write_text(json.dumps(entries))
+    export(tmp_path / "text", tmp_path / "out", datum.problem.TEXT_CLF, train=2)
+    found = datum.load(tmp_path / "out").val_fn("train").as_numpy_iterator()
+    assert [batch["x"].tolist() for batch in found] == [[[1], [0]]]
+
+
+def test_numbers_that_a_float32_does_not_hold_are_named(tmp_path):
+    configs = made.configs(train=1)
+    configs.generator = lambda **_: iter([("first", {"x": np.array([1e300])})])
+    with pytest.raises(SchemaError, match=r"example 'first': feature 'x': 1e\+300 does not fit into a float32"):
+        export("-", tmp_path / "out", "custom", configs)
 
 
 def test_examples_that_do_not_fit_each_other_name_the_key(tmp_path):

@@ -297,12 +297,29 @@ def test_cache_in_memory_and_in_a_file(tmp_path):
     assert list(tmp_path.glob("cached*"))
 
 
+def test_a_cache_file_is_of_one_split_part_order_and_host(numbers, tmp_path):
+    settings = {"batch_size_val": 100, "cache": True, "cache_filename": str(tmp_path / "cached")}
+    dataset = loaded(numbers, **settings)
+    for _ in range(2):
+        assert flat(dataset.val_fn("train")) == list(range(COUNT))
+        assert flat(dataset.val_fn("val")) == list(range(10))
+        assert flat(dataset.val_fn("train[:3]")) == [0, 1, 2]
+        assert sorted(flat(dataset.val_fn("train", shuffle=True))) == list(range(COUNT))
+        assert flat(dataset.val_fn("train")) == list(range(COUNT))
+        for host in range(2):
+            of_host = loaded(numbers, read_config=TFRReadConfigs(input_context=(host, 2)), **settings)
+            assert flat(of_host.val_fn("train")) == list(range(20 * host, 20 * host + 20))
+
+
 def test_full_dataset_is_one_batch_of_tensors(numbers):
     everything = loaded(numbers, full_dataset=True, batch_size_train=64).train_fn(shuffle=False)
     assert everything["x"].numpy().tolist() == list(range(COUNT))
     assert everything["row"].shape == (COUNT, 5)
     with pytest.raises(SchemaError, match="full_dataset needs batch_size_train >= 40"):
         loaded(numbers, full_dataset=True).train_fn()
+    several = {"echoing": 2, "bucket_fn": lambda example: example["x"]}
+    alone = loaded(numbers, full_dataset=True, batch_size_train=64, **several).train_fn(repeat=3, shuffle=False)
+    assert alone["x"].numpy().tolist() == list(range(COUNT))  # there is nothing to repeat, or to put into buckets
 
 
 def test_buckets(numbers):
@@ -319,6 +336,24 @@ def test_buckets(numbers):
     assert lengths == {0, 1, 2}
     dataset.dataset_configs.drop_remainder = False
     assert sorted(flat(dataset.train_fn())) == list(range(COUNT))
+
+
+def test_a_bucket_may_be_chosen_by_a_number_that_was_exported(numbers):
+    buckets = BucketConfigs(bucket_boundaries=[20], bucket_batch_sizes=[20, 20])
+    dataset = loaded(numbers, bucket_fn=lambda example: example["x"], bucket_op=buckets).train_fn(shuffle=False)
+    assert xs(dataset) == [list(range(20)), list(range(20, 40))]
+
+
+def test_not_repeated_buckets_that_are_never_full_are_an_error_not_zero_batches(numbers):
+    settings = {"bucket_fn": lambda example: tf.size(example["row"])}
+    with pytest.raises(SchemaError, match="'val' has 10 examples, fewer than bucket_batch_sizes=32"):
+        loaded(numbers, **settings).train_fn("val")
+    halves = BucketConfigs(bucket_boundaries=[3], bucket_batch_sizes=[25, 25])
+    dataset = loaded(numbers, bucket_op=halves, **settings).train_fn("train", repeat=2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no bucket has a full batch; set drop_remainder=False"):
+        list(dataset)
+    kept = loaded(numbers, bucket_op=halves, drop_remainder=False, **settings).train_fn("train")
+    assert sorted(flat(kept)) == list(range(COUNT))
 
 
 def test_padding(numbers):
@@ -375,6 +410,19 @@ def test_a_host_reads_its_share(numbers):
         flat(loaded(numbers, read_config=TFRReadConfigs(input_context=(2, 3)), batch_size_val=9).val_fn("train"))
         == (shares[2])
     )
+
+
+def test_a_batch_of_all_hosts_is_full_when_the_share_of_each_is(numbers):
+    for host in range(2):
+        context = TFRReadConfigs(input_context=(host, 2))
+        (batch,) = loaded(numbers, read_config=context).train_fn().as_numpy_iterator()
+        assert len(batch["x"]) == 16
+        everything = loaded(numbers, read_config=context, full_dataset=True, batch_size_train=COUNT).train_fn()
+        assert len(everything["x"]) == 20
+    with pytest.raises(SchemaError, match="for host 0 of 2 has 20 examples, fewer than batch_size_train=32 on each"):
+        loaded(numbers, read_config=TFRReadConfigs(input_context=(0, 2)), batch_size_train=64).train_fn()
+    with pytest.raises(SchemaError, match="full_dataset needs batch_size_train >= 40"):
+        loaded(numbers, read_config=TFRReadConfigs(input_context=(0, 2)), full_dataset=True).train_fn()
 
 
 def test_under_a_strategy(numbers):

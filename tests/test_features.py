@@ -286,6 +286,35 @@ def test_cut_anywhere_it_says_where():
         assert pickle.loads(pickle.dumps(caught.value)).offset == caught.value.offset  # noqa: S301  # made here
 
 
+def test_cut_within_floats_that_were_seen_before():
+    whole = features.encode({"x": [1.0, 2.0]})
+    features.decode(whole)
+    for cut in range(1, 9):
+        with pytest.raises(errors.MalformedExample):
+            features.decode(whole[:1] + bytes((whole[1] - cut,)) + whole[2:-cut])
+
+
+def test_what_protobuf_drops_without_a_word():
+    whole = features.encode({"x": 1})
+    other = whole.replace(b"\x12\x05", b"\x7a\x05")  # the values, under a number that nobody knows
+    assert not tf.train.Example.FromString(other).features.feature
+    with pytest.raises(errors.MalformedExample, match="something else"):
+        features.decode(other)
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"x": np.zeros(3, "V8")}, errors.NoFeature),
+        ({"x": [1.5, 10**400]}, errors.FeatureOverflow),
+        ({3: 1}, errors.NoFeature),
+    ],
+)
+def test_what_has_no_form_is_an_error_of_ours(record, error):
+    with pytest.raises(error):
+        features.encode(record)
+
+
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_damaged_anywhere_it_agrees_with_protobuf(data):

@@ -118,6 +118,12 @@ def test_the_other_helpers():
         assert getattr(features, f"_{name}") is getattr(features, name)
 
 
+@pytest.mark.parametrize(("helper", "value"), [(_int64_feature, 1.5), (_int64_feature, "3"), (_bytes_feature, 3)])
+def test_what_a_list_would_not_hold_as_it_is(helper, value):
+    with pytest.raises(TypeError):
+        helper(value)
+
+
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
 def test_what_an_int64_does_not_hold(value):
     with pytest.raises(OverflowError, match="int64"):

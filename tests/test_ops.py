@@ -125,6 +125,65 @@ def test_json_and_pickle_both_ways(name):
     assert pickle.loads(pickle.dumps(pipeline.conversions)) == pipeline.conversions  # noqa: S301  # made here
 
 
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (Convert("cls", tf.string), "string"),
+        (Convert("cls", "string"), "string"),
+        (Convert("cls", tf.bfloat16), "bfloat16"),
+        (Convert("cls", int), "int64"),
+        (Decode("cls", dtype=tf.int32), "int32"),
+        (SelectJSON("json", "id", np.float32), "float32"),
+        (SelectJSON("json", "id", str), "string"),
+    ],
+)
+def test_types_have_one_name_however_they_are_said(op, said):
+    assert op.dtype == said
+    assert ops.from_json(json.loads(json.dumps(ops.to_json([op])))) == [op]
+    with pytest.raises(errors.SchemaError, match="there is no type 'nothing'"):
+        type(op)(op.field, dtype="nothing", **({"path": "id"} if isinstance(op, SelectJSON) else {}))
+
+
+NUMBERS = [
+    (b"300", "uint8"),
+    (b"-1", "uint16"),
+    (b"-1", "uint64"),
+    (b"40000", "int16"),
+    (b"3000000000", "int32"),
+    (b"4294967296", "uint32"),
+    (b"0.1", "uint8"),
+    (b"1_000", "int32"),
+    ("٣".encode(), "int32"),
+    (b"cat", "uint8"),
+]
+
+
+@pytest.mark.parametrize(("written", "dtype"), NUMBERS)
+def test_a_number_that_its_type_does_not_hold_is_an_error_on_either_side(written, dtype):
+    for op in (Decode("cls", "number", dtype=dtype), Convert("cls", dtype)):
+        record = {"__key__": "k", "__shard__": "s", "cls": written}
+        with pytest.raises(errors.MappingError, match="record 'k'"):
+            op(record)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            in_graph(Pipeline([op], ["cls"]), record)
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype"),
+    [
+        (b"-128", "int8"),
+        (b"18446744073709551615", "uint64"),
+        (b"0.1", "float32"),
+        (b"0.1", "float16"),
+        (b"nan", "float32"),
+    ],
+)
+def test_a_number_is_as_exact_as_its_type_on_either_side(written, dtype):
+    for op in (Decode("cls", "number", dtype=dtype), Convert("cls", dtype)):
+        record = {"__key__": "k", "__shard__": "s", "cls": written}
+        np.testing.assert_equal(float(op(record)["cls"]), float(in_graph(Pipeline([op], ["cls"]), record)))
+
+
 def test_func_has_no_json():
     with pytest.raises(errors.SchemaError, match="Func cannot be written"):
         ops.to_json([Func(dict)])

@@ -57,6 +57,13 @@ def test_a_folder_of_records(tmp_path):
     assert [sample["__key__"] for sample in webdataset.WebDataset(url, shardshuffle=False)] == ["a/1", "a/2", "top"]
 
 
+def test_a_file_that_is_no_csv(tmp_path):
+    for data in (b"txt\n\xe9\n", b'txt\n"a\nb\n'):
+        (tmp_path / "list.csv").write_bytes(data)
+        with pytest.raises(SchemaError, match=r"list\.csv, line \d: this is no CSV"):
+            t2t.pack(tmp_path / "list.csv", f"{tmp_path}/x.tar")
+
+
 def test_a_csv(tmp_path):
     (tmp_path / "images").mkdir()
     for number in range(3):

@@ -132,6 +132,21 @@ def test_what_may_be_absent(field, value, absent):
     assert (gone.to_list() if hasattr(gone, "to_list") else np.asarray(gone.numpy()).tolist()) == absent
 
 
+@pytest.mark.parametrize("value", [[], [[], []], np.zeros((0, 4), np.float32), np.zeros(0, np.int64)])
+def test_lists_that_are_empty_in_every_record(value):
+    schema = infer([{"x": value, "y": 1}])
+    payload = schema.encode({"x": value, "y": 1})
+    assert parse(schema, payload)["x"].shape == schema["x"].shape
+    assert parse(schema, [payload] * 3)["x"].shape == (3, *schema["x"].shape)
+    assert element_spec(schema)["x"].is_compatible_with(parse(schema, payload)["x"])
+
+
+@pytest.mark.parametrize("value", [np.float64(0.1), tf.constant([1.5], tf.bfloat16)])
+def test_numbers_of_numpys_and_tensorflows_types_come_back_exactly(value):
+    schema = infer([{"x": value}])
+    assert schema.decode(schema.encode({"x": value}))["x"] == np.asarray(value)
+
+
 def test_what_was_inferred_is_parsed():
     rows = [
         {"jpg": made.image(n), "cls": b"%d" % n, "boxes": [[0.5, 1.0]] * n, "name": f"n{n}", "words": ["a"] * n}

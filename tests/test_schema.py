@@ -332,6 +332,8 @@ def test_json_of_everything():
      '{"version": 1, "fields": [{"name": "x", "dtype": "no such type"}]}',
      '{"version": 1, "fields": [{"name": "x", "dtype": "int64", "encoding": "pickle"}]}',
      '{"version": 1, "fields": [{"name": "x", "dtype": "object_"}]}',
+     '{"version": 1, "fields": [{"name": "x", "dtype": "int64", "shape": ["y"]}]}',
+     '{"version": 1, "fields": [{"name": "x", "dtype": "int64", "shape": [-1]}]}',
      '{"version": 1, "fields": [{"name": "x", "dtype": "int64", "more": 1}]}'],
 )  # fmt: skip
 def test_what_is_no_schema(text):

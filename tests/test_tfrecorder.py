@@ -401,6 +401,12 @@ def test_not_repeated_float_data_in_an_int_array_is_an_error(tmp_path):
         (Example.Field.TYPE_BOOL, None, "is None: assign it"),
         (Example.Field.TYPE_ARRAY_INT32, [2**40], "integers that do not fit"),
         (Example.Field.TYPE_ARRAY_FLOAT32, ["a"], "TYPE_ARRAY_FLOAT32"),
+        (
+            Example.Field.TYPE_ARRAY_FLOAT32,
+            [[1], [2, 3]],
+            "'field' is declared TYPE_ARRAY_FLOAT32, and its value is no",
+        ),
+        (Example.Field.TYPE_ARRAY_FLOAT32, [1e300], r"'field': 1e\+300 does not fit into a float32"),
     ],
 )
 def test_values_of_another_type_are_named(dtype, value, message):
@@ -484,6 +490,17 @@ def test_bad_rows_are_named(tmp_path):
         tf_factory.get_tfrecord_filepaths(dirpath=tmp_path)
     with pytest.raises(SchemaError, match="pass example_class"):
         tf_factory.generate_dataset([str(tmp_path / "0.tfr")])
+
+
+def test_csv_files_as_spreadsheets_write_them_and_as_nobody_should(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(b"\xef\xbb\xbf0\r\n1\r\n")
+    made = generate(tmp_path / "out", Number, rows, 1.0)["train"]
+    assert sorted(int(x) for (x,) in tf_factory.generate_dataset(made)) == [0, 1]
+    for data in (b"0\n\xe9\n", b'0\n"1\n2\n'):
+        rows.write_bytes(data)
+        with pytest.raises(SchemaError, match=r"rows\.csv, line \d: this is no CSV"):
+            generate(tmp_path / "out", Number, rows)
 
 
 LONG = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from typing import Any
@@ -53,6 +54,8 @@ def _object(element: Any, ids: Mapping[str, int], width: float, height: float) -
     box = _child(element, "bndbox")
     xmin, xmax = (float(_text(_child(box, name))) / width for name in ("xmin", "xmax"))
     ymin, ymax = (float(_text(_child(box, name))) / height for name in ("ymin", "ymax"))
+    if not (-math.inf < xmin <= xmax < math.inf and -math.inf < ymin <= ymax < math.inf):
+        raise ValueError(f"a box from ({xmin:g}, {ymin:g}) to ({xmax:g}, {ymax:g}) of the image is none")
     return {
         "xmin": xmin,
         "xmax": xmax,

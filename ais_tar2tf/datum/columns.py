@@ -30,7 +30,7 @@ def _rank(value: Any) -> int:
     plain = _parsed(value)
     if isinstance(plain, list):
         return max(map(_rank, plain), default=0)
-    if isinstance(plain, bool | int):
+    if plain is None or isinstance(plain, bool | int):
         return 0
     if isinstance(plain, float):
         return 1
@@ -46,7 +46,9 @@ def _rank(value: Any) -> int:
 
 def _as(kind: Callable[[Any], Any], value: Any) -> Any:
     plain = _parsed(value)
-    return [kind(each) for each in plain] if isinstance(plain, list) else kind(plain)
+    if isinstance(plain, list):
+        return [kind(each) for each in plain]
+    return None if plain is None else kind(plain)
 
 
 def _parsed(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.features import SHAPE
+from ais_tar2tf.features import SHAPE, as_float32s
 from ais_tar2tf.headers import image_header
 from ais_tar2tf.schema import Field, Inference, Schema, wire_dtype
 
@@ -84,9 +84,9 @@ def with_shapes(example: Mapping[str, Any], floats: frozenset[str] = frozenset()
             continue
         plain = value.numpy() if hasattr(value, "numpy") and not hasattr(value, "dense_shape") else value
         if name in floats:
-            plain = np.asarray(plain, np.float32)
-        if isinstance(plain, np.ndarray):
-            plain = _narrowed(name, plain)
+            plain = as_float32s(name, np.asarray(plain, np.float64))
+        if isinstance(plain, np.ndarray | np.generic):
+            plain = _narrowed(name, np.asarray(plain))
             if plain.ndim > 1:
                 stored[SHAPE.format(name)] = np.asarray(plain.shape, np.int64)
         stored[name] = plain
@@ -98,4 +98,4 @@ def _narrowed(name: str, array: Any) -> Any:
         if array.size and int(array.max()) >= 2**63:
             raise SchemaError(f"feature {name!r}: {int(array.max())} does not fit into an int64")
         return array.astype(np.int64)
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+    return as_float32s(name, array) if array.dtype == np.float64 else array

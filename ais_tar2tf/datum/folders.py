@@ -8,17 +8,17 @@ text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 
 from __future__ import annotations
 
-import csv
 import functools
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf.csv_files import rows_of
 from ais_tar2tf.datum.annotations import class_ids, no_objects, objects_of
 from ais_tar2tf.datum.columns import Columns
 from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
+from ais_tar2tf.datum.metadata import read_json
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.errors import SchemaError
 
@@ -88,22 +88,18 @@ class ClassificationFolder(_Folder):
         """(line, filename, labels) of each row."""
         if not path.is_file():
             raise SchemaError(f"{path}: there is no such file; it lists the images of a split and their labels")
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            if "filename" not in header or len(header) < 2:
-                raise SchemaError(f"{path}: the first row names the columns, `filename` and labels, not {header}")
-            at = header.index("filename")
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    raise SchemaError(
-                        f"{path}, row {reader.line_num}: it has {len(cells)} columns, the header {len(header)}: "
-                        f"{', '.join(header)}"
-                    )
-                labels = {name: cell for name, cell in zip(header, cells, strict=True) if name != "filename"}
-                yield reader.line_num, cells[at].strip(), labels
+        rows = rows_of(path)
+        header = [name.strip() for name in next(rows, (0, []))[1]]
+        if "filename" not in header or len(header) < 2:
+            raise SchemaError(f"{path}: the first row names the columns, `filename` and labels, not {header}")
+        for number, cells in rows:
+            if len(cells) != len(header):
+                raise SchemaError(
+                    f"{path}, row {number}: it has {len(cells)} columns, the header {len(header)}: "
+                    f"{', '.join(header)}"
+                )
+            labels = dict(zip(header, cells, strict=True))
+            yield number, labels.pop("filename").strip(), labels
 
 
 class DetectionFolder(_Folder):
@@ -165,13 +161,7 @@ class TextFolder(_Folder):
 
 
 def _json_texts(data: bytes, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    try:
-        entries = json.loads(data)
-    except ValueError as error:
-        raise SchemaError(f"{where}: this is no JSON ({error})") from error
-    if not isinstance(entries, dict):
-        raise SchemaError(f"{where}: an object is expected, with an entry for each text")
-    for key, entry in entries.items():
+    for key, entry in read_json(data, where).items():
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str) or "label" not in entry:
             raise SchemaError(f"{where}, {key!r}: an entry has `text` and `label`, not {str(entry)[:80]}")
         label = entry["label"]

@@ -19,7 +19,7 @@ from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.errors import MissingField, SchemaError
 from ais_tar2tf.export.places import place_of
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import NAMES, Record, said_fields
 from ais_tar2tf.source import open_source
 from ais_tar2tf.stores import split_url
 
@@ -79,9 +79,8 @@ class TarShards:
 def _first(record: Record, fields: tuple[str, ...]) -> tuple[str, Any]:
     found = next((name for name in fields if name in record), None)
     if found is None:
-        there = ", ".join(name for name in record if name not in NAMES)
         raise MissingField(
-            f"one of {', '.join(fields)} is needed (there are: {there})",
+            f"one of {', '.join(fields)} is needed (there are: {said_fields(record)})",
             shard=record["__shard__"],
             key=record["__key__"],
         )

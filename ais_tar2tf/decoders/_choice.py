@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.decoders._decoder import KINDS, WITHOUT_TENSOR, Decoder
-from ais_tar2tf.errors import MappingError, MissingField, SchemaError, Tar2TFError
-from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.mapping import is_tensor, told
+from ais_tar2tf.records import Record, said_fields
 from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, kind_of_field
 
 __all__ = ["DECODABLE", "Decode", "Decoding", "decoding_of"]
@@ -120,12 +120,12 @@ class Decoding:
             if name in decoded:
                 decoded[name] = self._value(record, name, decoder)
             elif self.said and _is_symbolic(record):
-                raise SchemaError(f"decode names field {name!r}; there are: {', '.join(_fields(record))}")
+                raise SchemaError(f"decode names field {name!r}; there are: {said_fields(record)}")
         return decoded
 
     def _value(self, record: Record, name: str, decoder: Decoder) -> Any:
         value = record[name]
-        if _is_tensor(value):
+        if is_tensor(value):
             return value if decoder.kind in WITHOUT_TENSOR and not self.said else decoder.in_graph(value)
         try:
             return decoder(value)
@@ -150,26 +150,16 @@ class Decoding:
         return mapped
 
 
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "op") or hasattr(value, "numpy")
-
-
 def _is_symbolic(record: Record) -> bool:
-    return any(_is_tensor(value) for value in record.values())
-
-
-def _fields(record: Record) -> list[str]:
-    return [name for name in record if name not in NAMES]
+    return any(is_tensor(value) for value in record.values())
 
 
 def _failure(error: Exception, record: Record, name: str, decoder: Decoder) -> Tar2TFError:
-    if isinstance(error, ImportError) and isinstance(error, Tar2TFError):
+    if isinstance(error, MissingDependency):
         return error
-    wrapped = mapping_error(error, record if "__key__" in record else {"__shard__": "", "__key__": ""})
-    said = wrapped.message.partition("the mapping failed: ")[2]
     how = decoder.kind if decoder.function is None else "its function says"
     return MappingError(
-        f"field {name!r} did not decode as {how}: {said}",
+        f"field {name!r} did not decode as {how}: {told(error)}",
         shard=record.get("__shard__", ""),
         key=record.get("__key__", ""),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ais_tar2tf.arrays import decode_npy
-from ais_tar2tf.mapping import to_number
+from ais_tar2tf.mapping import held, to_number
 
 __all__ = ["array", "image", "label", "number", "sound"]
 
@@ -57,11 +57,8 @@ def label(written: Any, vocabulary: tuple[str, ...]) -> Any:
 
     word = tf.strings.strip(written)
     found = tf.equal(tf.constant(vocabulary), word)
-    known = tf.debugging.Assert(
-        tf.reduce_any(found), [tf.strings.join(["label '", word, "' is not in its vocabulary"])]
-    )
-    with tf.control_dependencies([known] if known is not None else []):
-        return tf.argmax(tf.cast(found, tf.int32))
+    unknown = tf.strings.join(["label '", word, "' is not in its vocabulary"])
+    return held(tf.argmax(tf.cast(found, tf.int32)), tf.reduce_any(found), unknown)
 
 
 def array(encoded: Any, dtype: str, shape: Any) -> Any:

@@ -38,15 +38,22 @@ def text(data: bytes) -> str:
 
 
 def number(data: bytes, dtype: str = "int64") -> Any:
-    """A number as text, with spaces around it."""
+    """A number as text, with spaces around it, as exact as its type."""
     written = data.decode("utf-8", "backslashreplace").strip()
+    said = np.dtype(dtype)
     try:
-        return int(written) if np.dtype(dtype).kind in "iu" else float(written)
+        if "_" in written or not written.isascii():
+            raise ValueError  # noqa: TRY301  # what only Python takes for a number
+        found = int(written) if said.kind in "iu" else float(written)
     except ValueError:
         raise ValueError(
             f"{written[:80]!r} is not a number; if these are words, name all of them: "
             "decode={'cls': ['cat', 'dog', …]}"
         ) from None
+    if isinstance(found, int) and not np.iinfo(said).min <= found <= np.iinfo(said).max:
+        raise ValueError(f"{written[:80]} does not fit into {said}")
+    with np.errstate(over="ignore", under="ignore"):
+        return said.type(found).item()
 
 
 def value_of_json(data: bytes) -> Any:

@@ -18,7 +18,7 @@ from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job, Units, read_shard
 from ais_tar2tf.export.splits import Single
-from ais_tar2tf.export.work import WorkFolder, sync_folder
+from ais_tar2tf.export.work import WorkFolder, sync
 from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import MIB
 from ais_tar2tf.reader import Shards
@@ -128,7 +128,7 @@ def _replace(names: _Names, work: WorkFolder) -> list[str]:
     for stale in names.behind(len(parts)):
         stale.unlink()
     for folder in {target.parent for target in targets}:
-        sync_folder(folder)
+        sync(folder)
     return [os.fspath(names.named[number]) for number in range(len(parts))]
 
 

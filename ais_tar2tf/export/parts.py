@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ from ais_tar2tf.export.boundaries import Boundaries, Bounds
 from ais_tar2tf.export.formats import Part, new_part
 from ais_tar2tf.export.raw import Row
 from ais_tar2tf.export.shard_units import Units
-from ais_tar2tf.export.work import FinishedFile, WorkFolder
+from ais_tar2tf.export.work import FinishedFile, WorkFolder, sync
 
 __all__ = ["SplitWriter", "Syncer"]
 
@@ -26,10 +25,10 @@ class Syncer:
     def __init__(self, work: WorkFolder) -> None:
         self._work = work
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ais_tar2tf-sync")
-        self._waiting: deque[tuple[FinishedFile, Future[int]]] = deque()
+        self._waiting: deque[tuple[FinishedFile, Future[None]]] = deque()
 
     def add(self, file: FinishedFile) -> None:
-        self._waiting.append((file, self._pool.submit(_sync, self._work.path / file.part)))
+        self._waiting.append((file, self._pool.submit(sync, self._work.path / file.part)))
         self._settle(_WAITING_FILES)
 
     def finish(self) -> None:
@@ -44,15 +43,6 @@ class Syncer:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-
-def _sync(path: Path) -> int:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    return 0
 
 
 class SplitWriter:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ShardNotFound, StoreError
-from ais_tar2tf.export.work import sync_folder, write_synced
+from ais_tar2tf.export.work import sync, write_synced
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Store, open_store, split_url
@@ -117,7 +117,7 @@ class Folder:
         shutil.rmtree(self.path / folder, ignore_errors=True)
 
     def settle(self, folder: str = "") -> None:
-        sync_folder(self.path / folder)
+        sync(self.path / folder)
 
 
 class StorePlace:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import add
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from ais_tar2tf.archive import MASK_DELTA
 from ais_tar2tf.export.framing import FRAME_BYTES, masked_header
+from ais_tar2tf.features import bytes_head, example_head
 from ais_tar2tf.records import Record
 
 __all__ = ["Row", "example_rows", "framed_rows"]
@@ -40,32 +42,9 @@ class _Cache(dict[int, bytes]):
         return made
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _field_prefix(name: str) -> Callable[[int], bytes]:
-    """All of a feature's entry but its value, which stands last."""
-    encoded = name.encode("utf-8", "surrogateescape")
-    named = b"\x0a" + _varint(len(encoded)) + encoded
-
-    def make(size: int) -> bytes:
-        value = b"\x0a" + _varint(size)
-        listed = b"\x0a" + _varint(len(value) + size) + value
-        feature = named + b"\x12" + _varint(len(listed) + size) + listed
-        return b"\x0a" + _varint(len(feature) + size) + feature
-
-    return make
-
-
 _prefixes: dict[str, _Cache] = {}
 _most_names = 1_024  # fields whose prefixes are kept
-_heads = _Cache(lambda size: b"\x0a" + _varint(size))
+_heads = _Cache(example_head)
 _headers = _Cache(masked_header)
 
 
@@ -74,7 +53,7 @@ def _prefixes_of(name: str) -> _Cache:
     if found is None:
         if len(_prefixes) >= _most_names:
             _prefixes.clear()
-        found = _prefixes[name] = _Cache(_field_prefix(name))
+        found = _prefixes[name] = _Cache(partial(bytes_head, name.encode("utf-8", "surrogateescape")))
     return found
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "WorkFolder",
     "file_of",
     "shard_of",
-    "sync_folder",
+    "sync",
     "write_synced",
 ]
 
@@ -207,12 +207,12 @@ def write_synced(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Names made or removed in it are on disk, too."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """What a file holds, or the names in a folder, are on disk, too."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from ais_tar2tf.features._decode import decode
-from ais_tar2tf.features._encode import encode
+from ais_tar2tf.features._encode import bytes_head, encode, example_head
 from ais_tar2tf.features._helpers import (
     bytes_feature,
     float_feature,
@@ -20,7 +20,7 @@ from ais_tar2tf.features._helpers import (
     serialize_example,
     tf_serialize_example,
 )
-from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
+from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES, as_float32s
 
 __all__ = [
     "FLAT_VALUES",
@@ -32,9 +32,12 @@ __all__ = [
     "_float_feature",
     "_float_feature_array",
     "_int64_feature",
+    "as_float32s",
     "bytes_feature",
+    "bytes_head",
     "decode",
     "encode",
+    "example_head",
     "float_feature",
     "float_feature_array",
     "int64_feature",

@@ -55,6 +55,8 @@ def decode(data: bytes) -> dict[str, Any]:
         if kind == BYTES:
             found[name] = [data[at:stop]]
         elif kind == FLOATS:
+            if stop > end:
+                break
             found[name] = _from_buffer(data, _F4, size >> 2, at)
         else:
             payload = data[at:stop]
@@ -165,8 +167,8 @@ def _entry(entry: _Message, head: int) -> tuple[str, Any, int]:
             name = _name(entry.data, begin, end)
         elif tag == 0x12:
             feature.add(_Message(entry.data, *entry.next_span()))
-        else:
-            entry.skip(tag)
+        else:  # protobuf would drop the whole entry without a word
+            raise MalformedExample("beside its name and its values a feature has something else", offset=entry.at)
     begin, size = feature.only
     if fields != 2 or not size or begin + size != entry.end or entry.data[head:begin].find(b"\x12") < 0:
         return name, feature.value, head

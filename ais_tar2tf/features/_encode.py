@@ -18,7 +18,7 @@ from ais_tar2tf.features._values import (
 )
 from ais_tar2tf.features._varint import varint
 
-__all__ = ["encode"]
+__all__ = ["bytes_head", "encode", "example_head"]
 
 _REMEMBERED = 16_384  # names with lengths: some 2 MB
 _SMALL = [bytes((number,)) for number in range(128)]
@@ -49,7 +49,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
         else:
             for part, each in parts_of(name, value):
                 kind, payload = body_of(part, each)
-                head = _head_of_list(part, kind, len(payload))
+                head = _head_of_list(_key(part), kind, len(payload))
                 pieces += (head, payload)
                 size += len(head) + len(payload)
             continue
@@ -57,26 +57,43 @@ def encode(record: Mapping[str, Any]) -> bytes:
         head = _heads.get((name, kind, length)) or _remember(name, kind, length)
         pieces += (head, payload)
         size += len(head) + length
-    pieces[0] = b"\x0a" + varint(size)
+    pieces[0] = example_head(size)
     return b"".join(pieces)
+
+
+def example_head(size: int) -> bytes:
+    """What comes before entries of `size` bytes."""
+    return b"\x0a" + varint(size)
+
+
+def bytes_head(key: bytes, size: int) -> bytes:
+    """Everything of an entry that comes before its only value, of `size` bytes; `key` is its name."""
+    return _head_of_value(key, BYTES, size)
 
 
 def _remember(name: str, kind: int, length: int) -> bytes:
     """What comes before a list's only value: it depends on the name, the kind and the length alone."""
-    inner = b"\x0a" + varint(length)
-    head = _head_of_list(name, kind, len(inner) + length) + inner
+    head = _head_of_value(_key(name), kind, length)
     if len(_heads) >= _REMEMBERED:
         _heads.clear()
     _heads[name, kind, length] = head
     return head
 
 
-def _head_of_list(name: str, kind: int, length: int) -> bytes:
-    """Everything of an entry that comes before the `length` bytes of its list."""
+def _key(name: str) -> bytes:
     try:
-        key = name.encode()
-    except UnicodeEncodeError:
+        return name.encode()
+    except (UnicodeEncodeError, AttributeError):
         raise NoFeature(f"feature {name!r}: a name is text that UTF-8 can write") from None
+
+
+def _head_of_value(key: bytes, kind: int, length: int) -> bytes:
+    inner = b"\x0a" + varint(length)
+    return _head_of_list(key, kind, len(inner) + length) + inner
+
+
+def _head_of_list(key: bytes, kind: int, length: int) -> bytes:
+    """Everything of an entry that comes before the `length` bytes of its list."""
     feature = bytes((kind << 3 | 2,)) + varint(length) if kind else b""
     before = b"".join((b"\x0a", varint(len(key)), key, b"\x12", varint(len(feature) + length), feature))
     return b"\x0a" + varint(len(before) + length) + before

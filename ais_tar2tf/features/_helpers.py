@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ais_tar2tf.features._encode import encode
-from ais_tar2tf.features._values import as_bytes
+from ais_tar2tf.features._values import TEXT, as_bytes
 
 __all__ = [
     "bytes_feature",
@@ -25,7 +28,10 @@ def bytes_feature(value: Any) -> Any:
     """A tf.train.Feature of one string: bytes, text, or a scalar string tensor."""
     import tensorflow as tf
 
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[as_bytes("", _plain(value))]))
+    plain = _plain(value)
+    if not isinstance(plain, TEXT):
+        raise TypeError(f"bytes or text is expected, not {type(plain).__name__}")
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[as_bytes("", plain)]))
 
 
 def float_feature(value: Any) -> Any:
@@ -45,7 +51,8 @@ def int64_feature(value: Any) -> Any:
     import tensorflow as tf
 
     plain = _plain(value)
-    number = int(plain.value if isinstance(plain, enum.Enum) else plain)
+    plain = plain.value if isinstance(plain, enum.Enum) else plain
+    number = operator.index(bool(plain) if isinstance(plain, np.bool_) else plain)
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"{number} does not fit into an int64")
     return tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))

@@ -25,8 +25,10 @@ __all__ = [
     "NO_KIND",
     "ROW_LENGTHS",
     "SHAPE",
+    "TEXT",
     "VALUES",
     "as_bytes",
+    "as_float32s",
     "body_of",
     "float_bytes",
     "integer_bytes",
@@ -38,7 +40,7 @@ FLAT_VALUES, ROW_LENGTHS = "{}/ragged_flat_values", "{}/ragged_row_lengths_{}"
 VALUES, INDICES, SHAPE = "{}/values", "{}/indices_{}", "{}/shape"
 
 _INT64 = range(-(2**63), 2**63)
-_TEXT = (bytes, bytearray, memoryview, str)
+TEXT = (bytes, bytearray, memoryview, str)
 _WHOLE = (bool, int, np.integer, np.bool_)
 _KINDS = {"f": FLOATS, "V": FLOATS, "b": INTEGERS, "i": INTEGERS, "u": INTEGERS, "S": BYTES, "U": BYTES}
 
@@ -110,15 +112,15 @@ def body_of(name: str, value: Any) -> tuple[int, bytes]:
     values = [_plain(each) for each in values]
     if not values:
         return NO_KIND, b""  # a list of any kind, for whoever parses it
-    if all(isinstance(each, _TEXT) for each in values):
+    if all(isinstance(each, TEXT) for each in values):
         return BYTES, _bytes_body([as_bytes(name, each) for each in values])
     if all(isinstance(each, _WHOLE) for each in values):
         return INTEGERS, _chunk(packed([_as_int(name, each) for each in values]))
     if all(isinstance(each, (*_WHOLE, float, np.floating)) for each in values):  # integers beside floats are floats
-        return FLOATS, _chunk(_as_floats(name, np.asarray(values, np.float64)))
+        return FLOATS, _chunk(as_float32s(name, _as_doubles(name, values)).tobytes())
     if all(isinstance(each, np.ndarray) for each in values) and len({(e.shape, e.dtype) for e in values}) == 1:
         return _array_body(name, np.concatenate([each.reshape(-1) for each in values]))
-    odd = next((each for each in values if not isinstance(each, (*_TEXT, *_WHOLE, float, np.floating))), None)
+    odd = next((each for each in values if not isinstance(each, (*TEXT, *_WHOLE, float, np.floating))), None)
     if odd is None:
         raise NoFeature(f"feature {name!r} mixes text with numbers")
     raise NoFeature(f"feature {name!r}: {type(odd).__name__} is not bytes, text, a number, or a list of them")
@@ -126,12 +128,12 @@ def body_of(name: str, value: Any) -> tuple[int, bytes]:
 
 def _array_body(name: str, flat: Any) -> tuple[int, bytes]:
     kind = _KINDS.get(flat.dtype.kind)
-    if kind is None or (flat.dtype.kind == "V" and flat.dtype.names is not None):
+    if kind is None or flat.dtype.type is np.void:
         raise NoFeature(f"feature {name!r}: {flat.dtype} has no list of its own; a Schema can store it as raw bytes")
     if kind == BYTES:
         return BYTES, _bytes_body([as_bytes(name, each) for each in flat.tolist()])
     if kind == FLOATS:
-        return FLOATS, _chunk(_as_floats(name, flat))
+        return FLOATS, _chunk(as_float32s(name, flat).tobytes())
     if flat.dtype == np.uint64 and flat.size and int(flat.max()) not in _INT64:
         raise _overflow(name, int(flat.max()))
     return INTEGERS, _chunk(packed(flat))
@@ -165,17 +167,28 @@ def _overflow(name: str, number: int) -> FeatureOverflow:
     return FeatureOverflow(f"feature {name!r}: {number} does not fit into an int64; a Schema can store it raw")
 
 
-def _as_floats(name: str, flat: Any) -> bytes:
-    """As float32; what becomes infinite by that is refused, what becomes less exact is not."""
+def as_float32s(name: str, array: Any) -> Any:
+    """As float32, little-endian; what becomes infinite by that is refused, what becomes less exact is not."""
     with np.errstate(over="ignore"):
-        narrow = flat.astype("<f4")
-    if flat.dtype.itemsize > narrow.dtype.itemsize:
-        lost = np.isinf(narrow) & np.isfinite(flat)
+        narrow = array.astype("<f4", copy=False)
+    if array.dtype.itemsize > narrow.dtype.itemsize:
+        lost = np.isinf(narrow) & np.isfinite(array)
         if lost.any():
-            raise FeatureOverflow(
-                f"feature {name!r}: {flat[lost][0]} does not fit into a float32; a Schema can store it as raw bytes"
-            )
-    return narrow.tobytes()
+            raise _overflows_float(name, array[lost].flat[0])
+    return narrow
+
+
+def _as_doubles(name: str, values: list[Any]) -> Any:
+    try:
+        return np.asarray(values, np.float64)
+    except OverflowError:  # an integer beside floats
+        raise _overflows_float(name, max(values, key=abs)) from None
+
+
+def _overflows_float(name: str, number: Any) -> FeatureOverflow:
+    return FeatureOverflow(
+        f"feature {name!r}: {number} does not fit into a float32; a Schema can store it as raw bytes"
+    )
 
 
 def integer_bytes(name: str, value: int) -> bytes:
@@ -188,6 +201,4 @@ def float_bytes(name: str, value: float) -> bytes:
     try:
         return struct.pack("<f", value)
     except OverflowError:
-        raise FeatureOverflow(
-            f"feature {name!r}: {value} does not fit into a float32; a Schema can store it as raw bytes"
-        ) from None
+        raise _overflows_float(name, value) from None

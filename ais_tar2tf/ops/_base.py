@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ais_tar2tf.errors import MappingError, MissingField, SchemaError, Tar2TFError
-from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.records import NAMES, Record
+import numpy as np
 
-__all__ = ["Conversion", "Op", "Selection", "failure_of", "field_of", "is_tensor", "place_of", "replaced"]
+from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.mapping import is_tensor, told
+from ais_tar2tf.records import Record, said_fields
+
+__all__ = [
+    "Conversion",
+    "Op",
+    "Selection",
+    "failure_of",
+    "field_of",
+    "no_field",
+    "place_of",
+    "replaced",
+    "type_name",
+]
+
+
+_NOT_NUMPYS = ("string", "bfloat16")
 
 
 class Op:
@@ -38,15 +53,27 @@ class Selection(Op):
         raise NotImplementedError
 
 
-def is_tensor(value: Any) -> bool:
-    return hasattr(value, "op") or hasattr(value, "numpy")
+def type_name(dtype: Any) -> str:
+    """A type of NumPy's, TensorFlow's or Python's by the name that TensorFlow has for it."""
+    name = getattr(dtype, "name", dtype)
+    if name in _NOT_NUMPYS:
+        return name
+    try:
+        found = np.dtype(name)
+    except TypeError as error:
+        raise SchemaError(f"there is no type {dtype!r}") from error
+    return "string" if found.kind in "SU" else found.name
 
 
 def field_of(record: Record, name: str) -> Any:
     if name in record:
         return record[name]
-    there = ", ".join(each for each in record if each not in NAMES) or "none"
-    raise MissingField(f"field {name!r} is missing (there are: {there})", **place_of(record))
+    raise no_field(record, name)
+
+
+def no_field(record: Record, *names: str) -> MissingField:
+    there = said_fields(record)
+    return MissingField(f"field {' or '.join(names)!r} is missing (there are: {there})", **place_of(record))
 
 
 def place_of(record: Record) -> dict[str, str]:
@@ -67,7 +94,6 @@ def replaced(record: Record, name: str, function: Callable[[Any], Any], what: st
 
 
 def failure_of(error: Exception, record: Record, what: str) -> Tar2TFError:
-    if isinstance(error, MappingError | MissingField):
+    if isinstance(error, MappingError | MissingField | MissingDependency):
         return error
-    said = mapping_error(error, {"__shard__": "", "__key__": ""}).message.partition("the mapping failed: ")[2]
-    return MappingError(f"{what} failed: {said}", **place_of(record))
+    return MappingError(f"{what} failed: {told(error)}", **place_of(record))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ais_tar2tf.decoders import Decoder
-from ais_tar2tf.errors import MissingField, SchemaError
-from ais_tar2tf.ops._base import Conversion, failure_of, is_tensor, place_of, replaced
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.mapping import is_tensor
+from ais_tar2tf.ops._base import Conversion, failure_of, no_field, replaced, type_name
 from ais_tar2tf.ops._transforms import convert, resize, rotate
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import Record
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of, kind_of_field
 
 __all__ = ["Convert", "Decode", "Func", "Rename", "Resize", "Rotate"]
@@ -40,6 +39,8 @@ class Decode(Conversion):
     at_least: tuple[int, int] | None = None  # rows and columns
 
     def __post_init__(self) -> None:
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", type_name(self.dtype))
         if self.vocabulary is not None:
             object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         if self.at_least is not None:
@@ -92,8 +93,7 @@ class Convert(Conversion):
     dtype: Any
 
     def __post_init__(self) -> None:
-        dtype = getattr(self.dtype, "name", None) or np.dtype(self.dtype).name
-        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "dtype", type_name(self.dtype))
 
     def __call__(self, record: Record) -> Record:
         return replaced(record, self.field, lambda value: convert(value, self.dtype), "Convert")
@@ -114,10 +114,10 @@ class Resize(Conversion):
     size: tuple[int, int]
 
     def __post_init__(self) -> None:
-        height, width = (int(each) for each in self.size)
-        if height < 1 or width < 1:
+        size = tuple(int(each) for each in self.size)
+        if len(size) != 2 or min(size) < 1:
             raise SchemaError(f"an image has a height and a width, not {self.size!r}")
-        object.__setattr__(self, "size", (height, width))
+        object.__setattr__(self, "size", size)
 
     def __call__(self, record: Record) -> Record:
         return replaced(record, self.field, lambda value: resize(value, self.size), "Resize")
@@ -169,7 +169,9 @@ class Rename(Conversion):
         found: dict[str, str] = {}
         for new, olds in self.names:
             old = next((each for each in olds if each in record), None)
-            found[new] = _first_of(record, olds) if old is None else old
+            if old is None:
+                raise no_field(record, *olds)
+            found[new] = old
         moved = {new: record[old] for new, old in found.items()}
         gone = set(found.values())
         return {**{name: value for name, value in record.items() if name not in gone}, **moved}
@@ -180,11 +182,6 @@ class Rename(Conversion):
 
     def to_json(self) -> dict[str, Any]:
         return {"op": "Rename", "names": {new: ";".join(olds) for new, olds in self.names}}
-
-
-def _first_of(record: Record, olds: Sequence[str]) -> str:
-    there = ", ".join(each for each in record if each not in NAMES) or "none"
-    raise MissingField(f"field {' or '.join(olds)!r} is missing (there are: {there})", **place_of(record))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ def _op_of(said: Mapping[str, Any]) -> Any:
         if name == "SelectDict":
             return SelectDict({each: _op_of(item) for each, item in given["items"].items()})
         return _OPS[name](**given)
-    except (TypeError, KeyError, AttributeError) as error:
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise SchemaError(f"this is no {name}: {dict(said)!r}") from error
 
 

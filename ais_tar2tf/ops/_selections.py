@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, is_tensor
+from ais_tar2tf.mapping import is_tensor
+from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, type_name
 from ais_tar2tf.records import Record
 
 __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "selection_of", "union"]
@@ -54,7 +55,7 @@ class SelectJSON(Selection):
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.dtype is not None:
-            object.__setattr__(self, "dtype", getattr(self.dtype, "name", None) or str(self.dtype))
+            object.__setattr__(self, "dtype", type_name(self.dtype))
 
     def __call__(self, record: Record) -> Any:
         value = field_of(record, self.field)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf.csv_files import rows_of
 from ais_tar2tf.errors import SchemaError, ShardNotFound
 from ais_tar2tf.mapping import IMAGE_FIELDS, LABEL
 from ais_tar2tf.records import Record, splitter
@@ -101,11 +101,12 @@ def _classes(root: Path) -> dict[str, int] | None:
 
 
 def _csv(path: Path) -> Iterator[Record]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        for number, row in enumerate(csv.DictReader(file)):
-            if None in row or None in row.values():
-                raise SchemaError(f"{path}, row {number + 1}: there are more or fewer values than columns")
-            yield _from_row(path, number, row)
+    rows = rows_of(path)
+    _, header = next(rows, (0, []))
+    for number, (_, cells) in enumerate(rows):
+        if len(cells) != len(header):
+            raise SchemaError(f"{path}, row {number + 1}: there are more or fewer values than columns")
+        yield _from_row(path, number, dict(zip(header, cells, strict=True)))
 
 
 def _from_row(path: Path, number: int, row: Mapping[str, str]) -> Record:

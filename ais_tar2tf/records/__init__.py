@@ -8,7 +8,7 @@ from __future__ import annotations
 from ais_tar2tf.records.grouper import Grouper
 from ais_tar2tf.records.naming import Grouping, Split, is_no_field, splitter
 from ais_tar2tf.records.selection import Selection, Want
-from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records
+from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records, said_fields
 
 __all__ = [
     "NAMES",
@@ -21,5 +21,6 @@ __all__ = [
     "Split",
     "Want",
     "is_no_field",
+    "said_fields",
     "splitter",
 ]

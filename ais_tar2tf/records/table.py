@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-__all__ = ["NAMES", "Record", "RecordBatch", "Records"]
+__all__ = ["NAMES", "Record", "RecordBatch", "Records", "said_fields"]
 
 Record = dict[str, Any]
 """`__key__` and `__shard__` as text, every field as bytes."""
 
 NAMES = ("__key__", "__shard__")
 """The entries of a record that are no fields of it."""
+
+
+def said_fields(names: Iterable[str]) -> str:
+    """The fields among a record's names, as errors say which there are."""
+    return ", ".join(name for name in names if name not in NAMES) or "none"
 
 
 class Records(Sequence[Record]):

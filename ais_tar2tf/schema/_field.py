@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,13 +54,22 @@ class Field:
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise SchemaError(f"field {self.name!r}: the encoding is one of {', '.join(ENCODINGS)}")
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "shape", self._checked_shape() if self.shape else ())
         if self.vocabulary is not None:
             object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
         if self.dtype not in (*TEXTS, "object"):
             self._check_dtype()
         if self.encoding == "raw" and self.dtype in TEXTS:
             raise SchemaError(f"field {self.name!r}: {self.dtype} has no raw form")
+
+    def _checked_shape(self) -> Shape:
+        try:
+            shape = tuple(None if size is None else operator.index(size) for size in self.shape)
+        except TypeError:
+            shape = (-1,)
+        if any(size is not None and size < 0 for size in shape):
+            raise SchemaError(f"field {self.name!r}: a shape has a size each, or None, not {self.shape!r}")
+        return shape
 
     def _check_dtype(self) -> None:
         try:

@@ -35,7 +35,7 @@ def observe(name: str, value: Any) -> Field | None:
         return Field(name, "bool")
     if isinstance(value, int):
         return _of_int(name, value)
-    if isinstance(value, float):
+    if isinstance(value, float) and not isinstance(value, np.generic):  # NumPy's says how exact it is meant to be
         return Field(name, "float32")
     return None if value is None else _of_many(name, value)
 

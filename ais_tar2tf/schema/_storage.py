@@ -219,6 +219,8 @@ def _numbers(field: Field, value: Any) -> Any:
     if array.dtype.kind == "O" and array.ndim == 0 and hasattr(plain, "value"):
         array = np.asarray(plain.value)
     said = np.dtype(field.dtype)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
     if array.dtype == said:
         return array
     if array.size == 0:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ais_tar2tf.errors import MissingField, SchemaError
 from ais_tar2tf.mapping import LABEL, Mapping, to_number
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import Record, said_fields
 
 __all__ = ["GraphMapping", "PythonMapping", "flatten_shapes", "prepare"]
 
@@ -308,10 +308,11 @@ def _as_python(
 
 
 def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:
-    there = ", ".join(name for name in names if name not in NAMES) or "none"
     at = sample or {"__shard__": "(no record)", "__key__": ""}
     return MissingField(
-        f"the mapping reads field {field!r}; there are: {there}", shard=at["__shard__"], key=at["__key__"]
+        f"the mapping reads field {field!r}; there are: {said_fields(names)}",
+        shard=at["__shard__"],
+        key=at["__key__"],
     )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf import csv_files
 from ais_tar2tf.plan import permutation
 
 __all__ = ["SPLITS", "Row", "assigned", "count_rows", "rows_of", "shares_of", "shuffled"]
@@ -32,10 +31,10 @@ def shares_of(ratio: float | Sequence[float]) -> dict[str, float]:
     >>> shares_of(0.75), shares_of([0.5, 0.25, 0.25])
     ({'train': 0.75, 'eval': 0.25}, {'train': 0.5, 'eval': 0.25, 'test': 0.25})
     """
-    shares = [float(each) for each in ([ratio] if isinstance(ratio, int | float) else ratio)]
+    shares = [float(each) for each in (ratio if isinstance(ratio, Iterable) else [ratio])]
     if len(shares) == 1:
         shares.append(1 - shares[0])
-    if not 2 <= len(shares) <= len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > _SUM_TOLERANCE:
+    if not 2 <= len(shares) <= len(SPLITS) or min(shares) < 0 or not abs(sum(shares) - 1) <= _SUM_TOLERANCE:
         raise ValueError(
             "examples_train_eval_test_ratio is a share of train, or two or three shares that are not negative and "
             f"add up to 1, not {ratio!r}"
@@ -49,14 +48,7 @@ def count_rows(path: str | os.PathLike[str]) -> int:
 
 def rows_of(path: str | os.PathLike[str]) -> Iterator[Row]:
     """The rows of a CSV file; empty lines are none."""
-    with open(path, encoding="utf-8", newline="") as file:  # noqa: PTH123  # a path as the user says it
-        reader = csv.reader(file)
-        try:
-            for cells in reader:
-                if cells:
-                    yield Row(reader.line_num, cells)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise SchemaError(f"{os.fspath(path)}, line {reader.line_num + 1}: this is no CSV ({error})") from error
+    return (Row(number, cells) for number, cells in csv_files.rows_of(path))
 
 
 def assigned(count: int, shares: dict[str, float], seed: int) -> bytes:

@@ -9,11 +9,10 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
-from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import parse_qs, urlsplit
 
-from ais_tar2tf.cluster.etl.delivery import LENGTH, NODE, deliver
+from ais_tar2tf.cluster.etl.delivery import LENGTH, NODE, Delivered, deliver
 from ais_tar2tf.cluster.etl.sources import body_blocks, file_blocks, pulled_blocks, shard_url
 from ais_tar2tf.cluster.etl.transform import Transform
 from ais_tar2tf.cluster.etl.websocket import TEXT, ClosedError, Socket, accept_key
@@ -65,9 +64,7 @@ class Service:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _prepare(self) -> None:
@@ -200,11 +197,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _transformed(self, blocks: Iterable[bytes], arguments: str, path: str) -> Iterator[bytes]:
         return self.service.transform.run(blocks, _said_shard(arguments) or shard_url(path))
 
-    def _put_directly(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
+    def _delivered(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> Delivered:
         service = self.service
-        done = deliver(
+        return deliver(
             pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
         )
+
+    def _put_directly(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
+        done = self._delivered(pieces, nodes, path, arguments)
         if done.content is not None:
             with closing(done.content) as content:
                 self._send(content)
@@ -280,10 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not nodes:
                 socket.send(pieces)
                 return
-            service = self.service
-            done = deliver(
-                pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
-            )
+            done = self._delivered(pieces, nodes, path, arguments)
             if done.content is not None:
                 with closing(done.content) as content:
                     socket.send(content)

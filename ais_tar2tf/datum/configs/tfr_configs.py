@@ -79,7 +79,9 @@ class DatasetConfigs(ConfigBase):
 
     buffer_size = Setting(int, 100, "Examples that are shuffled together.", least=1)
     seed = Setting(int, _SEED, "Of the shuffle.")
-    full_dataset = Setting(bool, False, "All of a split as one batch of tensors, instead of a dataset.")
+    full_dataset = Setting(
+        bool, False, "All of a split as one batch of tensors, instead of a dataset: nothing is repeated or echoed."
+    )
     drop_remainder = Setting(bool, True, "Leave out the last batch of training if it is not full.")
     drop_remainder_val = Setting(bool, False, "The same for validation.")
     drop_remainder_test = Setting(bool, False, "The same for tests.")
@@ -94,7 +96,12 @@ class DatasetConfigs(ConfigBase):
     shuffle_files = Setting(bool, True, "A shuffle also permutes the files.")
     reshuffle_each_iteration = Setting(bool, False, "A shuffle gives another order in each epoch.")
     cache = Setting(bool, False, "Keep decoded examples for the next epoch.")
-    cache_filename = Setting(str, "", "Where they are kept; in memory when it is empty.")
+    cache_filename = Setting(
+        str,
+        "",
+        "How the names of the files begin that keep them, others for each split, part, order and host; in memory "
+        "when it is empty.",
+    )
     bucket_op = Setting(BucketConfigs, BucketConfigs, "The buckets, for `bucket_fn`.")
     bucket_fn = Setting(_FUNCTION, None, "From an example to its length: batches are then made by buckets.")
     pre_batching_callback_train = Setting(_FUNCTION, None, "From an example's dict to another, for training.")

@@ -72,7 +72,13 @@ def _write_split(
 
 def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
     """Split → attributes, with the counts that were said apart from them."""
-    splits = {name: dict(attributes) for name, attributes in (configs.splits or {}).items()}
+    splits: dict[str, dict[str, Any]] = {}
+    for name, attributes in (configs.splits or {}).items():
+        if not isinstance(attributes, Mapping):
+            raise SchemaError(
+                f'split {name!r}: its attributes are a dict as {{"num_examples": …}}, not {attributes!r}'
+            )
+        splits[name] = dict(attributes)
     for name in _COUNTS:
         count = getattr(configs, f"num_{name}_examples")
         if count is None:

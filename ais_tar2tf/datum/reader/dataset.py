@@ -25,7 +25,7 @@ class Stage:
     """The settings of one of `train_fn`, `val_fn` and `test_fn`, under one name each."""
 
     name: str
-    batch_size: int
+    batch_size: int  # of this host
     drop_remainder: bool
     deterministic: bool
     pre: Callable[[Any], Any] | None
@@ -33,18 +33,27 @@ class Stage:
     echoing: int | None
 
     @classmethod
-    def of(cls, configs: DatasetConfigs, name: str) -> Stage:
+    def of(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
         """Of training the names have no suffix in places, and only its batches are echoed."""
         suffix = "" if name == "train" else f"_{name}"
         return cls(
             name,
-            getattr(configs, f"batch_size_{name}"),
+            of_host(getattr(configs, f"batch_size_{name}"), hosts),
             getattr(configs, f"drop_remainder{suffix}"),
             getattr(configs, f"deterministic{suffix}"),
             getattr(configs, f"pre_batching_callback_{name}"),
             getattr(configs, f"post_batching_callback_{name}"),
             configs.echoing if name == "train" else None,
         )
+
+    @property
+    def drop_setting(self) -> str:
+        return "drop_remainder" if self.name == "train" else f"drop_remainder_{self.name}"
+
+
+def of_host(size: int, hosts: int) -> int:
+    """A batch is of all hosts together: each makes its part of it."""
+    return max(1, size // hosts)
 
 
 class Dataset:
@@ -87,29 +96,31 @@ class Dataset:
     def _read(self, name: str, instruction: str, repeat: int | None, shuffle: bool) -> Any:
         from ais_tar2tf.datum.reader.pipeline import Pipeline
 
-        stage = Stage.of(self._configs, name)
-        parts = self._directory.parts(instruction)
         host, hosts = host_of(self._configs.read_config.input_context)
+        stage = Stage.of(self._configs, name, hosts)
+        parts = self._directory.parts(instruction)
         records = self._directory.records(share_of(parts, host, hosts))
-        self._check_size(stage, instruction, len(records))
+        said = repr(instruction) if hosts == 1 else f"{instruction!r} for host {host} of {hosts}"
+        self._check_size(stage, f"{self._directory.where}: {said}", len(records), hosts)
         pipeline = Pipeline(self._directory, records, self._configs, stage, hosts)
         return pipeline.build(repeat, shuffle)
 
-    def _check_size(self, stage: Stage, instruction: str, count: int) -> None:
+    def _check_size(self, stage: Stage, where: str, count: int, hosts: int) -> None:
         """A dataset without a batch is never what anybody wants."""
-        where = f"{self._directory.where}: {instruction!r}"
         size, setting = stage.batch_size, f"batch_size_{stage.name}"
+        if self._configs.bucket_fn is not None and not self._configs.full_dataset:
+            size, setting = of_host(min(self._configs.bucket_op.bucket_batch_sizes), hosts), "bucket_batch_sizes"
         if not count:
             raise SchemaError(f"{where} has no examples")
         if self._configs.full_dataset:
             if count > size:
                 raise SchemaError(
                     f"{where} has {count:,} examples, more than one batch of {size:,}: full_dataset needs "
-                    f"{setting} >= {count}"
+                    f"{setting} >= {count * hosts}"
                 )
-        elif stage.drop_remainder and count < size and self._configs.bucket_fn is None:
-            drop = "drop_remainder" if stage.name == "train" else f"drop_remainder_{stage.name}"
+        elif stage.drop_remainder and count < size:
+            drop, each = stage.drop_setting, "" if hosts == 1 else " on each host"
             raise SchemaError(
-                f"{where} has {count:,} examples, fewer than {setting}={size:,}, and {drop} leaves out the rest: "
-                f"not one batch; set {drop}=False, or a smaller {setting}"
+                f"{where} has {count:,} examples, fewer than {setting}={size:,}{each}, and {drop} leaves out the "
+                f"rest: not one batch; set {drop}=False, or a smaller {setting}"
             )

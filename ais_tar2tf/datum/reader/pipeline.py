@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.datum.configs import DatasetConfigs, TFRReadConfigs
 from ais_tar2tf.datum.metadata import is_image
-from ais_tar2tf.datum.reader.dataset import Stage
+from ais_tar2tf.datum.reader.dataset import Stage, of_host
 from ais_tar2tf.datum.reader.files import Directory
 from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
+from ais_tar2tf.mapping import held
 from ais_tar2tf.schema import Field
 
 if TYPE_CHECKING:
@@ -41,17 +43,17 @@ class Pipeline:
         deterministic = stage.deterministic or not shuffle
         dataset = self._examples(shuffle, deterministic)
         if configs.cache:
-            dataset = dataset.cache(configs.cache_filename)
+            dataset = dataset.cache(self._cache_file(shuffle))
         dataset = self._mapped(dataset, stage.pre, deterministic)
         if shuffle:
             dataset = dataset.shuffle(
                 configs.buffer_size, configs.seed, reshuffle_each_iteration=configs.reshuffle_each_iteration
             )
         dataset = self._batched(dataset, deterministic)
-        if stage.echoing:
+        if stage.echoing and not configs.full_dataset:
             times = stage.echoing
             dataset = dataset.flat_map(lambda batch: tf.data.Dataset.from_tensors(batch).repeat(times))
-        if repeat:
+        if repeat and not configs.full_dataset:
             dataset = dataset.repeat(repeat)
         dataset = self._mapped(dataset, stage.post, deterministic).prefetch(tf.data.AUTOTUNE)
         dataset = dataset.with_options(self._options(deterministic))
@@ -81,6 +83,15 @@ class Pipeline:
             found[name] = tf.reshape(example[name], sizes)
         return found
 
+    def _cache_file(self, shuffle: bool) -> str:
+        """A file for these examples in this order: each split, part and host has its own."""
+        if not self.configs.cache_filename:
+            return ""
+        spans = [(file.name, start, stop) for file, start, stop in self.records.spans()]
+        order = replace(self._order(shuffle, not shuffle), sort=None)
+        said = repr((self.directory.where, self.directory.schema, spans, order))
+        return f"{self.configs.cache_filename}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
     def _order(self, shuffle: bool, deterministic: bool) -> FileOrder:
         read: TFRReadConfigs = self.configs.read_config
         return FileOrder(
@@ -106,22 +117,24 @@ class Pipeline:
     def _batched(self, dataset: Any, deterministic: bool) -> Any:
         configs, drop = self.configs, self.stage.drop_remainder and not self.configs.full_dataset
         shapes = self._padded_shapes(dataset.element_spec)
-        if configs.bucket_fn is not None:
+        if configs.bucket_fn is not None and not configs.full_dataset:
             buckets = configs.bucket_op
-            sizes = [self._of_host(size) for size in buckets.bucket_batch_sizes]
-            return dataset.bucket_by_sequence_length(
-                configs.bucket_fn, buckets.bucket_boundaries, sizes, padded_shapes=shapes, drop_remainder=drop
+            sizes = [of_host(size, self.hosts) for size in buckets.bucket_batch_sizes]
+            batches = dataset.bucket_by_sequence_length(
+                lambda example: tf.cast(configs.bucket_fn(example), tf.int32),
+                buckets.bucket_boundaries,
+                sizes,
+                padded_shapes=shapes,
+                drop_remainder=drop,
             )
-        size = self._of_host(self.stage.batch_size)
+            setting = self.stage.drop_setting
+            return _with_a_batch(batches, f"no bucket has a full batch; set {setting}=False") if drop else batches
+        size = self.stage.batch_size
         if shapes is not None and _needs_padding(shapes, dataset.element_spec):
             return dataset.padded_batch(size, shapes, drop_remainder=drop)
         calls = configs.num_parallel_calls
         parallel = {"num_parallel_calls": calls, "deterministic": deterministic} if calls > 1 else {}
         return dataset.batch(size, drop_remainder=drop, **parallel)
-
-    def _of_host(self, size: int) -> int:
-        """A batch is of all hosts together: each makes its part of it."""
-        return max(1, size // self.hosts)
 
     def _padded_shapes(self, spec: Any) -> Any:
         """The shapes that a batch is padded to, None for the longest in it; None for no padding at all."""
@@ -139,6 +152,19 @@ class Pipeline:
         shared = self.configs.read_config.input_context is not None
         options.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
         return options
+
+
+def _with_a_batch(batches: Any, otherwise: str) -> Any:
+    """The same batches; where there is none, an error at the end says so."""
+    optional = tf.experimental.Optional
+    end = tf.data.Dataset.from_tensors(0).map(lambda _: optional.empty(batches.element_spec))
+
+    def counted(count: Any, batch: Any) -> Any:
+        there = batch.has_value()
+        return count + 1, (held(there, there | (count > 0), otherwise), batch)
+
+    marked = batches.map(optional.from_value).concatenate(end).scan(tf.constant(0, tf.int64), counted)
+    return marked.filter(lambda there, _: there).map(lambda _, batch: batch.get_value())
 
 
 def _decoded(field: Field, data: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.features import SHAPE
+from ais_tar2tf.features import SHAPE, as_float32s
 from ais_tar2tf.schema import Field, Schema
 
 __all__ = ["EXACT", "FieldType", "Shape", "known_schema", "schema_of", "stored"]
@@ -98,7 +98,10 @@ def stored(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[st
 
 
 def _array(name: str, kind: FieldType, value: Any) -> Any:
-    array = np.atleast_1d(np.asarray(value))
+    try:
+        array = np.atleast_1d(np.asarray(value))
+    except ValueError as error:
+        raise SchemaError(f"field {name!r} is declared {kind.name}, and its value is no array ({error})") from error
     if array.dtype == kind.dtype:
         return array
     if array.dtype.kind not in "biuf":
@@ -109,7 +112,7 @@ def _array(name: str, kind: FieldType, value: Any) -> Any:
             f"field {name!r} is declared {kind.name}, and its array is of {what}: "
             "convert it, or declare TYPE_ARRAY_FLOAT32"
         )
-    return array.astype(kind.dtype)
+    return as_float32s(name, array) if array.dtype.kind == "f" else array.astype(kind.dtype)
 
 
 def _overflows(array: Any) -> bool:
