@@ -93,7 +93,6 @@ class Service:
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = _BACKLOG
-    daemon_threads = True
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], service: Service) -> None:
@@ -103,9 +102,14 @@ class _Server(ThreadingHTTPServer):
         self.busy: set[threading.Thread] = set()
         super().__init__(address, handler)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread that `end_connections` knows before it runs."""
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
         with self._lock:
-            self._open[threading.current_thread()] = request
+            self._open[thread] = request
+        thread.start()
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -132,6 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 64 * 1024
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    _begun = False  # an answer that has its status already
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
         """Nobody reads a line for every shard."""
@@ -175,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, blocks: Iterator[bytes], body: Iterator[bytes]) -> None:
         """The output. An error before its first piece has a status; one behind it ends the connection."""
         asked, path = self.asked, urlsplit(self.path).path
-        begun = False
+        self._begun = False
         self.server.busy.add(threading.current_thread())
         try:
             with self.service.turn():
@@ -185,11 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
                     self._put_directly(pieces, nodes, path, asked.get("etl_args", ""))
                     return
                 first = next(pieces, b"")
-                begun = True
                 self._send(chain([first], pieces))
         except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
             left = isinstance(error, ConnectionError) and not isinstance(error, Tar2TFError)
-            if begun or left:
+            if self._begun or left:
                 self.close_connection = True  # without the last chunk, so that nobody takes it for whole
             else:
                 self._refuse(error, body)
@@ -214,6 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _send(self, pieces: Iterable[bytes]) -> None:
+        self._begun = True
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Transfer-Encoding", "chunked")
