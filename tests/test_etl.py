@@ -364,7 +364,8 @@ def wait(ready: Callable[[], bool]) -> None:
     raise AssertionError("it did not become ready")
 
 
-def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
+def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ais_tar2tf.cluster.etl.service._STOP", 250.0)  # nothing but the shard is waited for
     before = set(threading.enumerate())
     service = Transformer(**DEFINITIONS["function"]).serve()
     idle = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
@@ -381,6 +382,7 @@ def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
     answer = busy.getresponse()
     assert (answer.status, len(answer.read()) > 0) == (200, True)
     closing.join(60)
+    assert not closing.is_alive()  # though nobody has closed a connection
     busy.close()
     idle.close()
     wait(lambda: not {each for each in set(threading.enumerate()) - before if "etl" in each.name})

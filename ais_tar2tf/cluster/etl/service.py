@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,7 @@ _STOP = 10.0  # seconds that shards under way have when the service stops
 _POLL = 0.05  # seconds between two looks whether to stop
 _BACKLOG = 512  # connections that wait: a target opens several for every job
 _SAID = 2_000  # characters of an error
+_LEAVING = 1001  # "going away"
 _FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
 _SUCCESS = "direct put success"
 
@@ -50,7 +52,7 @@ class Service:
         self.target: str = target
         self.timeouts: Timeouts = timeouts or Timeouts()
         self.ready: bool = False
-        self._closed = False
+        self.closing: bool = False
         self._turns = threading.BoundedSemaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
         self._server = _Server((host, port), _Handler, self)
         address = self._server.server_address
@@ -73,11 +75,11 @@ class Service:
     def _prepare(self) -> None:
         """What is slow the first time is done before the cluster sends anything."""
         self.transform.prepare()
-        self.ready = not self._closed
+        self.ready = not self.closing
 
     def close(self) -> None:
         """Take no new shards, give those under way their time, and leave no thread or socket."""
-        self._closed = True
+        self.closing = True
         self.ready = False
         self._server.shutdown()
         self._thread.join()
@@ -122,6 +124,7 @@ class _Server(ThreadingHTTPServer):
     def end_connections(self, seconds: float) -> None:
         """Cut those that wait for a request; then, after a while, the others."""
         for patience in (seconds, 1.0):
+            ends = time.monotonic() + patience
             with self._lock:
                 threads = dict(self._open)
             for thread, request in threads.items():
@@ -129,7 +132,7 @@ class _Server(ThreadingHTTPServer):
                     with suppress(OSError):
                         request.shutdown(2)
             for thread in threads:
-                thread.join(patience)
+                thread.join(max(0.0, ends - time.monotonic()))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -198,6 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._refuse(error, body)
         finally:
+            self.close_connection |= self.service.closing
             self.server.busy.discard(threading.current_thread())
             _close(blocks)
 
@@ -263,13 +267,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         socket = Socket(cast("Any", self.rfile), cast("Any", self.wfile))
         try:
-            while True:
+            while not self.service.closing:
                 control = _control(socket.whole_message(_CONTROL))
                 self.server.busy.add(threading.current_thread())
                 try:
                     self._exchange(socket, control)
                 finally:
                     self.server.busy.discard(threading.current_thread())
+            socket.close(_LEAVING, "the service ends")
         except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
             if isinstance(error, OSError) and not isinstance(error, Tar2TFError):
                 return  # the other side has gone
