@@ -239,6 +239,37 @@ def test_the_output_is_put_to_the_node_that_is_named(target: Target) -> None:
         assert asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})[0] == 502
 
 
+def test_what_is_wrong_with_a_shard_is_put_nowhere_and_told_as_without_a_node(target: Target) -> None:
+    """And its connection to the node is closed: one that is left to the collector is a warning, so an error."""
+    nodes = {"Ais-Node-Url": target.url}
+    with Transformer().serve(target=target.url) as service:
+        status, said = asked(service.url, "PUT", PATH, SHARD[: len(SHARD) // 2], nodes)
+        assert (status, said.startswith(b"TruncatedArchive: ais://b/train-0.tar")) == (422, True)
+        status, said = asked(service.url, "GET", "/b/none.tar", None, nodes)
+        assert (status, said.startswith(b"ShardNotFound: ais://b/none.tar")) == (404, True)
+    assert target.puts == []
+
+
+def test_a_later_transformer_that_breaks_off_ends_the_connection_early() -> None:
+    def node(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not connection.recv(1 << 20).endswith(b"0\r\n\r\n"):
+                pass
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nmore\r\nno size\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, Transformer().serve() as service:
+        thread = threading.Thread(target=node, args=(listener,))
+        thread.start()
+        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
+        connection.request("PUT", PATH, SHARD, {"Ais-Node-Url": f"http://127.0.0.1:{listener.getsockname()[1]}"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.fp.read()) == (200, b"")  # no last chunk
+        answer.close()
+        connection.close()
+        thread.join()
+
+
 # ws: a control message and the shard, and then the output
 
 
@@ -333,7 +364,8 @@ def wait(ready: Callable[[], bool]) -> None:
     raise AssertionError("it did not become ready")
 
 
-def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
+def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ais_tar2tf.cluster.etl.service._STOP", 250.0)  # nothing but the shard is waited for
     before = set(threading.enumerate())
     service = Transformer(**DEFINITIONS["function"]).serve()
     idle = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
@@ -350,6 +382,7 @@ def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way() -> None:
     answer = busy.getresponse()
     assert (answer.status, len(answer.read()) > 0) == (200, True)
     closing.join(60)
+    assert not closing.is_alive()  # though nobody has closed a connection
     busy.close()
     idle.close()
     wait(lambda: not {each for each in set(threading.enumerate()) - before if "etl" in each.name})

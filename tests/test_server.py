@@ -34,6 +34,7 @@ from ais_tar2tf.server import Server, serve
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.ranges import parse_range
 from ais_tar2tf.server.refusals import RefusedError
+from ais_tar2tf.server.transforming import Passage
 from leftovers import left_open, open_files
 
 TIMEOUT = 20
@@ -947,3 +948,18 @@ def test_whoever_leaves_before_a_transformer_answers_leaves_no_connection_to_it(
                 else:
                     server.close()
                 assert transformer.recv(1) == b""
+
+
+def test_a_passage_that_was_closed_before_it_began_sends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "shard"
+    path.write_bytes(BODY)
+    with socket.create_server(("127.0.0.1", 0)) as listener, path.open("rb", buffering=0) as file:
+        passage = Passage(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        passage.close()
+        with pytest.raises(RefusedError, match="does not answer"):
+            passage.begin("bucket/shard", file, len(BODY), "")
+        listener.settimeout(TIMEOUT)
+        transformer, _ = listener.accept()
+        with transformer:
+            transformer.settimeout(TIMEOUT)
+            assert transformer.recv(1) == b""

@@ -211,6 +211,17 @@ def test_a_moved_object_has_the_other_name_only(place: Place, old: str) -> None:
         place.store.head(gone)
 
 
+def test_an_object_is_moved_to_any_name(place: Place) -> None:
+    if _is_read_only(place):
+        return
+    for new in {*ODD_NAMES, *(f"{n}%41#" for n in range(6))} - place.not_there:
+        place.store.put("old", new.encode())
+        there, gone = (new, "old") if place.store.move("old", new) else ("old", new)
+        assert read(place.store, there) == new.encode()
+        with pytest.raises(ShardNotFound):
+            place.store.head(gone)
+
+
 def _is_read_only(place: Place) -> bool:
     """Where nothing can be written, that is what is said."""
     if not isinstance(place.store, HttpStore):

@@ -27,6 +27,7 @@ class Passage(Iterator[bytes]):
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
+        self._lock = threading.Lock()  # around what `close` must see whole, or not begun
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
         self._sending: threading.Thread | None = None
@@ -54,7 +55,8 @@ class Passage(Iterator[bytes]):
         return piece
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         if self._socket is not None:
             with suppress(OSError):  # it may be closed
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or sends
@@ -68,17 +70,20 @@ class Passage(Iterator[bytes]):
         query = f"?{urlencode({'etl_args': arguments})}" if arguments else ""
         connection = self._connection
         connection.connect()
-        connection.auto_open = 0  # what is sent after the end must not open another
-        self._socket = connection.sock
-        connection.putrequest("PUT", f"/{quote(name)}{query}")
-        connection.putheader("Content-Length", str(size))
-        connection.endheaders()
-        # The output comes while the object is still sent.
-        self._sending = threading.Thread(target=self._send, args=(file,), name="ais-server-etl", daemon=True)
-        self._sending.start()
+        with self._lock:
+            if self._closed:
+                raise ConnectionAbortedError("closed before it began")
+            self._socket = sock = connection.sock
+            connection.putrequest("PUT", f"/{quote(name)}{query}")
+            connection.putheader("Content-Length", str(size))
+            connection.endheaders()
+            # The output comes while the object is still sent.
+            self._sending = threading.Thread(target=_send, args=(sock, file), name="ais-server-etl", daemon=True)
+            self._sending.start()
         return connection.getresponse()
 
-    def _send(self, file: io.FileIO) -> None:
-        with suppress(OSError, ValueError, http.client.HTTPException):  # what that means, the answer tells
-            while piece := file.read(PIECE):
-                self._connection.send(piece)
+
+def _send(sock: socket.socket, file: io.FileIO) -> None:
+    with suppress(OSError, ValueError):  # what that means, the answer tells
+        while piece := file.read(PIECE):
+            sock.sendall(piece)

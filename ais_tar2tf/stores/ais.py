@@ -29,6 +29,7 @@ _UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
 _UNKNOWN = frozenset({501})  # to ask again would help nobody
+_NOT_IN_PATHS = frozenset("%#?")
 _CANNOT_RENAME = frozenset({400, 403, 405, 500, 501})  # its reasons have no status of their own
 _INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
 _MOST_RANGES = 128  # in one GetBatch
@@ -268,7 +269,12 @@ class AisStore:
         self._control.call("PUT", url, shown=shown, data=data)
 
     def move(self, name: str, to: str) -> bool:
-        """By the target that has it. AIStore refuses where a bucket is of another store, or erasure-coded."""
+        """By the target that has it. AIStore refuses where a bucket is of another store, or erasure-coded.
+
+        It sends the copy to another target by a URL in which the name stands as it is, so that it may get lost there.
+        """
+        if not _NOT_IN_PATHS.isdisjoint(to):
+            return False
         asked = {"action": "rename-obj", "name": to}
         answer = self._control.call(
             "POST", self._object(name), shown=self.url(name), json=asked, accept=_CANNOT_RENAME

@@ -160,8 +160,8 @@ class CloudStore:
     def move(self, name: str, to: str) -> bool:
         if self._tls.certificate:
             return False  # obstore shows none
-        if name != quote(name) and self._redirects(name):
-            return False  # AIStore's /s3 looks for the source on the target of its escaped name
+        if name + to != quote(name + to) and self._redirects(name):
+            return False  # AIStore's /s3 escapes the source's name once too often, and the other's not at all
         try:
             obstore().copy(self._store, name, to)
         except Exception as error:  # noqa: BLE001

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from ais_tar2tf.errors import StoreError, TransportError
+from ais_tar2tf.errors import StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import MIB, Timeouts
 
 __all__ = ["LENGTH", "NODE", "Delivered", "deliver"]
@@ -50,18 +51,21 @@ def deliver(
             if piece:
                 yield piece
 
-    try:
-        headers = {NODE: others} if others else {}
-        asked = f"/{where.lstrip('/')}" + (f"?{urlencode(query)}" if query else "")
-        connection.request("PUT", asked, counted(), headers, encode_chunked=True)
-        answer = connection.getresponse()
-    except (OSError, http.client.HTTPException) as error:
-        connection.close()
-        raise TransportError(f"the output could not be put there ({type(error).__name__})", url=shown) from error
-    if answer.status == 200 and answer.length != 0:
-        return Delivered(200, 0, _Content(connection, answer))
-    said = answer.read(_MOST_SAID).decode("utf-8", "replace")
-    connection.close()
+    headers = {NODE: others} if others else {}
+    asked = f"/{where.lstrip('/')}" + (f"?{urlencode(query)}" if query else "")
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        try:
+            connection.request("PUT", asked, counted(), headers, encode_chunked=True)
+            answer = connection.getresponse()
+            if answer.status == 200 and answer.length != 0:
+                stack.pop_all()
+                return Delivered(200, 0, _Content(connection, answer))
+            said = answer.read(_MOST_SAID).decode("utf-8", "replace")
+        except Tar2TFError:  # of the shard: the node sees no last chunk, and stores nothing
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise TransportError(f"the output could not be put there ({type(error).__name__})", url=shown) from error
     if answer.status not in (200, _NOTHING):
         raise TransportError(f"the output was refused with {answer.status}: {said}", url=shown)
     stated = answer.headers.get(LENGTH, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,7 @@ _STOP = 10.0  # seconds that shards under way have when the service stops
 _POLL = 0.05  # seconds between two looks whether to stop
 _BACKLOG = 512  # connections that wait: a target opens several for every job
 _SAID = 2_000  # characters of an error
+_LEAVING = 1001  # "going away"
 _FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
 _SUCCESS = "direct put success"
 
@@ -49,7 +51,7 @@ class Service:
         self.target: str = target
         self.timeouts: Timeouts = timeouts or Timeouts()
         self.ready: bool = False
-        self._closed = False
+        self.closing: bool = False
         self._turns = threading.BoundedSemaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
         self._server = _Server((host, port), _Handler, self)
         address = self._server.server_address
@@ -70,11 +72,11 @@ class Service:
     def _prepare(self) -> None:
         """What is slow the first time is done before the cluster sends anything."""
         self.transform.prepare()
-        self.ready = not self._closed
+        self.ready = not self.closing
 
     def close(self) -> None:
         """Take no new shards, give those under way their time, and leave no thread or socket."""
-        self._closed = True
+        self.closing = True
         self.ready = False
         self._server.shutdown()
         self._thread.join()
@@ -90,7 +92,6 @@ class Service:
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = _BACKLOG
-    daemon_threads = True
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], service: Service) -> None:
@@ -100,9 +101,14 @@ class _Server(ThreadingHTTPServer):
         self.busy: set[threading.Thread] = set()
         super().__init__(address, handler)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread that `end_connections` knows before it runs."""
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
         with self._lock:
-            self._open[threading.current_thread()] = request
+            self._open[thread] = request
+        thread.start()
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -115,6 +121,7 @@ class _Server(ThreadingHTTPServer):
     def end_connections(self, seconds: float) -> None:
         """Cut those that wait for a request; then, after a while, the others."""
         for patience in (seconds, 1.0):
+            ends = time.monotonic() + patience
             with self._lock:
                 threads = dict(self._open)
             for thread, request in threads.items():
@@ -122,13 +129,14 @@ class _Server(ThreadingHTTPServer):
                     with suppress(OSError):
                         request.shutdown(2)
             for thread in threads:
-                thread.join(patience)
+                thread.join(max(0.0, ends - time.monotonic()))
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 64 * 1024
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    _begun = False  # an answer that has its status already
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
         """Nobody reads a line for every shard."""
@@ -172,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, blocks: Iterator[bytes], body: Iterator[bytes]) -> None:
         """The output. An error before its first piece has a status; one behind it ends the connection."""
         asked, path = self.asked, urlsplit(self.path).path
-        begun = False
+        self._begun = False
         self.server.busy.add(threading.current_thread())
         try:
             with self.service.turn():
@@ -182,15 +190,15 @@ class _Handler(BaseHTTPRequestHandler):
                     self._put_directly(pieces, nodes, path, asked.get("etl_args", ""))
                     return
                 first = next(pieces, b"")
-                begun = True
                 self._send(chain([first], pieces))
         except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
             left = isinstance(error, ConnectionError) and not isinstance(error, Tar2TFError)
-            if begun or left:
+            if self._begun or left:
                 self.close_connection = True  # without the last chunk, so that nobody takes it for whole
             else:
                 self._refuse(error, body)
         finally:
+            self.close_connection |= self.service.closing
             self.server.busy.discard(threading.current_thread())
             _close(blocks)
 
@@ -214,6 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _send(self, pieces: Iterable[bytes]) -> None:
+        self._begun = True
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -258,13 +267,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         socket = Socket(cast("Any", self.rfile), cast("Any", self.wfile))
         try:
-            while True:
+            while not self.service.closing:
                 control = _control(socket.whole_message(_CONTROL))
                 self.server.busy.add(threading.current_thread())
                 try:
                     self._exchange(socket, control)
                 finally:
                     self.server.busy.discard(threading.current_thread())
+            socket.close(_LEAVING, "the service ends")
         except Exception as error:  # noqa: BLE001  # whatever it is, the target is told
             if isinstance(error, OSError) and not isinstance(error, Tar2TFError):
                 return  # the other side has gone
