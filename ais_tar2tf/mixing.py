@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.records import Record
@@ -58,7 +58,7 @@ class Mixture:
             raise ValueError("the sources of a mixture have the same on_error=")
         self._sources = tuple(sources)
         self._weights = checked_weights(weights, len(sources))
-        self._seed = seed
+        self._seed = whole_number("seed", seed)
         self._at_end = at_end
         self._account = Account(sources[0].on_error)
 

@@ -6,9 +6,11 @@ Every default stands here once, with its unit and its reason.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 __all__ = [
     "EVEN",
@@ -25,6 +27,7 @@ __all__ = [
     "Timeouts",
     "Tls",
     "Writing",
+    "whole_number",
 ]
 
 KIB = 1024
@@ -39,6 +42,21 @@ EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 TUNED_CONNECTIONS = 8  # where nobody said how many: four streams of these are still no burden to one target
 
 
+def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
+    """`value` as an int: numpy's and TensorFlow's have no place in a checkpoint's text. `name` is for errors.
+
+    >>> whole_number("batch", 1e3, least=1)
+    1000
+    """
+    whole: Any = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, bool) or not hasattr(whole, "__index__"):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    number = operator.index(whole)
+    if least is not None and number < least:
+        raise ValueError(f"{name} is {least} or more, not {number}")
+    return number
+
+
 class _Checked:
     """Numbers must be of the annotated kind, and positive unless their name is in `_may_be_zero`."""
 
@@ -46,13 +64,21 @@ class _Checked:
 
     def __post_init__(self) -> None:
         for field in fields(self):  # pyright: ignore[reportArgumentType]  # subclasses are dataclasses
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            kind, _, other = str(field.type).partition(" | ")
+            name = f"{type(self).__name__}.{field.name}"
+            value: Any = getattr(self, field.name)
+            absent = (value, other) == (None, "None")
+            if absent or kind not in ("int", "float"):
                 continue
+            if kind == "int":
+                value = whole_number(name, value)
+                object.__setattr__(self, field.name, value)
+            elif isinstance(value, bool) or not hasattr(value, "__float__"):
+                raise TypeError(f"{name} is a number, not {value!r}")
             least_ok = value >= 0 if field.name in self._may_be_zero else value > 0
             if not least_ok:
                 bound = "zero or more" if field.name in self._may_be_zero else "more than zero"
-                raise ValueError(f"{type(self).__name__}.{field.name} must be {bound}, not {value!r}")
+                raise ValueError(f"{name} must be {bound}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,10 +75,10 @@ def python(script: str, *arguments: str, **how) -> subprocess.Popen[str]:
 RESTORE_ALL = """
 import json
 import tensorflow as tf
-from test_resume import batches, checkpointed
+from test_resume import batches, checkpointed, repeated
 rests = []
 for mapped, path in json.loads(sys.argv[2]):
-    iterator = iter(checkpointed(sys.argv[1], mapped))
+    iterator = iter(repeated(sys.argv[1]) if mapped is None else checkpointed(sys.argv[1], mapped))
     tf.train.Checkpoint(iterator=iterator).restore(path)
     rests.append(batches(iterator))
 print(json.dumps(rests))
@@ -99,6 +99,110 @@ def test_every_checkpoint_of_an_epoch_goes_on_in_a_new_process(folder, tmp_path)
         expected += [seen[number:] for number in range(len(paths))]
     with python(RESTORE_ALL, folder, json.dumps(saved)) as child:
         assert json.loads(child.stdout.read().splitlines()[-1]) == expected
+
+
+def repeated(url: str):
+    """As tf.data's users say it."""
+    dataset = t2t.open(url).dataset().shuffle(12, seed=4).repeat(3)
+    return dataset.map(lambda record: record["__key__"]).batch(BATCH).prefetch(2)
+
+
+def test_epochs_behind_a_checkpoint_are_those_that_would_have_come(folder, tmp_path):
+    iterator = iter(repeated(folder))
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    paths, seen = [], []
+    for batch in iterator:
+        seen.append(batch.numpy().astype(str).tolist())
+        paths.append(checkpoint.save(str(tmp_path / "repeated")))
+    flat = [key for batch in seen for key in batch]
+    epochs = [flat[begin : begin + RECORDS] for begin in (0, RECORDS, 2 * RECORDS)]
+    assert len(flat) == 3 * RECORDS
+    assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    chosen = range(0, len(paths), 4)
+    with python(RESTORE_ALL, folder, json.dumps([(None, paths[number]) for number in chosen])) as child:
+        assert json.loads(child.stdout.read().splitlines()[-1]) == [seen[number + 1 :] for number in chosen]
+
+
+def test_an_iterator_behind_one_that_was_restored_begins_the_next_epoch(folder, tmp_path):
+    first = t2t.open(folder).dataset(shuffle=SHUFFLE, repeat=2)
+    passes = [keys(first), keys(first)]
+    assert passes == [keys(t2t.open(folder).dataset(shuffle=SHUFFLE, repeat=4))[at : at + 132] for at in (0, 132)]
+    dataset = t2t.open(folder).dataset(shuffle=SHUFFLE, repeat=2)
+    iterator = iter(dataset)
+    begun = [next(iterator)["__key__"].numpy().decode() for _ in range(20)]
+    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "first"))
+    again = t2t.open(folder).dataset(shuffle=SHUFFLE, repeat=2)
+    iterator = iter(again)
+    tf.train.Checkpoint(iterator=iterator).restore(path)
+    assert begun + keys(iterator) == passes[0]
+    assert keys(again) == passes[1]
+
+
+def test_repeat_is_ours_where_it_means_the_same(folder):
+    source = t2t.open(folder)
+    plain = keys(source.dataset())
+    assert keys(source.dataset().repeat().take(100)) == (plain * 2)[:100]
+    assert keys(source.dataset(repeat=2).repeat(2)) == plain * 4
+    assert keys(source.dataset().repeat(0)) == []
+    assert [len(batch) for batch in source.dataset(lambda r: r["__key__"], batch=60).repeat(2)] == [60, 6] * 2
+    assert keys(source.dataset(start_at=60).repeat(2)) == plain[60:] * 2
+    dataset = source.dataset(shuffle=SHUFFLE)
+    dataset.begin_at(5, 60)
+    assert keys(dataset.repeat(1)) == keys(dataset)
+    assert len(keys(dataset)) == 6
+    with pytest.raises(ValueError, match="count is 1 or more, not -2"):
+        dataset.repeat(-2)
+
+
+def of_small_chunks(url: str, index: bool, mapping=None, **how):
+    source = t2t.open(url, limits=Limits(chunk_records=5), index=index)
+    return source.dataset(mapping, batch=BATCH, **{"shuffle": SHUFFLE, **how}).map(
+        lambda *element: element[0] if mapping else element[0]["__key__"]
+    )
+
+
+@pytest.fixture
+def indexed(folder, tmp_path) -> str:
+    for path in Path(folder).parent.glob("*.tar"):
+        shutil.copy2(path, tmp_path)
+    url = f"{tmp_path}/{Path(folder).name}"
+    t2t.index(url)
+    return url
+
+
+@pytest.mark.parametrize("mapping", [None, pair])
+@pytest.mark.parametrize("had_index", [False, True])
+def test_a_checkpoint_goes_on_when_an_index_has_come_or_gone(indexed, tmp_path, mapping, had_index):
+    for how in ({}, {"shuffle": None}, {"repeat": 2}, {"shard": (1, 3)}, {"drop_remainder": True}):
+        iterator = iter(of_small_chunks(indexed, had_index, mapping, **how))
+        next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+        rest = batches(iterator)
+        again = iter(of_small_chunks(indexed, not had_index, mapping, **how))
+        tf.train.Checkpoint(iterator=again).restore(path)
+        assert batches(again) == rest
+    assert rest
+    for even in ("pad", "drop", "stop"):  # shares that an index alone can tell
+        iterator = iter(of_small_chunks(indexed, had_index, mapping, repeat=9, shard=(1, 3), even=even))
+        next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+        again = iter(of_small_chunks(indexed, not had_index, mapping, repeat=9, shard=(1, 3), even=even))
+        tf.train.Checkpoint(iterator=again).restore(path)
+        with pytest.raises(tf.errors.OpError, match="CheckpointError"):
+            batches(again)
+
+
+def test_a_changed_object_is_told_also_where_there_was_an_index(indexed, tmp_path):
+    iterator = iter(of_small_chunks(indexed, True, repeat=9))
+    next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+    for shard in tmp_path.glob("*.tar"):
+        shard.write_bytes(shard.read_bytes() + bytes(1024))
+    again = iter(of_small_chunks(indexed, True, repeat=9))
+    tf.train.Checkpoint(iterator=again).restore(path)
+    with pytest.raises(tf.errors.OpError, match=r"ObjectChanged.*replaced"):
+        batches(again)
 
 
 KILLED = """
@@ -231,6 +335,7 @@ def test_lengths(folder, tmp_path):
             else:
                 assert dataset.cardinality() == expected == len(list(dataset)), how
     assert source.dataset(repeat=None).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert t2t.open(url, index=False).dataset(repeat=None).cardinality() == tf.data.INFINITE_CARDINALITY
     assert source.dataset().shuffle(10).batch(5).cardinality() == 14
     skipping = t2t.open(url, on_error="skip-record")
     assert skipping.dataset().cardinality() == tf.data.UNKNOWN_CARDINALITY

@@ -404,6 +404,33 @@ def test_what_is_wrong_from_the_start_is_told_when_the_dataset_is_made(memory):
         t2t.open(memory.url("nothing.tar")).dataset()
 
 
+@pytest.mark.parametrize("wrong", [0, -2, 1.5, True, "2"])
+@pytest.mark.parametrize("name", ["batch", "repeat", "parallel", "start_at", "shuffle", "shard"])
+def test_a_number_that_is_none_is_refused_when_the_dataset_is_made(bucket, name, wrong):
+    """TensorFlow takes some of them for something else, and dies of others."""
+    if (name, wrong) in {("start_at", 0), ("shuffle", True)}:
+        return
+    with pytest.raises((ValueError, TypeError), match=name if name != "shuffle" else r"[Ss]huffle"):
+        t2t.open(bucket).dataset(**{name: (wrong, 0) if name == "shard" and wrong == 0 else wrong})
+
+
+def test_numbers_may_be_numpys_and_tensorflows(bucket):
+    source, two = t2t.open(bucket), np.int64(2)
+    for how in ({"shuffle": two, "seed": two}, {"start_at": two}, {"repeat": two}, {"shard": (np.int32(1), two)}):
+        plain = {name: tuple(map(int, each)) if name == "shard" else int(each) for name, each in how.items()}
+        assert keys(source.dataset(**how)) == keys(source.dataset(**plain))
+    assert keys(source.dataset().shuffle(tf.constant(9), two)) == keys(source.dataset(shuffle=9, seed=2))
+    mapped = source.dataset(pair, batch=two, parallel=tf.data.AUTOTUNE)
+    assert [len(batch) for batch, _ in mapped][:3] == [2, 2, 2]
+    mixture = [t2t.mix([source, source], seed=seed).dataset(start_at=start) for seed, start in ((two, two), (2, 2))]
+    assert keys(mixture[0]) == keys(mixture[1])
+    assert Limits(chunk_bytes=1e6).chunk_bytes == 1_000_000
+    with pytest.raises(TypeError, match=r"Limits\.chunk_bytes is a whole number, not '1MB'"):
+        Limits(chunk_bytes="1MB")
+    with pytest.raises(TypeError, match=r"Timeouts\.idle is a number, not '5'"):
+        t2t.options.Timeouts(idle="5")
+
+
 # Nothing left behind.
 
 

@@ -14,7 +14,7 @@ from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of
 from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
-from ais_tar2tf.options import Limits, Retry, Timeouts
+from ais_tar2tf.options import Limits, Retry, Timeouts, whole_number
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import open_source, read_options
@@ -147,9 +147,9 @@ class Loaded:
             url=self._files.url,
             local=self._files.local,
             open_tar=lambda names: open_source([self._files.url(name) for name in names], **self._access),
-            window=0 if not shuffle else 2_048 if shuffle is True else shuffle,
+            window=0 if not shuffle else 2_048 if shuffle is True else whole_number("shuffle", shuffle, least=1),
             seed=seed,
-            batch=batch,
+            batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
-            interleave=interleave,
+            interleave=None if interleave is None else whole_number("interleave", interleave, least=1),
         )

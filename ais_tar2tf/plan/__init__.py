@@ -272,8 +272,8 @@ class Plan:
         )
         if how is not None and how.whole:
             order = ["whole", how.reshuffle_each_epoch]
-        ranges = self._in_ranges
-        made = json.dumps([self.key, self.shards, order, self.host, self.hosts, self.even, ranges])
+        shared = "by turns" if self._in_turns else self._in_ranges
+        made = json.dumps([self.key, self.shards, order, self.host, self.hosts, self.even, shared])
         return hashlib.blake2b(made.encode(), digest_size=6).hexdigest()
 
     def begin(self, epoch: int, seed: int, epochs: int) -> Position:

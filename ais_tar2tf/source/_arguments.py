@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ais_tar2tf.environment import hosts
-from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls
+from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls, whole_number
 
 __all__ = ["host_of", "read_options", "seed_of", "shuffle_option"]
 
@@ -57,5 +57,8 @@ def host_of(shard: Any) -> tuple[int, int]:
         return hosts()
     if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
         return shard.input_pipeline_id, shard.num_input_pipelines
-    host, of_hosts = shard
-    return host, of_hosts
+    try:
+        host, of_hosts = shard
+    except (TypeError, ValueError):
+        raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}") from None
+    return whole_number("the i of shard=(i, n)", host), whole_number("the n of shard=(i, n)", of_hosts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import Reading, size_of
 from ais_tar2tf.records import Record
 from ais_tar2tf.source._arguments import seed_of
@@ -43,7 +43,7 @@ class Prepared:
         start_at: int,
         parallel: int | None,
     ) -> ShardDataset:
-        """The dataset of a reading, as `Source.dataset` is asked for it."""
+        """The dataset of a reading, as `Source.dataset` is asked for it. -1 is tf.data's `repeat` and AUTOTUNE."""
         from ais_tar2tf.tfdata.chunks import Request
         from ais_tar2tf.tfdata.dataset import dataset_of
 
@@ -53,12 +53,12 @@ class Prepared:
             names=self.names,
             optional=self.optional,
             mapping=self.mapping,
-            batch=batch,
+            batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
-            repeat=-1 if repeat is None else repeat,
+            repeat=-1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1),
             seed=seed_of(how),
-            start_at=start_at,
-            parallel=parallel,
+            start_at=whole_number("start_at", start_at, least=0),
+            parallel=None if parallel in (None, -1) else whole_number("parallel", parallel, least=1),
             record_bytes=self.record_bytes,
             auto_shard=shard is None,
         )

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Chunks", "Request"]
+__all__ = ["Begin", "Chunks", "Request"]
 
 _REMEMBERED_RUNS = 64  # iterators of one dataset whose end is still known
 
@@ -65,11 +64,9 @@ class Request:
     def records(self) -> int | None:
         """How many records an iterator gives; -1 for records without an end, None where it is not known."""
         each = self.reading.length(self.seed)
-        if each is None:
-            return None
         if self.repeat < 0:
-            return -1 if each else 0
-        return max(0, self.repeat * each - self.start_at)
+            return 0 if each == 0 else -1
+        return None if each is None else max(0, self.repeat * each - self.start_at)
 
     @property
     def elements(self) -> int | None:
@@ -80,15 +77,22 @@ class Request:
         return records // self.batch if self.drop_remainder else -(-records // self.batch)
 
 
+@dataclass
+class Begin:
+    """Where iterators begin that were told so: a dataset and what is made of it share one."""
+
+    at: tuple[int, int] | None = None  # an epoch, and records of it that are left out
+
+
 class Chunks:
     """The Python behind one dataset: chunks by position, and what became of a record that is missing."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, begin: Begin | None = None) -> None:
         self.request = request
+        self.begin: Begin = begin or Begin()
         read = request.reading.read
         self._pool = _StreamPool(read.limits.open_streams, read.timeouts.dropped)
-        self._epochs = count()
-        self._begin_at: tuple[int, int] | None = None
+        self._next_epoch = 0  # of the next iterator
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._mapping: GraphMapping | None = None
@@ -97,10 +101,6 @@ class Chunks:
     def diagnose_with(self, mapping: GraphMapping) -> None:
         """Errors of a stream are from now on told by `explain`: the mapping drops what fails, so also them."""
         self._mapping = mapping
-
-    def begin_at(self, epoch: int, records: int) -> None:
-        """Iterators that begin from now on do so in `epoch`, behind so many of its records."""
-        self._begin_at = (epoch, records)
 
     def step(self, state: bytes) -> tuple[Any, ...]:
         """The chunk at a position: the next position, this one, the number of its first record, and the columns."""
@@ -226,15 +226,29 @@ class Chunks:
 
     def _position(self, state: bytes) -> At:
         if state:
-            return self.request.reading.parse(state.decode())
+            return self._restored(state)
         request = self.request
-        epoch, skipped = self._begin_at or (next(self._epochs), 0)
+        epoch, skipped = (self._begun(), 0) if self.begin.at is None else self.begin.at
         begin = request.reading.begin(epoch, request.seed, request.repeat)
         position = replace(begin, run=random.SystemRandom().getrandbits(62))
         position = replace(self._behind(position, skipped + request.start_at), count=request.start_at)
         run = self._run(position)
         run.begin, run.skipped = position, skipped
         return position
+
+    def _restored(self, state: bytes) -> At:
+        """An iterator that begins behind one that was restored does so in a later epoch."""
+        at = self.request.reading.parse(state.decode())
+        with self._lock:
+            self._next_epoch = max(self._next_epoch, at.epoch + max(0, at.epochs_left) + 1)
+        return at
+
+    def _begun(self) -> int:
+        """The epoch of an iterator that begins; of those without an end each does so one later than the last."""
+        with self._lock:
+            epoch = self._next_epoch
+            self._next_epoch += max(1, self.request.repeat)
+        return epoch
 
     def _behind(self, position: At, records: int) -> At:
         return self.request.reading.behind(position, records, self.request.account) if records else position

@@ -25,10 +25,10 @@ from ais_tar2tf.account import Busy, Choice
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.options import KIB, Shuffle
+from ais_tar2tf.options import KIB, Shuffle, whole_number
 from ais_tar2tf.records import NAMES, Record
 from ais_tar2tf.tfdata.calls import watched
-from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
 from ais_tar2tf.tfdata.gate import Gate
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
@@ -53,18 +53,16 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_UNKNOWN = 2**63 - 1  # elements, of which there are fewer; -1 would be optimised away, and not in the checkpoint
 _LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
 
 class ShardDataset(Dataset):
     """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
 
-    def __init__(
-        self, inner: Dataset, chunks: Chunks, reshuffled: Callable[[int | None, int | None, bool], ShardDataset]
-    ) -> None:
+    def __init__(self, inner: Dataset, chunks: Chunks) -> None:
         self._inner = inner
         self._chunks = chunks
-        self._reshuffled = reshuffled
         self._process = os.getpid()
         super().__init__(inner._variant_tensor)
 
@@ -102,35 +100,41 @@ class ShardDataset(Dataset):
 
         The first of them leaves out so many records: say 0 again before the next epoch.
         """
-        self._chunks.begin_at(epoch, records)
+        self._chunks.begin.at = (epoch, records)
 
     def shuffle(
         self,
         buffer_size: int | None = None,
         seed: int | None = None,
-        reshuffle_each_iteration: bool = True,
+        reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> ShardDataset:
         """Shards in another order, records permuted in windows of `buffer_size`; a checkpoint stays small."""
         del name
-        return self._reshuffled(buffer_size, seed, reshuffle_each_iteration)
+        seed = random.getrandbits(62) if seed is None else whole_number("seed", seed)
+        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle_each_iteration is not False)
+        how = how if buffer_size is None else replace(how, window=buffer_size)
+        request = self._chunks.request
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed), self._chunks.begin)
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Any:
+        """As `repeat=`: a checkpoint then knows the epoch. tf.data's own counts, and tells nobody."""
+        request = self._chunks.request
+        if count == 0 or request.batch is not None or request.start_at:
+            return super().repeat(count, name)
+        endless = count in (None, -1) or request.repeat < 0
+        epochs = -1 if endless else request.repeat * whole_number("count", count, least=1)
+        return dataset_of(replace(request, repeat=epochs), self._chunks.begin)
 
 
-def dataset_of(request: Request) -> ShardDataset:
-    """The dataset; what its `shuffle` gives is the same request in another order."""
-
-    def reshuffled(window: int | None, seed: int | None, reshuffle: bool) -> ShardDataset:
-        seed = random.getrandbits(62) if seed is None else seed
-        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle)
-        how = how if window is None else replace(how, window=window)
-        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed))
-
-    return ShardDataset(*build(request), reshuffled)
+def dataset_of(request: Request, begin: Begin | None = None) -> ShardDataset:
+    """The dataset; what its `shuffle` and `repeat` give is another request that begins where it is told to."""
+    return ShardDataset(*build(request, begin))
 
 
-def build(request: Request) -> tuple[Dataset, Chunks]:
+def build(request: Request, begin: Begin | None = None) -> tuple[Dataset, Chunks]:
     """The dataset, and the Python behind it; it opens nothing before it is iterated."""
-    chunks = Chunks(request)
+    chunks = Chunks(request, begin)
     mapping = request.mapping
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
     if mapping is None:
@@ -193,11 +197,13 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
 
     What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
     stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows the length.
-    Whether as many came as were promised, `Chunks` checks.
+    Whether as many came as were promised, `Chunks` checks. A length that nobody knows (None) is made of the same
+    parts, so that a checkpoint goes on where an index was written, or became untrue, in the meantime.
     """
+    nothing = _nothing_like(dataset, _as_it_is(lambda number: number < 0))
     if elements is None:
-        return dataset
-    endless = dataset.concatenate(_nothing_like(dataset, _as_it_is(lambda number: number < 0)).repeat())
+        return dataset.concatenate(nothing).take(_UNKNOWN)
+    endless = dataset.concatenate(nothing.repeat())
     return endless if elements < 0 else endless.take(elements)
 
 
