@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 from ais_tar2tf import features
-from ais_tar2tf.errors import ExportError, SchemaError
+from ais_tar2tf.errors import AccessDenied, ExportError, SchemaError
 from ais_tar2tf.export.splits import parts_of
 from record_files import source
 
@@ -127,6 +127,25 @@ def test_nothing_there(tmp_path):
     (tmp_path / "manifest.json").write_text('{"manifest": 1}')
     with pytest.raises(ExportError, match="no manifest of ours"):
         t2t.load(tmp_path)
+
+
+def test_what_may_not_be_read(tmp_path, monkeypatch):
+    """Said by an error of ours; root reads whatever the mode says, so the file system is played."""
+    (out,) = t2t.open(source(tmp_path / "in", [5])).export(tmp_path / "out")
+    loaded = t2t.load(tmp_path / "out")
+    with pytest.raises(ExportError, match="no manifest"):
+        t2t.load(out)  # a file, not a folder
+
+    def denied(*_: object, **__: object):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("io.FileIO", denied)
+    for reading in (loaded.verify, lambda: loaded[0], lambda: list(loaded.records())):
+        with pytest.raises(AccessDenied, match="00000-of-00001"):
+            reading()
+    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    with pytest.raises(AccessDenied, match=r"manifest\.json"):
+        t2t.load(tmp_path / "out")
 
 
 @pytest.mark.parametrize("text", ["", "no", "train[", "train[1:2:3]", "train[:200%]", "train+"])

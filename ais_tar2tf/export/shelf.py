@@ -172,7 +172,10 @@ class Shelf:
         if not self._files.local:
             with self._files.stream(file.name) as stream:
                 return array("Q", [*(offset for offset, _ in frames(stream, url)), file.bytes])
-        with Path(url).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            self._files.stream(file.name) as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             return array("Q", frame_offsets(data, file=url))
 
     def _reader(self, file: RecordFile) -> Any:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import AccessDenied, ExportError
 from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
@@ -44,7 +44,10 @@ def load(
         place_of(where, read=read, endpoint=endpoint, token=token),
         files_at(where, read, endpoint=endpoint, token=token),
     )
-    manifest = read_manifest(place)
+    try:
+        manifest = read_manifest(place)
+    except PermissionError as error:
+        raise AccessDenied("it may not be read", url=place.url(MANIFEST)) from error
     if manifest is None:
         raise ExportError(f"{place.url(MANIFEST)}: there is no manifest, so no export was finished there")
     return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
