@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
 from ais_tar2tf.stores import TokenSource, remember
 from ais_tar2tf.stores.ais import AisStore
+from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
     from ais_tar2tf.cluster.etl.definition import Definition
@@ -34,8 +34,6 @@ __all__ = ["AisDataset"]
 Template = str | Sequence[str]
 
 _log = logging.getLogger("ais_tar2tf")
-
-_SPECIAL = re.compile(r"([\\{}*?\[\],])")  # what a template would not take for itself
 
 
 class AisDataset:
@@ -222,7 +220,7 @@ class AisDataset:
     def _in_another_order(self, template: Template) -> list[str]:
         found = list(shard_names(self._store, template, self._read.limits, listable=True))
         random.shuffle(found)
-        return [_SPECIAL.sub(r"\\\1", name) for name in found]
+        return list(map(escape, found))
 
     def _to_pair(self, given: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         """What a dataset maps: a function given, behind the conversions; the pipeline; or the default."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ais_tar2tf import features
 from ais_tar2tf.account import Account, Stats
@@ -20,7 +23,7 @@ from ais_tar2tf.export.splits import route_of
 from ais_tar2tf.export.work import Place, WorkFolder
 from ais_tar2tf.options import MIB
 from ais_tar2tf.progress import progress_for
-from ais_tar2tf.schema import Field, Schema
+from ais_tar2tf.schema import Field, Schema, Sparse
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -29,6 +32,7 @@ __all__ = ["write_dataset"]
 
 _FORMATS = ("tfrecord", "array_record")
 _LISTED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32")
+_KINDS = {"TensorSpec": "dense", "RaggedTensorSpec": "ragged", "SparseTensorSpec": "sparse"}
 _NO_IDENTITY = ("", "", "", None)
 
 
@@ -51,7 +55,8 @@ def write_dataset(
 
     Elements are dicts (nested ones get names such as `image/raw`), tuples (named `0`, `1` …), single tensors
     (`value`), or serialized Examples: single strings are written as they are when the first one parses. Types and
-    shapes come back as they are; arrays of two and more dimensions are stored as their bytes. What a dataset
+    shapes come back as they are, ragged and sparse tensors too; arrays of two and more dimensions are stored as
+    their bytes. Where the dataset does not say how many dimensions there are, its first element does. What a dataset
     would give when it is read again nobody knows, so a run that was killed starts over, and an output that is
     there is an error, or replaced by `exists="replace"`.
     """
@@ -113,11 +118,29 @@ def _batches(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
-    elements: Any = dataset.as_numpy_iterator()
+    elements: Any = _with_parts(dataset).as_numpy_iterator()
     for element in elements:
         yield (
             element if schema is None else schema.encode({name: _plain(value) for name, value in _named("", element)})
         )
+
+
+def _with_parts(dataset: tf.data.Dataset[Any]) -> tf.data.Dataset[Any]:
+    """Sparse tensors as their parts: TensorFlow would hand them over as dense arrays, and sparse text not at all."""
+    import tensorflow as tf
+
+    spec = dataset.element_spec
+    if not any(isinstance(leaf, tf.SparseTensorSpec) for _, leaf in _named("", spec)):
+        return dataset
+
+    def parts(value: Any) -> Any:
+        sparse = isinstance(value, tf.SparseTensor)
+        return Sparse(value.indices, value.values, value.dense_shape) if sparse else value
+
+    def element(*values: Any) -> Any:
+        return tf.nest.map_structure(parts, values if isinstance(spec, tuple) else values[0])
+
+    return dataset.map(element)
 
 
 def _plain(value: Any) -> Any:
@@ -129,24 +152,40 @@ def _schema_of(dataset: tf.data.Dataset[Any]) -> Schema | None:
     import tensorflow as tf
 
     spec = dataset.element_spec
-    if isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string and spec.shape.rank == 0:
-        first: Any = next(iter(dataset.take(1).as_numpy_iterator()), b"")
-        if _is_example(first):
-            return None
-    return Schema(tuple(_field(name, each) for name, each in _named("", spec)))
+    first = functools.cache(lambda: _first(dataset))
+    one_string = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string and spec.shape.rank == 0
+    if one_string and _is_example(first().get("value", b"")):
+        return None
+    return Schema(tuple(_field(name, each, first) for name, each in _named("", spec)))
 
 
-def _field(name: str, spec: Any) -> Field:
-    shape, kind = getattr(spec, "shape", None), type(spec).__name__
-    if kind not in ("TensorSpec", "RaggedTensorSpec") or shape is None or shape.rank is None:
-        raise SchemaError(f"field {name!r} is {spec}: its elements have no shape, so they can't be stored")
-    sizes = tuple(shape.as_list())
-    if spec.dtype.name == "string":
-        return Field(name, "bytes", sizes, ragged=kind != "TensorSpec")
-    if kind != "TensorSpec":
-        return Field(name, spec.dtype.name, sizes, ragged=True)
-    listed = len(sizes) < 2 and spec.dtype.name in _LISTED
-    return Field(name, spec.dtype.name, sizes, "list" if listed else "raw")
+def _first(dataset: tf.data.Dataset[Any]) -> dict[str, Any]:
+    """The leaves of the first element by name; none of an empty dataset."""
+    elements: Any = _with_parts(dataset.take(1)).as_numpy_iterator()
+    return {name: value for element in elements for name, value in _named("", element)}
+
+
+def _field(name: str, spec: Any, first: Callable[[], Mapping[str, Any]]) -> Field:
+    shape, kind = getattr(spec, "shape", None), _KINDS.get(type(spec).__name__)
+    if kind is None or shape is None:
+        raise SchemaError(f"field {name!r} is {spec}: elements of that kind can't be stored")
+    sizes = tuple(shape.as_list()) if shape.rank is not None else (None,) * _rank(name, first())
+    dtype = "bytes" if spec.dtype.name == "string" else spec.dtype.name
+    if kind != "dense":
+        if dtype not in ("bytes", *_LISTED):
+            raise SchemaError(
+                f"field {name!r} is {spec}: lists of that would not be exact; cast it, or make it dense"
+            )
+        return Field(name, dtype, sizes, ragged=kind == "ragged", sparse=kind == "sparse")
+    listed = dtype == "bytes" or (len(sizes) < 2 and dtype in _LISTED)
+    return Field(name, dtype, sizes, "list" if listed else "raw")
+
+
+def _rank(name: str, first: Mapping[str, Any]) -> int:
+    if name not in first:
+        raise SchemaError(f"field {name!r} has no known number of dimensions, and there is no element that shows it")
+    value = first[name]
+    return len(value.dense_shape) if hasattr(value, "dense_shape") else np.ndim(value)
 
 
 def _is_example(data: bytes) -> bool:
@@ -160,7 +199,7 @@ def _named(prefix: str, element: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a nest, by their path in it."""
     if isinstance(element, Mapping):
         parts = element.items()
-    elif isinstance(element, tuple | list) and not hasattr(element, "to_list"):
+    elif isinstance(element, tuple | list) and not hasattr(element, "dense_shape"):
         parts = enumerate(element)
     else:
         yield prefix or "value", element

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -102,6 +103,20 @@ def test_urls_come_in_any_order(template, tmp_path):
     t2t.open(backwards).export(tmp_path / "two", align="shard", workers=1)
     _pipeline(list(enumerate(backwards)), tmp_path / "out-two")
     assert tree(tmp_path / "out-two") == tree(tmp_path / "two")
+
+
+@pytest.mark.full
+@pytest.mark.servers("beam")
+def test_a_shard_that_is_not_there_is_told_in_a_line(template, tmp_path):
+    missing = template.replace("..", "..1")  # s-0 to s-111
+    done = _run(*_convert(missing, tmp_path / "out"))
+    assert done.returncode == 1
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert re.fullmatch(
+        r"error: ExportError: .*: the pipeline failed: ShardNotFound: .*s-\d+\.tar: .*no such file", told
+    )
+    assert done.stderr.rstrip().endswith(told)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".parts-train"]
 
 
 class _Stalling(ThreadingHTTPServer):

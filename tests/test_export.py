@@ -83,6 +83,14 @@ def test_what_is_no_example_is_told(ais, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_bytes_that_are_no_example(ais, tmp_path):
+    for path in (tmp_path / "x", tmp_path / "y-{}"):
+        with pytest.raises(MappingError, match=r"record 'n0/000000'.*MalformedExample") as caught:
+            ais.load_from_tar("train-0.tar.gz", path=path, record_to_example=lambda record: record["jpg"])
+        assert caught.value.key == "n0/000000"
+    assert not list(tmp_path.iterdir())
+
+
 def test_failures_keep_the_file_that_was_there(broken, tmp_path):
     path = tmp_path / "out.record"
     path.write_bytes(b"old")

@@ -15,7 +15,7 @@ import webdataset
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf import progress
-from ais_tar2tf.errors import ChecksumMismatch, ExportError, SchemaError, ShardNotFound
+from ais_tar2tf.errors import ChecksumMismatch, DuplicateKey, ExportError, SchemaError, ShardNotFound
 from ais_tar2tf.stores.memory import MemoryStore
 
 
@@ -110,6 +110,15 @@ def test_what_does_not_come_back_is_told(monkeypatch):
     monkeypatch.setattr(MemoryStore, "put", evil)
     with pytest.raises(ChecksumMismatch, match="read back"):
         t2t.pack([{"x": b"good"}], "memory://pack/evil.tar")
+    with pytest.raises(ShardNotFound):
+        read("memory://pack/evil.tar")
+
+
+def test_a_key_that_comes_twice_leaves_no_shard(tmp_path):
+    rows = [{"__key__": key, "x": b"1"} for key in ("a", "b", "a")]
+    with pytest.raises(DuplicateKey, match="'a'"):
+        t2t.pack(rows, f"{tmp_path}/twice-{{}}.tar")
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_to_pack(tmp_path):

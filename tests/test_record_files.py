@@ -74,6 +74,17 @@ def test_sizes_in_words():
             parse_size(wrong)
 
 
+@pytest.mark.parametrize("wrong", [1.5, "10", 0, True, float("nan"), [3]])
+def test_bounds_that_are_no_whole_numbers(template, tmp_path, wrong):
+    """Told before anything is begun: what was begun would stand in the way of the next run."""
+    for bounds in ({"shard_records": wrong}, {"shard_size": wrong}):
+        if bounds != {"shard_size": "10"}:
+            with pytest.raises(ValueError, match=r"at least (1|one byte), not"):
+                t2t.open(template).export(tmp_path / "out", **bounds)
+    assert not (tmp_path / "out").exists()
+    assert len(t2t.open(template).export(tmp_path / "out", shard_size=1e8, shard_records=1e2)) == 2
+
+
 # Shows.
 
 
@@ -367,6 +378,21 @@ def test_verify_says_the_offset(template, tmp_path):
     with pytest.raises(ArchiveError) as found:
         t2t.load(tmp_path / "out").verify()
     assert (found.value.offset, found.value.shard) == (begin, file)
+
+
+@pytest.mark.parametrize("at", [100, 65_541, None])
+def test_verify_says_where_an_array_record_is_damaged(tmp_path, at):
+    """By its blocks of 64 KiB, and by chunks, which are records."""
+    template = source(tmp_path / "in", [300])
+    (file,) = t2t.open(template).export(tmp_path / "out", format="array_record", shard_records=300)
+    data = bytearray(Path(file).read_bytes())
+    at = data.rindex(b"n0/000200") if at is None else at
+    data[at] ^= 4
+    Path(file).write_bytes(data)
+    with pytest.raises(ArchiveError) as found:
+        t2t.load(tmp_path / "out").verify()
+    assert found.value.shard == file
+    assert at - 2_000 < found.value.offset <= at
 
 
 def test_exporting_loads_no_tensorflow(template, tmp_path):

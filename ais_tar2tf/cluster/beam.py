@@ -36,6 +36,7 @@ _Transform: Any = object if beam is None else beam.PTransform
 _Function: Any = object if beam is None else beam.DoFn
 _HERE = frozenset({"workers", "progress", "writing", "shard"})  # what an item decides by itself
 _NUMBER = re.compile(r"(\d+)")
+_OURS = re.compile(r"^(?:\w+: )?ais_tar2tf\.errors\.(\w+: .*?)(?: \[while running .*)?$", re.MULTILINE)
 
 Named = str | tuple[int, str]
 """A shard's URL, or its number in the export and its URL."""
@@ -195,5 +196,15 @@ def run_pipeline(
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner  # pyright: ignore[reportMissingImports]
 
     chosen: Any = FnApiRunner() if runner == "DirectRunner" else runner
-    with beam.Pipeline(runner=chosen, options=PipelineOptions([*options])) as pipeline:
-        _ = pipeline | beam.Create(list(enumerate(urls)), reshuffle=False) | transform
+    pipeline: Any = beam.Pipeline(runner=chosen, options=PipelineOptions([*options]))
+    try:
+        with pipeline:
+            _ = pipeline | beam.Create(list(enumerate(urls)), reshuffle=False) | transform
+    except Exception as error:  # each runner raises errors of its own, with ours as text
+        raise ExportError(f"{out}: the pipeline failed: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    """What one of our errors said where it was raised; else all that a runner says."""
+    found = _OURS.search(str(error))
+    return found[1] if found else str(error)

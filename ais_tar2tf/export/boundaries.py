@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["DEFAULT_SIZE", "Boundaries", "Bounds", "DefaultSize", "bounds_of", "parse_size"]
 
@@ -32,9 +34,15 @@ def parse_size(size: int | str) -> int:
         if found is None:
             raise ValueError(f"a size is a number of bytes, or a text such as '100MB' or '64MiB', not {size!r}")
         size = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
-    if isinstance(size, bool) or size < 1:
-        raise ValueError(f"a size is at least one byte, not {size!r}")
-    return size
+    return _whole(size, "a size is at least one byte")
+
+
+def _whole(number: Any, rule: str) -> int:
+    """A number of something: `1e8` is one, `0.5` and True are not."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(number, bool) and int(number) == number and number >= 1:
+            return int(number)
+    raise ValueError(f"{rule}, not {number!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,9 @@ class Bounds:
 
 def bounds_of(size: int | str | None, records: int | None, overhead: int = 0) -> Bounds:
     """The bounds that a user asked for; a number of records sets the default size aside."""
-    if records is not None and (isinstance(records, bool) or records < 1):
-        raise ValueError(f"shard_records is at least 1, not {records!r}")
-    if records is not None and isinstance(size, DefaultSize):
-        size = None
+    if records is not None:
+        records = _whole(records, "shard_records is a whole number, at least 1")
+        size = None if isinstance(size, DefaultSize) else size
     return Bounds(None if size is None else parse_size(size), records, overhead)
 
 

@@ -77,7 +77,7 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         try:
             return (self.path / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def size(self, name: str) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.errors import MalformedExample, Tar2TFError
 from ais_tar2tf.export.raw import Row, example_rows, framed_rows
 from ais_tar2tf.export.tarfiles import record_members
 from ais_tar2tf.mapping import mapping_error
@@ -21,6 +21,7 @@ def serialized(example: Any) -> bytes:
     from ais_tar2tf import features
 
     if isinstance(example, bytes):
+        features.decode(example)  # whoever reads the files would stumble over what is no Example
         return example
     if isinstance(example, dict):
         return features.encode(example)
@@ -74,6 +75,8 @@ class Serializer:
     def _row_or_none(self, record: Record, account: Account) -> Row | None:
         try:
             return self._row(record)
+        except MalformedExample as error:
+            account.take_back(mapping_error(error, record))
         except Tar2TFError as error:
             account.take_back(error)
         except Exception as error:  # noqa: BLE001  # whatever a user's function raises

@@ -9,9 +9,9 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -27,6 +27,9 @@ from ais_tar2tf.schema import Schema
 
 __all__ = ["Records", "Shelf"]
 
+ReadTar = Callable[[str], Iterator[Record]]
+"""From a tar's URL to its records."""
+
 _OPEN_FILES = 64  # files whose offsets are remembered: 8 bytes a record
 
 
@@ -35,6 +38,7 @@ class Records(Sequence[Record]):
 
     def __init__(self, shelf: Shelf, parts: Sequence[Part]) -> None:
         self._shelf = shelf
+        self._splits = dict.fromkeys(part.split for part in parts)  # of no records, too: they have a schema
         self.parts: list[Part] = [part for part in parts if part.stop > part.start]
         self._ends = list(accumulate(part.stop - part.start for part in self.parts))
 
@@ -58,16 +62,13 @@ class Records(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         for part in self.parts:
-            for payload in self.of_part(part).payloads():
-                yield self._shelf.decoded(part.split, payload)
+            yield from self._shelf.records(part.split, self.of_part(part).spans())
 
     @property
     def schema(self) -> Schema:
         """Of the records of these splits."""
-        splits = dict.fromkeys(part.split for part in self.parts)
-        return reduce(
-            Schema.merge, [self._shelf.manifest.splits[split].schema for split in splits], Schema(records=0)
-        )
+        schemas = [self._shelf.manifest.splits[split].schema for split in self._splits]
+        return reduce(Schema.merge, schemas, Schema(records=0))
 
     def of_part(self, part: Part) -> Records:
         return Records(self._shelf, [part])
@@ -91,9 +92,10 @@ class Records(Sequence[Record]):
 class Shelf:
     """Single records of files, by number; what is needed to find them is remembered for the files used last."""
 
-    def __init__(self, files: Files, manifest: Manifest) -> None:
+    def __init__(self, files: Files, manifest: Manifest, read_tar: ReadTar | None = None) -> None:
         self.manifest: Manifest = manifest
         self._files = files
+        self._read_tar = read_tar
         self._ends = {
             name: list(accumulate(file.records for file in entry.files)) for name, entry in manifest.splits.items()
         }
@@ -120,6 +122,16 @@ class Shelf:
         (payload,) = self._opened(file, self._reader).read([at])
         return payload
 
+    def records(self, split: str, spans: Iterable[tuple[RecordFile, int, int]]) -> Iterator[Record]:
+        """Streamed, file by file."""
+        for file, start, stop in spans:
+            if self.manifest.format == "tar" and self._read_tar is not None:
+                for record in islice(self._read_tar(self._files.url(file.name)), start, stop):
+                    yield {name: value for name, value in record.items() if name != "__shard__"}
+            else:
+                for payload in self.payloads(file, start, stop):
+                    yield self.decoded(split, payload)
+
     def payloads(self, file: RecordFile, start: int, stop: int) -> Iterator[bytes]:
         if self.manifest.format == "tfrecord":
             url = self._files.url(file.name)
@@ -138,7 +150,8 @@ class Shelf:
     def _only(self, kind: str) -> None:
         if self.manifest.format != kind:
             raise ExportError(
-                f"single records of {self.manifest.format} files can't be read; use .dataset(), or t2t.open(files)"
+                f"single records of {self.manifest.format} files can't be read; use .records(), .dataset(), "
+                "or t2t.open(files) with an index"
             )
 
     def _opened(self, file: RecordFile, open_file: Callable[[RecordFile], Any]) -> Any:
@@ -159,7 +172,10 @@ class Shelf:
         if not self._files.local:
             with self._files.stream(file.name) as stream:
                 return array("Q", [*(offset for offset, _ in frames(stream, url)), file.bytes])
-        with Path(url).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            self._files.stream(file.name) as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             return array("Q", frame_offsets(data, file=url))
 
     def _reader(self, file: RecordFile) -> Any:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ShardNotFound, TransportError
+from ais_tar2tf.errors import TransportError
 from ais_tar2tf.export.places import read_whole
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.stores import Store, open_store, split_url
+from ais_tar2tf.stores.file import translated
 
 __all__ = ["Files", "FolderFiles", "StoreFiles", "files_at"]
 
@@ -35,8 +36,8 @@ class FolderFiles:
     def stream(self, name: str) -> io.BufferedReader[Any]:
         try:
             return io.BufferedReader(io.FileIO(self._path / name), _BUFFER)
-        except FileNotFoundError as error:
-            raise ShardNotFound("there is no such file", url=self.url(name)) from error
+        except OSError as error:
+            raise translated(error, self.url(name)) from error
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         with self.stream(name) as file:

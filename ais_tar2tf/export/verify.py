@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ais_tar2tf.records import Grouper
 __all__ = ["Verified", "frames", "local_copy", "verify"]
 
 _READ = 1 << 20
+_PLACE = re.compile(r"\b(?:block|chunk) at (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def _tar_records(stream: io.BufferedReader[Any], url: str) -> int:
 
 
 def _array_records(stream: io.BufferedReader[Any], url: str) -> int:
-    """ArrayRecord's own reader proves its checksums; it tells no offset, so the record's number stands for it."""
+    """ArrayRecord's own reader proves its checksums, and says in words at which block or chunk one is wrong."""
     with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
         path = local_copy(stream, Path(folder))
         number = -1
@@ -130,7 +132,9 @@ def _array_records(stream: io.BufferedReader[Any], url: str) -> int:
             reader.close()
         except (RuntimeError, ValueError, IndexError) as error:
             text = str(error).splitlines()[0] if str(error) else "unreadable"
-            raise ArchiveError(f"record {max(number, 0):,}: {text}", shard=url, offset=0) from error
+            place = _PLACE.search(text)
+            offset = int(place[1]) if place else 0
+            raise ArchiveError(f"record {max(number, 0):,}: {text}", shard=url, offset=offset) from error
         return records
 
 

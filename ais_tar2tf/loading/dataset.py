@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.parsing import parser
 from ais_tar2tf.records import NAMES
-from ais_tar2tf.schema import Schema
+from ais_tar2tf.schema import Field, Schema
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -35,6 +34,7 @@ _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a reco
 _MOST_PARSED = 256  # the same in records
 _LARGE = 16 * KIB  # of a record; larger ones are parsed one by one, for taking a batch apart copies them
 _SHUFFLED_FILES = 16  # read at once when shuffled, as TFDS does
+_NO_RECORDS = Schema((Field("__key__", "string"),))  # of files of which nobody said what would be in them
 _TURN = 16  # records of one file before the next one's turn
 
 
@@ -57,14 +57,14 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     """Serialized Examples, or a tar's records, as the request wants them."""
     import tensorflow as tf
 
-    if request.manifest.format == "tar":
+    if request.manifest.format == "tar" and request.records.parts:
         return _of_tar(request)
     whole = request.local and request.manifest.format == "tfrecord"
     order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
     examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records.payloads)
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
-    schema = request.records.schema
+    schema = request.records.schema or _NO_RECORDS
     at_once = _of_manifest(request.manifest)
     count = len(request.records)
     if request.batch is None:
@@ -197,8 +197,6 @@ def _of_tar(request: LoadRequest) -> tf.data.Dataset[Any]:
         shards = request.open_tar([file.name for file, _, _ in spans])
         each = shards.select(*fields).dataset().skip(spans[0][1]).take(part.stop - part.start)
         dataset = each if dataset is None else dataset.concatenate(each)
-    if dataset is None:
-        raise ExportError("there are no records in this split")
     if request.window:
         dataset = dataset.shuffle(request.window, request.seed)
     if request.batch is not None:

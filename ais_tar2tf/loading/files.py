@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import AccessDenied, ExportError
 from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
@@ -17,7 +17,8 @@ from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.options import Limits, Retry, Timeouts, whole_number
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.source import open_source, read_options
+from ais_tar2tf.source import Source, open_source, read_options
+from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -43,7 +44,10 @@ def load(
         place_of(where, read=read, endpoint=endpoint, token=token),
         files_at(where, read, endpoint=endpoint, token=token),
     )
-    manifest = read_manifest(place)
+    try:
+        manifest = read_manifest(place)
+    except PermissionError as error:
+        raise AccessDenied("it may not be read", url=place.url(MANIFEST)) from error
     if manifest is None:
         raise ExportError(f"{place.url(MANIFEST)}: there is no manifest, so no export was finished there")
     return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
@@ -57,7 +61,7 @@ class Loaded:
         self._where = where
         self._files = files
         self._access = access
-        self._shelf = Shelf(files, manifest)
+        self._shelf = Shelf(files, manifest, lambda url: self._open_tar([url]).records())
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name}: {count:,}" for name, count in self.splits.items())
@@ -97,6 +101,9 @@ class Loaded:
     def records(self, split: str | None = None) -> Iterator[Record]:
         """The records in order, streamed."""
         yield from self._all() if split is None else self.split(split)
+
+    def _open_tar(self, urls: Sequence[str]) -> Source:
+        return open_source(list(map(escape, urls)), index=False, **self._access)
 
     def _all(self) -> Records:
         return Records(self._shelf, [Part(name, 0, count) for name, count in self.splits.items()])
@@ -146,7 +153,7 @@ class Loaded:
             records=self.split(split),
             url=self._files.url,
             local=self._files.local,
-            open_tar=lambda names: open_source([self._files.url(name) for name in names], **self._access),
+            open_tar=lambda names: self._open_tar([self._files.url(name) for name in names]),
             window=0 if not shuffle else 2_048 if shuffle is True else whole_number("shuffle", shuffle, least=1),
             seed=seed,
             batch=None if batch is None else whole_number("batch", batch, least=1),

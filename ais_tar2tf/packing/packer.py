@@ -11,7 +11,7 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound, TemplateError
+from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound, Tar2TFError, TemplateError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, bounds_of
 from ais_tar2tf.export.tarfiles import END, record_members
 from ais_tar2tf.packing import Rows, records_of
@@ -146,9 +146,18 @@ def _shards(records: Iterator[Record], boundaries: Boundaries, path: Path) -> Ge
 
 
 def _put(store: Store, name: str, shard: _Shard) -> None:
-    """Write a shard, and read it back."""
+    """Write a shard, and read it back; one that does not come back as it was does not stay."""
     expected = shard.finish()
     store.put(name, shard.path)
+    try:
+        _prove(store, name, shard, expected)
+    except Tar2TFError:
+        with contextlib.suppress(Tar2TFError):
+            store.delete(name)
+        raise
+
+
+def _prove(store: Store, name: str, shard: _Shard, expected: bytes) -> None:
     digest, records = xxhash.xxh3_128(), 0
     for record in Source(Shards(store, [name])).records():
         _sum_up(digest, record)

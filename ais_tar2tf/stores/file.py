@@ -12,7 +12,7 @@ from pathlib import Path
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
-__all__ = ["FileBody", "FileStore"]
+__all__ = ["FileBody", "FileStore", "translated"]
 
 
 class FileBody:
@@ -67,13 +67,13 @@ class FileStore:
         try:
             return FileBody(self._path(name), name, start, self.url(name))
         except OSError as error:
-            raise _translated(error, self.url(name)) from error
+            raise translated(error, self.url(name)) from error
 
     def head(self, name: str) -> ObjectInfo:
         try:
             return _info(name, self._path(name).stat())
         except OSError as error:
-            raise _translated(error, self.url(name)) from error
+            raise translated(error, self.url(name)) from error
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Folder by folder, each in order; links to folders are not followed."""
@@ -97,27 +97,27 @@ class FileStore:
                 beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise _translated(error, self.url(name)) from error
+            raise translated(error, self.url(name)) from error
 
     def move(self, name: str, to: str) -> bool:
         try:
             self._path(to).parent.mkdir(parents=True, exist_ok=True)
             self._path(name).replace(self._path(to))
         except OSError as error:
-            raise _translated(error, self.url(name)) from error
+            raise translated(error, self.url(name)) from error
         return True
 
     def delete(self, name: str) -> None:
         try:
             self._path(name).unlink(missing_ok=True)
         except OSError as error:
-            raise _translated(error, self.url(name)) from error
+            raise translated(error, self.url(name)) from error
 
     def create(self) -> None:
         try:
             Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _translated(error, self._folder) from error
+            raise translated(error, self._folder) from error
 
     def close(self) -> None:
         pass
@@ -131,7 +131,7 @@ class FileStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _translated(error, self.url(folder)) from error
+            raise translated(error, self.url(folder)) from error
         for entry in entries:
             if not entry.name.startswith(start) or (entry.name.startswith(".") and not start):
                 continue
@@ -147,7 +147,7 @@ def _listing_order(entry: os.DirEntry[str]) -> str:
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
-def _translated(error: OSError, url: str) -> StoreError:
+def translated(error: OSError, url: str) -> StoreError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ShardNotFound("there is no such file", url=url)
     if isinstance(error, PermissionError):
