@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
+_WIDTH = len("extra tensorboard")  # the longest of what is looked at
 _MARKS = {"ok": ("✓", "green"), "remark": ("!", "yellow"), "fault": ("✗", "red")}
 
 
@@ -72,6 +73,8 @@ def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -
 
 def _show(console: Console, finding: Finding) -> None:
     mark, colour = _MARKS[finding.state]
-    console.data(f"{console.styled(mark, colour, 'bold')} {finding.what:<14} {folded(finding.found, 17)}")
+    console.data(
+        f"{console.styled(mark, colour, 'bold')} {finding.what:<{_WIDTH}} {folded(finding.found, _WIDTH + 3)}"
+    )
     if finding.remedy and finding.state != "ok":
-        console.data(f"  {'':<14} {console.styled('→', 'cyan')} {folded(finding.remedy, 19)}")
+        console.data(f"  {'':<{_WIDTH}} {console.styled('→', 'cyan')} {folded(finding.remedy, _WIDTH + 5)}")
