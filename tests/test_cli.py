@@ -419,6 +419,18 @@ def test_put_stores_and_goes_on(server, folder, tmp_path):
     assert run("put", tmp_path / "nothing", "ais://new").exit_code == 3
 
 
+def test_one_file_is_put_under_a_name_of_its_own(server, tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"a")
+    for where, stored in (
+        ("x/b.tar", "x/b.tar"),
+        ("x/b.tar/", "x/b.tar/a.tar"),
+        ("x", "x/a.tar"),
+        ("x.tgz", "x.tgz/a.tar"),
+        ("", "a.tar"),
+    ):
+        assert run("put", tmp_path / "a.tar", f"ais://new/{where}", "-n").stdout == f"ais://new/{stored}\n"
+
+
 def test_serve_serves_until_ctrl_c(folder):
     server = subprocess.Popen(
         [sys.executable, "-m", "ais_tar2tf", "serve", folder.parent, "--port", "0"],
