@@ -558,6 +558,8 @@ def test_verify_ends_with_6_and_names_the_file(folder, tmp_path, damage):
     assert done.exit_code == 6
     assert file.name in done.stderr
     assert done.stdout == ""
+    document = json.loads(run("verify", out, "--json").stdout)
+    assert (document["whole"], file.name in document["fault"]) == (False, True)
 
 
 def test_verify_of_nothing_ends_with_3(tmp_path):

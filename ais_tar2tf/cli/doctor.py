@@ -45,9 +45,8 @@ def doctor(
         if not as_json:
             _show(console, finding)
     faults = [finding for finding in findings if finding.state == "fault"]
-    if as_json:
-        document = {"healthy": not faults, "checks": [finding.to_json() for finding in findings]}
-        console.document(document, lambda: None)
+    document = {"healthy": not faults, "checks": [finding.to_json() for finding in findings]}
+    console.document(document, lambda: None)  # lines were told as they came
     console.note(f"{len(faults)} at fault" if faults else "nothing is at fault")
     if faults:
         raise typer.Exit(faults[0].code)

@@ -65,6 +65,7 @@ _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
 _BY_TEXT = (
     ("exists='replace'", "on the command line that is: --exists replace (of pack: --replace)"),
     ("no name for the shards", "say it, and where a number goes: 'ais://bucket/train-{:05d}.tar'"),
+    ("nothing to finish", "run on every host: ais-tar2tf convert URL OUT --shard I/N"),
     ("say out=", "on the command line that is: --out PLACE"),
     ("no endpoint", "--endpoint http://host:51080, or export AIS_ENDPOINT=…; without a cluster: ais-tar2tf demo"),
 )
