@@ -750,6 +750,17 @@ def test_the_demo_runs_on_nothing(tmp_path):
     assert "an earlier demo" in again.stderr
 
 
+def test_ctrl_c_in_the_demo_says_what_stays(tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ais_tar2tf.cli.demo_training.train_on", interrupted)
+    done = run("demo", tmp_path / "shown")
+    assert done.exit_code == exits.INTERRUPTED
+    assert f"what was made stays in {tmp_path / 'shown'}" in done.stderr
+    assert (tmp_path / "shown" / "card.html").is_file()
+
+
 @pytest.mark.servers("aistore")
 def test_the_whole_way_on_a_real_aistore(aistore, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("AIS_ENDPOINT", aistore.url)
