@@ -534,7 +534,7 @@ class Source:
             plan = Plan(len(self._shards.names))
             stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
             try:
-                self._sample = [*stream.next_chunk()]
+                self._sample = [*stream.next_chunk(full=True)]
             finally:
                 stream.close()
         return self._sample
