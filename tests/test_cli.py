@@ -131,7 +131,19 @@ def test_version_is_the_package_s():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["ls"], ["ls", "--nonsense", "x"], ["convert", "a", "b", "--shard-size", "9Q"]]
+    "arguments",
+    [
+        ["nonsense"],
+        ["ls"],
+        ["ls", "--nonsense", "x"],
+        ["convert", "a", "b", "--resume", "--exists", "replace"],
+        ["convert", str(ROOT), "b", "--shard-size", "9Q"],
+        ["convert", str(ROOT), "b", "--shard-size", "9Q", "--dry-run"],
+        ["convert", str(ROOT), "b", "--format", "none", "--dry-run"],
+        ["convert", str(ROOT), "b", "--on-error", "none", "--dry-run"],
+        ["convert", str(ROOT), "b", "--shard", "2/2", "--dry-run"],
+    ],
+    ids=" ".join,
 )
 def test_misuse_ends_with_2_and_says_how_to_use_it(arguments):
     done = run(*arguments)
@@ -172,6 +184,16 @@ def test_completion_completes_verbs():
 )
 def test_errors_are_exit_codes(error, code):
     assert exits.code_of(error) == code
+    assert "{parent}" not in (exits.remedy_for(error, "http://host") or "")
+
+
+@pytest.mark.parametrize("verb", ["ls", "inspect", "card", "convert", "index", "bench", "doctor"])
+@pytest.mark.parametrize("template", ["train-{0..3.tar", "train-{0..999999999}.tar"])
+def test_a_template_that_is_none_ends_with_2_and_says_what_to_do(verb, template, server, tmp_path):
+    done = run(*arguments_of(verb, f"ais://b/{template}", tmp_path))
+    assert done.exit_code == 2
+    assert template.rpartition("/")[2] in done.stdout + done.stderr
+    assert "quote the template, as 'train-{000..146}.tar'" in done.stdout + done.stderr
 
 
 def test_data_is_on_stdout_and_narration_on_stderr(folder):
@@ -397,6 +419,18 @@ def test_put_stores_and_goes_on(server, folder, tmp_path):
     assert run("put", tmp_path / "nothing", "ais://new").exit_code == 3
 
 
+def test_one_file_is_put_under_a_name_of_its_own(server, tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"a")
+    for where, stored in (
+        ("x/b.tar", "x/b.tar"),
+        ("x/b.tar/", "x/b.tar/a.tar"),
+        ("x", "x/a.tar"),
+        ("x.tgz", "x.tgz/a.tar"),
+        ("", "a.tar"),
+    ):
+        assert run("put", tmp_path / "a.tar", f"ais://new/{where}", "-n").stdout == f"ais://new/{stored}\n"
+
+
 def test_serve_serves_until_ctrl_c(folder):
     server = subprocess.Popen(
         [sys.executable, "-m", "ais_tar2tf", "serve", folder.parent, "--port", "0"],
@@ -455,7 +489,9 @@ def test_a_card_is_one_file_also_of_what_is_bad(folder, tmp_path):
     assert [each.name for each in tmp_path.iterdir() if "card" in each.name] == ["card.html"]
     assert run("card", folder, "-o", tmp_path / "none" / "card.html").exit_code == 1
     assert not (tmp_path / "other.html").exists()
-    assert run("card", folder, "-o", tmp_path / "other.html", "--dry-run").exit_code == 0
+    rehearsed = run("card", folder, "-o", tmp_path / "other.html", "--dry-run", "--json")
+    assert json.loads(rehearsed.stdout)["shards"] == 3
+    assert run("card", folder / "none", "-o", tmp_path / "other.html", "--dry-run").exit_code == 3
     assert not (tmp_path / "other.html").exists()
 
 
@@ -463,7 +499,10 @@ def test_inspect_and_card_of_what_was_converted(folder, tmp_path):
     out = tmp_path / "out"
     assert run("convert", folder, out, "--workers", "1").exit_code == 0
     assert json.loads(run("inspect", out, "--json").stdout)["records"] == 20
-    assert run("card", out, "-o", tmp_path / "card.html").exit_code == 0
+    page = tmp_path / "card.html"
+    assert json.loads(run("card", out, "--dry-run", "--json").stdout)["shards"] == 1
+    document = json.loads(run("card", out, "-o", page, "--json").stdout)
+    assert (document["card_bytes"], document["records"]) == (page.stat().st_size, 20)
     assert "t2t.load(" in (tmp_path / "card.html").read_text(encoding="utf-8")
 
 
@@ -519,6 +558,8 @@ def test_verify_ends_with_6_and_names_the_file(folder, tmp_path, damage):
     assert done.exit_code == 6
     assert file.name in done.stderr
     assert done.stdout == ""
+    document = json.loads(run("verify", out, "--json").stdout)
+    assert (document["whole"], file.name in document["fault"]) == (False, True)
 
 
 def test_verify_of_nothing_ends_with_3(tmp_path):
@@ -602,8 +643,10 @@ def test_pack_makes_shards_of_a_folder(server, tmp_path):
     assert labels == [b"0"] * 3 + [b"1"] * 3
     assert run("pack", tmp_path / "pets", "ais://pets/{:03d}.tar").exit_code == 1
     assert run("pack", tmp_path / "none", "ais://pets/x-{:03d}.tar").exit_code == 3
-    nameless = run("pack", tmp_path / "pets", "ais://pets/")
-    assert (nameless.exit_code, "'ais://pets/train-{:05d}.tar'" in nameless.stderr) == (2, True)
+    nameless = run("pack", tmp_path / "pets", "ais://nameless/")
+    assert (nameless.exit_code, "'ais://nameless/train-{:05d}.tar'" in nameless.stderr) == (2, True)
+    assert run("pack", tmp_path / "none", "ais://sourceless/x-{}.tar").exit_code == 3
+    assert run("ls", "ais://").stdout.split() == ["ais://b", "ais://pets"]  # no bucket was made in vain
 
 
 # doctor, bench, demo.
@@ -686,6 +729,7 @@ def test_bench_measures_this_bucket(server, tmp_path):
     assert "<script" not in text
     assert text.count("<li><span") == 5
     assert run("bench", "ais://b/none-{0..1}.tar", "--no-tensorflow").exit_code == 3
+    assert run("bench", "ais://b/none/", "--no-tensorflow").exit_code == 3
 
 
 def test_bench_with_tensorflow(folder):
@@ -704,6 +748,17 @@ def test_the_demo_runs_on_nothing(tmp_path):
     again = process("demo", "shown", "--no-train", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "an earlier demo" in again.stderr
+
+
+def test_ctrl_c_in_the_demo_says_what_stays(tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ais_tar2tf.cli.demo_training.train_on", interrupted)
+    done = run("demo", tmp_path / "shown")
+    assert done.exit_code == exits.INTERRUPTED
+    assert f"what was made stays in {tmp_path / 'shown'}" in done.stderr
+    assert (tmp_path / "shown" / "card.html").is_file()
 
 
 @pytest.mark.servers("aistore")

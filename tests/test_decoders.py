@@ -286,6 +286,17 @@ def test_the_sample_says_that_it_is_one(source):
     assert source.select("cls").schema.names == ["cls"]
 
 
+def test_the_sample_is_the_same_however_the_bytes_come(tmp_path):
+    """Of what came first, a file gave one record and a server as many as one answer held."""
+    (tmp_path / "b").mkdir()
+    shard = made.labelled("n", 100, lambda number: {"bin": bytes(10_000), "cls": b"%d" % number})
+    (tmp_path / "b" / "a.tar").write_bytes(shard)
+    with t2t.serve(tmp_path) as server:
+        sources = [t2t.open(f"{tmp_path}/b/a.tar"), t2t.open("ais://b/a.tar", endpoint=server.url)]
+        assert [source.schema.records for source in sources] == [64, 64]
+        assert str(sources[0].schema) == str(sources[1].schema)
+
+
 def test_a_bad_record_in_the_sample_is_an_error_or_left_out():
     MemoryStore("html").put(
         "a.tar", made.tar([("a", {"jpg": b"<html>"}), *((key, {"jpg": made.image(1)}) for key in "bcd")])

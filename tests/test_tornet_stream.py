@@ -28,6 +28,11 @@ def bucket(tornet_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server
 
 
+def test_ten_shards_are_numbered_as_the_documentation_says(tornet_root: Path, tmp_path: Path) -> None:
+    written = tornet.pack(tornet_root, str(tmp_path), shards=10, progress=False)
+    assert [Path(url).name for url in written if "train-2015" in url] == [f"train-2015-{n:02d}.tar" for n in range(6)]
+
+
 @pytest.fixture(scope="module")
 def samples(bucket: Any) -> list[dict[str, Any]]:
     dataset = tornet.stream("ais://tornet/t*-2015-*.tar", endpoint=bucket.url)

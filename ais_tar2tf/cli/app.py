@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Tar shards in an object store become a tf.data.Dataset or record files.",
     epilog="Begin with: ais-tar2tf demo. AIS_ENDPOINT and AIS_AUTHN_TOKEN say which cluster. Data goes to stdout, "
     "everything else to stderr. Exit: 0 done, 2 usage, 3 not found, 4 access, 5 network, 6 corrupt data, 7 done in "
-    "part.",
+    "part, 1 anything else.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help is there in a fifth of the time
     pretty_exceptions_enable=False,
@@ -49,6 +49,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(  # pyright: ignore[reportUnusedFunction]  # typer keeps it
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     del version

@@ -14,7 +14,7 @@ import typer
 from ais_tar2tf.cli.carding import write_page
 from ais_tar2tf.cli.console import Console, counted, quantity, width_of
 from ais_tar2tf.cli.verbs import Batch, Endpoint, Json, Quiet, Urls, Verbose, WithTensorflow, verb
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import SchemaError, ShardNotFound
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.judging import Rates, Verdict
@@ -75,6 +75,8 @@ def _measured(
     store, _ = store_of(urls[0], endpoint)
     names = [info.name for _, info in objects(urls, endpoint)]
     try:
+        if not names:
+            raise ShardNotFound("nothing is there", url=urls[0])
         console.note(f"taking a sample of {counted(len(names), 'shard')}")
         sample = stages.take_sample(store, names)
         if not sample.records:

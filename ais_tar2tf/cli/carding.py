@@ -44,7 +44,7 @@ def card(
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if dry_run:
-        console.note(f"would read {', '.join(urls)} and write {out}")
+        _rehearse(console, urls, out, endpoint)
         return
     reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="reading")
     survey = reading.survey
@@ -52,14 +52,24 @@ def card(
     title = urls[0] if len(urls) == 1 else f"{urls[0]} and more"
     page = render(survey, title, note=note, code=_code(reading, urls, endpoint))
     write_page(out, page)
-    document = {"card": str(out), "bytes": len(page), **survey.to_json()}
+    size = out.stat().st_size
+    document = {"card": str(out), "card_bytes": size, **survey.to_json()}
     console.document(document, lambda: console.data(str(out)))
     console.note(
-        f"{counted(survey.records, 'record')}, {survey.faulty:,} bad; {quantity(len(page))}: open it in a browser"
+        f"{counted(survey.records, 'record')}, {survey.faulty:,} bad; {quantity(size)}: open it in a browser"
     )
     if reading.stopped:
         console.error("stopped: the card shows what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.PART)
+
+
+def _rehearse(console: Console, urls: list[str], out: Path, endpoint: str | None) -> None:
+    from ais_tar2tf.cli.surveying import extent_of
+
+    shards, size = extent_of(urls, endpoint)
+    document = {"dry_run": True, "shards": shards, "bytes": size, "card": str(out)}
+    text = f"would read {counted(shards, 'shard')} ({quantity(size)}) and write {out}"
+    console.document(document, lambda: console.data(text))
 
 
 def _code(reading: Reading, urls: list[str], endpoint: str | None) -> str:

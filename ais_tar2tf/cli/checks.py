@@ -26,6 +26,7 @@ _OLDEST, _NEWEST = (3, 11), (3, 13)
 _LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of it, 256 MiB are ours
 _LEAST_DISK = 1_000_000_000  # bytes: what a first export and a card need with room to spare
 _LEAST_FILES = 1_024
+_DEVELOPERS = ("test", "dev", "bench")  # extras for work on this package, which its users need not have
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
 _SECRETS = (
     "AIS_AUTHN_TOKEN",
@@ -83,7 +84,7 @@ def required() -> Finding:
 
 def extras() -> Iterator[Finding]:
     """Each extra: there, or what brings it. One that is missing is no fault."""
-    for extra in sorted({extra for _, extra in _requirements() if extra and extra not in ("test", "dev")}):
+    for extra in sorted({extra for _, extra in _requirements() if extra and extra not in _DEVELOPERS}):
         names = [name for name, of in _requirements() if of == extra and name != "ais_tar2tf"]
         missing = [name for name in names if _version(name) is None]
         if missing:

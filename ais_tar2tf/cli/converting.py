@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,6 +66,7 @@ def convert(
         int | None, typer.Option(help="processes; all cores when left out", min=1, metavar="N")
     ] = None,
     exists: Exists = "resume",
+    resume: Annotated[bool, typer.Option("--resume", help="go on with what is there: the default")] = False,
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
     on_error: OnErrors = "raise",
     fields: Fields = None,
@@ -85,14 +86,15 @@ def convert(
       ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    if dry_run:
-        _rehearse(console, urls, out, endpoint)
-        return
     from ais_tar2tf.cli.places import as_template, chosen_fields
     from ais_tar2tf.export import DEFAULT_SIZE
     from ais_tar2tf.source import open_source
 
     share = None if shard is None else _share(shard)
+    if resume and exists != "resume":
+        raise ValueError(f"--resume and --exists {exists} contradict each other")
+    if runner is not None and (workers is not None or share is not None):
+        raise ValueError("--workers and --shard are not for --runner: a runner decides who does what")
     export: dict[str, Any] = {
         "format": kind,
         "name": name,
@@ -106,10 +108,13 @@ def convert(
     }
     reading: dict[str, Any] = {"endpoint": endpoint, "fields": chosen_fields(fields), "on_error": on_error}
     with open_source([as_template(url) for url in urls], **reading) as source:
+        if dry_run:
+            _rehearse(console, urls, out, endpoint, {**export, "shard": share})
+            return
         _make_bucket(out, endpoint)
         try:
             if runner is not None:
-                _run_beam(source, out, runner, runner_option or [], reading, workers, share, export)
+                _run_beam(source, out, runner, runner_option or [], reading, export)
                 files = None
             else:
                 files = source.export(out, **export, shard=share, workers=workers, progress=console.bars)
@@ -136,12 +141,8 @@ def _run_beam(
     runner: str,
     options: Sequence[str],
     reading: dict[str, Any],
-    workers: int | None,
-    share: tuple[int, int] | None,
     export: dict[str, Any],
 ) -> None:
-    if workers is not None or share is not None:
-        raise ValueError("--workers and --shard are not for --runner: a runner decides who does what")
     from ais_tar2tf.cluster.beam import run_pipeline
 
     options = [each if each.startswith("--") else f"--{each}" for each in options]
@@ -197,13 +198,15 @@ def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:
     console.note(f"load it: t2t.load({out!r}).dataset({split!r}) · prove it: ais-tar2tf verify {out}")
 
 
-def _rehearse(console: Console, urls: Sequence[str], out: str, endpoint: str | None) -> None:
-    from ais_tar2tf.cli.places import objects
+def _rehearse(
+    console: Console, urls: Sequence[str], out: str, endpoint: str | None, export: Mapping[str, Any]
+) -> None:
+    """What does not fit together is refused here as well."""
+    from ais_tar2tf.cli.places import extent
+    from ais_tar2tf.export.request import ExportOptions
 
-    shards = size = 0
-    for _, info in objects(urls, endpoint):
-        shards += 1
-        size += info.size or 0
+    ExportOptions(**export).check()
+    shards, size = extent(urls, endpoint)
     document = {"dry_run": True, "shards": shards, "bytes": size, "out": out}
     text = f"would read {counted(shards, 'shard')} ({quantity(size)}) and write record files to {out}"
     console.document(document, lambda: console.data(text))

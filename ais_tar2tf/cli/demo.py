@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ais_tar2tf.cli.console import Console
-from ais_tar2tf.cli.verbs import Quiet, Verbose, verb
+from ais_tar2tf.cli.verbs import Quiet, Stopped, Verbose, verb
 
 __all__ = ["demo"]
 
@@ -34,6 +34,13 @@ def demo(
     It lists, inspects, pictures, converts and verifies the bucket, and trains on it. It needs no cluster and no
     network. What it makes stays in DIR.
     """
+    try:
+        _show(Console(quiet=quiet, verbose=verbose), folder, train=train, quiet=quiet)
+    except KeyboardInterrupt:
+        raise Stopped(f"what was made stays in {folder}", "the same command begins again", in_part=False) from None
+
+
+def _show(console: Console, folder: Path, *, train: bool, quiet: bool) -> None:
     from ais_tar2tf.cli.carding import card
     from ais_tar2tf.cli.converting import convert
     from ais_tar2tf.cli.inspecting import inspect
@@ -41,7 +48,6 @@ def demo(
     from ais_tar2tf.cli.verifying import verify
     from ais_tar2tf.server import serve
 
-    console = Console(quiet=quiet, verbose=verbose)
     buckets, page, records = folder / "buckets", folder / "card.html", folder / "records"
     (buckets / BUCKET).mkdir(parents=True, exist_ok=True)
     with serve(buckets) as server:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
+_WIDTH = len("extra tensorboard")  # the longest of what is looked at
 _MARKS = {"ok": ("✓", "green"), "remark": ("!", "yellow"), "fault": ("✗", "red")}
 
 
@@ -44,9 +45,8 @@ def doctor(
         if not as_json:
             _show(console, finding)
     faults = [finding for finding in findings if finding.state == "fault"]
-    if as_json:
-        document = {"healthy": not faults, "checks": [finding.to_json() for finding in findings]}
-        console.document(document, lambda: None)
+    document = {"healthy": not faults, "checks": [finding.to_json() for finding in findings]}
+    console.document(document, lambda: None)  # lines were told as they came
     console.note(f"{len(faults)} at fault" if faults else "nothing is at fault")
     if faults:
         raise typer.Exit(faults[0].code)
@@ -72,6 +72,8 @@ def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -
 
 def _show(console: Console, finding: Finding) -> None:
     mark, colour = _MARKS[finding.state]
-    console.data(f"{console.styled(mark, colour, 'bold')} {finding.what:<14} {folded(finding.found, 17)}")
+    console.data(
+        f"{console.styled(mark, colour, 'bold')} {finding.what:<{_WIDTH}} {folded(finding.found, _WIDTH + 3)}"
+    )
     if finding.remedy and finding.state != "ok":
-        console.data(f"  {'':<14} {console.styled('→', 'cyan')} {folded(finding.remedy, 19)}")
+        console.data(f"  {'':<{_WIDTH}} {console.styled('→', 'cyan')} {folded(finding.remedy, _WIDTH + 5)}")

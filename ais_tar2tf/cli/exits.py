@@ -65,6 +65,8 @@ _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
 _BY_TEXT = (
     ("exists='replace'", "on the command line that is: --exists replace (of pack: --replace)"),
     ("no name for the shards", "say it, and where a number goes: 'ais://bucket/train-{:05d}.tar'"),
+    ("nothing to finish", "run on every host: ais-tar2tf convert URL OUT --shard I/N"),
+    ("say out=", "on the command line that is: --out PLACE"),
     ("no endpoint", "--endpoint http://host:51080, or export AIS_ENDPOINT=…; without a cluster: ais-tar2tf demo"),
 )
 
@@ -92,7 +94,7 @@ def remedy_for(error: BaseException, endpoint: object = None) -> str | None:
     for kind, remedy in _REMEDIES:
         if isinstance(error, kind):
             parent = _parent(where) if isinstance(error, ShardNotFound) else _folder(where)
-            told = remedy.format(parent=parent)
+            told = remedy.replace("{parent}", parent)  # no format(): templates in remedies have braces of their own
             return f"{told} --endpoint {endpoint}" if endpoint and parent.startswith("ais://") else told
     return None
 

@@ -39,15 +39,15 @@ def index(
     Example:
       ais-tar2tf index 'ais://imagenet/train-{000..146}.tar'
     """
-    from ais_tar2tf.cli.places import as_template, objects
+    from ais_tar2tf.cli.places import as_template, extent
     from ais_tar2tf.source import index_shards
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     where = out or "beside the shards"
     if dry_run:
-        sizes = [info.size or 0 for _, info in objects(urls, endpoint)]
-        text = f"would read {counted(len(sizes), 'shard')} ({quantity(sum(sizes))}) and write an index {where}"
-        console.document({"dry_run": True, "shards": len(sizes), "bytes": sum(sizes)}, lambda: console.data(text))
+        count, size = extent(urls, endpoint)
+        text = f"would read {counted(count, 'shard')} ({quantity(size)}) and write an index {where}"
+        console.document({"dry_run": True, "shards": count, "bytes": size}, lambda: console.data(text))
         return
     try:
         found = index_shards(

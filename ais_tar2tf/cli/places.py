@@ -12,7 +12,7 @@ from ais_tar2tf.shard_index import INDEX_NAME
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
-__all__ = ["as_listed", "as_template", "chosen_fields", "objects", "store_of"]
+__all__ = ["as_listed", "as_template", "chosen_fields", "extent", "objects", "store_of"]
 
 _PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
@@ -70,6 +70,15 @@ def objects(
                     yield store.url(info.name), info
         finally:
             store.close()
+
+
+def extent(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:
+    """How many shards the URLs name, and their bytes."""
+    shards = size = 0
+    for _, info in objects(urls, endpoint):
+        shards += 1
+        size += info.size or 0
+    return shards, size
 
 
 def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInfo]:

@@ -20,7 +20,12 @@ __all__ = ["put"]
 @verb
 def put(
     files: Annotated[list[Path], typer.Argument(help="files, or folders with everything below them", metavar="FILE")],
-    url: Annotated[str, typer.Argument(help="a bucket or prefix/ to put them into", metavar="URL")],
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="a bucket or prefix/ to put them into; for one file also the object's name", metavar="URL"
+        ),
+    ],
     endpoint: Endpoint = None,
     again: Annotated[bool, typer.Option("--again", help="also what is there already, with the same size")] = False,
     dry_run: DryRun = False,
@@ -41,7 +46,9 @@ def put(
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     named = _named(files, console)
     store, prefix = store_of(as_listed(url), endpoint)
-    if prefix and not prefix.endswith("/"):
+    if _is_name(prefix, files):
+        named = [("", files[0])]
+    elif prefix and not prefix.endswith("/"):
         prefix += "/"
     stored: list[str] = []
     kept: list[str] = []
@@ -89,6 +96,13 @@ def _named(files: list[Path], console: Console) -> list[tuple[str, Path]]:
         else:
             fail(console, f"{each}: there is no such file", "check the path; nothing was stored", exits.NOT_FOUND)
     return named
+
+
+def _is_name(prefix: str, files: list[Path]) -> bool:
+    """Whether one file is put under a name of its own: `a.tar` to `b.tar`, and not to `b.tar/a.tar`."""
+    if len(files) != 1 or not files[0].is_file() or prefix.endswith("/"):
+        return False
+    return Path(prefix).suffix == files[0].suffix != ""
 
 
 def _is_there(store: Store, name: str, size: int) -> bool:

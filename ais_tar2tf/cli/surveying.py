@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
 from ais_tar2tf.cli.console import Console
-from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, store_of
+from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, extent, store_of
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
@@ -16,7 +16,7 @@ from ais_tar2tf.source import Source, open_source
 if TYPE_CHECKING:
     from ais_tar2tf.loading.files import Loaded
 
-__all__ = ["Reading", "opened", "read_all"]
+__all__ = ["Reading", "extent_of", "opened", "read_all"]
 
 _NO_FAULT_OF_THE_DATA = (ShardNotFound, AccessDenied, TransportError)
 
@@ -63,6 +63,15 @@ def read_all(
         with console.progress(what, reading.shards) as progress:
             _read(reading, source.records(), progress, most)
     return reading
+
+
+def extent_of(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:
+    """How many files `read_all` would read, and their bytes."""
+    loaded = _export_at(urls[0], endpoint) if len(urls) == 1 else None
+    if loaded is None:
+        return extent(urls, endpoint)
+    splits = loaded.manifest.splits.values()
+    return sum(len(entry.files) for entry in splits), sum(entry.bytes for entry in splits)
 
 
 def _read(reading: Reading, records: Iterator[dict[str, Any]], progress: Progress, most: int | None) -> None:

@@ -44,8 +44,9 @@ def verify(
     except _NO_FAULT_OF_THE_FILES:
         raise
     except Tar2TFError as error:
-        remedy = "write it anew: convert … --exists replace"
-        fail(console, f"{type(error).__name__}: {error}", remedy, exits.CORRUPT)
+        told = f"{type(error).__name__}: {error}"
+        console.document({"whole": False, "fault": told}, lambda: None)
+        fail(console, told, "write it anew: convert … --exists replace", exits.CORRUPT)
     document = {"whole": True, "files": found.files, "records": found.records, "bytes": found.bytes}
     text = f"whole: {counted(found.files, 'file')}, {counted(found.records, 'record')}, {quantity(found.bytes)}"
     console.document(document, lambda: console.data(text))

@@ -12,7 +12,7 @@ import google_crc32c
 import xxhash
 
 from ais_tar2tf.account import Account, OnError
-from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
+from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
 from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
@@ -68,6 +68,14 @@ class ExportOptions:
         if self.idx and self.format != "tfrecord":
             raise ValueError("DALI's index is of TFRecord files")
 
+    def check(self) -> None:
+        """Refuse now what is otherwise refused when the export begins: bounds and splits."""
+        _ = self.bounds, self.route
+
+    @property
+    def bounds(self) -> Bounds:
+        return bounds_of(self.shard_size, self.shard_records, overhead_of(self.format))
+
     @property
     def route(self) -> Route:
         return route_of(self.split if self.splits is None else self.splits, self.seed)
@@ -120,7 +128,7 @@ def target_of(
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
-    bounds = bounds_of(options.shard_size, options.shard_records, overhead_of(options.format))
+    bounds = options.bounds
     return shards, Target(
         out=os.fspath(out),
         kind=options.format,

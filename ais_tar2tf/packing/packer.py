@@ -53,18 +53,18 @@ def pack(
         raise ValueError(f"exists is 'error' or 'replace', not {exists!r}")
     scheme, bucket, template = split_url(url)
     bounds = bounds_of(shard_size, shard_records, len(END))
+    names, records = _Names(template, str(url)), records_of(source)  # both refuse before a bucket is made
     store = open_store(scheme, bucket, read_options(), endpoint=endpoint, token=token)
     try:
         if create:
             store.create()
-        names = _Names(template, str(url))
         if exists == "error" and _is_there(store, names.at(0)):
             raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
         written: list[str] = []
         with (
             progress_for("pack", wanted=progress) as shown,
             tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder,
-            contextlib.closing(_shards(records_of(source), Boundaries(bounds), Path(folder, "shard.tar"))) as made,
+            contextlib.closing(_shards(records, Boundaries(bounds), Path(folder, "shard.tar"))) as made,
         ):
             for number, shard in enumerate(made):
                 _put(store, names.at(number), shard)

@@ -536,7 +536,7 @@ class Source:
         plan = Plan(len(self._shards.names))
         stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account.twin())
         try:
-            sample = [*stream.next_chunk()]
+            sample = [*stream.next_chunk(full=True)]
         finally:
             stream.close()
         if sum(map(size_of, sample)) <= _KEPT_SAMPLE:

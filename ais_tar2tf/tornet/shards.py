@@ -47,7 +47,7 @@ def pack(
             )
             continue
         for number, share in enumerate(shares(files, min(shards, len(files)))):
-            target = f"{url}/{split}-{number:0{len(str(shards - 1))}d}.tar"
+            target = f"{url}/{split}-{number:0{len(str(shards))}d}.tar"
             written += t2t_pack(_records(root, share), target, shard_size=None, **options)
     return written
 
