@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 import ais_tar2tf as t2t
 from ais_tar2tf.errors import ArchiveError, StoreError, TruncatedArchive
@@ -215,3 +216,25 @@ def test_a_shard_whose_length_is_told_late() -> None:
         with t2t.open("ais://bucket/x.tar.gz", endpoint=server.url, connections=1) as source:
             assert [record["bin"] for record in source.records()] == [field(number) for number in range(60)]
             assert source.stats.resumes == 1
+
+
+@pytest.mark.usefixtures("no_thread_left")
+@pytest.mark.parametrize("begin", [1, 150, RECORDS - 1])
+def test_from_a_record_on(url: str, begin: int) -> None:
+    with t2t.open(url) as source:
+        bodies = [element["bin"].numpy() for element in source.dataset(start_at=begin)]
+    assert bodies == [field(number) for number in range(begin, RECORDS)]
+
+
+@pytest.mark.usefixtures("no_thread_left")
+def test_a_checkpoint_goes_on_in_the_middle(url: str, tmp_path: Path) -> None:
+    with t2t.open(url) as source:
+        dataset = source.dataset(batch=10)
+        iterator = iter(dataset)
+        for _ in range(12):
+            next(iterator)
+        saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+        other = iter(dataset)
+        tf.train.Checkpoint(iterator=other).restore(saved)
+        rest = [body for batch in other for body in batch["bin"].numpy()]
+    assert rest == [field(number) for number in range(120, RECORDS)]

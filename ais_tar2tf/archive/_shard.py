@@ -69,9 +69,14 @@ class ShardArchive:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 
     @property
+    def decodes(self) -> bool:
+        """Whether the first bytes were fed, and said how the others are compressed."""
+        return self._decoder is not None
+
+    @property
     def gap(self) -> int:
         """How many of the object's next bytes nobody will look at; 0 where that is not known."""
-        return self._archive.gap if self._decoder is None and isinstance(self._archive, TarReader) else 0
+        return self._archive.gap if not self.decodes and isinstance(self._archive, TarReader) else 0
 
     def pass_over(self, count: int) -> None:
         """So many bytes of the gap will not be fed."""

@@ -51,7 +51,7 @@ class OpenShard:
 
     def feed(self, fetch: Fetch | FileFetch) -> bool:
         """Go on to the members of the next bytes; False behind the last."""
-        if self._ahead is None and self.archive.compressed and (fetch.size or _DECODED_AHEAD) >= _DECODED_AHEAD:
+        if self._ahead is None and self.archive.decodes and (fetch.size or _DECODED_AHEAD) >= _DECODED_AHEAD:
             pieces = _pieces(self.archive, fetch)
             self._ahead = Ahead(lambda: next(pieces, b""), self._url)
         if self._ahead is None:
