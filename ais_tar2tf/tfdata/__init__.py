@@ -1,1 +1,1 @@
-"""Record streams as a tf.data.Dataset. `dataset` loads TensorFlow; `chunks` and `tracing` do when called."""
+"""Record streams as a tf.data.Dataset. `graphs`, and what builds on it, loads TensorFlow; others do when called."""

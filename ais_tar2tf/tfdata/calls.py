@@ -15,7 +15,7 @@ from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.fetch import close_all
 from ais_tar2tf.forking import at_fork
 
-__all__ = ["watched"]
+__all__ = ["plainly", "watched"]
 
 _PATIENCE = 20.0  # seconds for what a user's mapping does
 _QUIET = 0.05  # seconds without a call: tf.data's buffers are full of errors, and nobody takes them
@@ -73,5 +73,21 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
         finally:
             _calls.leave()
+
+    return call
+
+
+def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
+    function = watched(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Tar2TFError as error:
+            error.__cause__ = None
+            error.__suppress_context__ = True
+            raise error.with_traceback(None)  # noqa: B904  # on purpose: see above
 
     return call

@@ -4,46 +4,24 @@
 
 The position is text in the scan's state, which tf.data saves; `read` takes the open stream that stands at a
 position from a pool, or opens one there. The records, their order and their shuffling come from `reader`.
-
-A mapping that can fail runs unguarded in C++, and failed records drop out; a check behind it sees the gap in
-the count of records, finds the missing record again by its position, and says which it was and why.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from ais_tar2tf.account import Busy, Choice
-from ais_tar2tf.errors import StoreError, Tar2TFError
-from ais_tar2tf.fetch.tuning import Climb, calls_at_once
-from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import KIB, Shuffle, whole_number
-from ais_tar2tf.records import NAMES, Record
-from ais_tar2tf.tfdata.calls import watched
+from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
-from ais_tar2tf.tfdata.gate import Gate
-from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
-
-if TYPE_CHECKING:
-    tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
-    Dataset = Any
-
-    def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Ours: AutoGraph would rewrite each function, and find nothing. A user's was traced before."""
-        ...
-else:
-    import tensorflow as tf
-
-    Dataset = tf.data.Dataset
-    _as_it_is = tf.autograph.experimental.do_not_convert
+from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
+from ais_tar2tf.tfdata.mapped import CORES, map_graph, map_python, tell_calls, threads
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["ShardDataset", "build", "dataset_of"]
 
@@ -148,18 +126,12 @@ def build(request: Request, begin: Begin | None = None) -> tuple[Dataset, Chunks
     else:
         dataset = _chunk_dataset(chunks, _tagged).unbatch()
         if isinstance(mapping, PythonMapping):
-            dataset = _map_python(dataset, mapping, request)
+            dataset = map_python(dataset, mapping, request)
         else:
-            dataset = _map_graph(dataset, mapping, request, chunks)
-            _tell_calls(request)
+            dataset = map_graph(dataset, mapping, request, chunks)
+            tell_calls(request)
         dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
     return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
-
-
-def _tell_calls(request: Request) -> None:
-    if not request.parallel:
-        why = f"records of some {request.record_bytes:,} bytes, and {_CORES} of the calls compute at once"
-        request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
 
 
 def _options(request: Request) -> Any:
@@ -168,8 +140,8 @@ def _options(request: Request) -> Any:
     # What tunes AUTOTUNE sleeps for up to a minute and often misses that its iterator was dropped: an epoch of 8 s
     # then takes 2 s more to end.
     options.autotune.enabled = False
-    if _threads(request) > _CORES:  # TensorFlow's own threads are as many as there are cores
-        options.threading.private_threadpool_size = _threads(request)
+    if threads(request) > CORES:  # TensorFlow's own threads are as many as there are cores
+        options.threading.private_threadpool_size = threads(request)
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
@@ -200,7 +172,7 @@ def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
     Whether as many came as were promised, `Chunks` checks. A length that nobody knows (None) is made of the same
     parts, so that a checkpoint goes on where an index was written, or became untrue, in the meantime.
     """
-    nothing = _nothing_like(dataset, _as_it_is(lambda number: number < 0))
+    nothing = _nothing_like(dataset, as_it_is(lambda number: number < 0))
     if elements is None:
         return dataset.concatenate(nothing).take(_UNKNOWN)
     endless = dataset.concatenate(nothing.repeat())
@@ -211,9 +183,9 @@ def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
     """A dataset of the same elements, none of which `is_there`."""
     spec = dataset.element_spec
 
-    @_as_it_is
+    @as_it_is
     def never_made(_: Any) -> Any:
-        return tf.nest.map_structure(_nothing_of, spec)
+        return tf.nest.map_structure(nothing_of, spec)
 
     return tf.data.Dataset.range(1).filter(is_there).map(never_made)
 
@@ -234,9 +206,9 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
     names = chunks.request.handed
     types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
 
-    read = _plainly(chunks.step)
+    read = plainly(chunks.step)
 
-    @_as_it_is
+    @as_it_is
     def step(position: Any, _: Any) -> Any:
         following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
         for tensor in (following, at, number):
@@ -245,7 +217,7 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
             tensor.set_shape((None,))
         return following, element((at, number), dict(zip(names, columns, strict=True)))
 
-    @_as_it_is
+    @as_it_is
     def is_not_empty(*chunk: Any) -> Any:
         return tf.size(tf.nest.flatten(chunk)[0]) > 0
 
@@ -257,175 +229,3 @@ def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
     position, first = tags
     count = tf.size(next(iter(columns.values())), out_type=tf.int64)
     return (tf.fill([count], position), tf.range(first, first + count)), columns
-
-
-# Mappings.
-
-
-_TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _calls(request: Request) -> int:
-    """How many mappings are under way, each with its record."""
-    return request.parallel or calls_at_once(request.record_bytes, _CORES)
-
-
-def _threads(request: Request) -> int:
-    """What the mapping's calls may need; one in Python may wait for something else than a core."""
-    if isinstance(request.mapping, PythonMapping):
-        return _calls(request) + 1  # and one that reads
-    return request.parallel or 0
-
-
-def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
-    """The mapping; of some records, how long it took goes to the account."""
-
-    @_plainly
-    def tell(seconds: Any) -> Any:
-        request.account.add(mapping=float(seconds) * _TIMED / (request.parallel or min(_calls(request), _CORES)))
-        return np.True_
-
-    @_as_it_is
-    def call(number: Any, columns: dict[str, Any]) -> Any:
-        began = tf.timestamp()
-        with tf.control_dependencies([began]):
-            value = mapping({name: tf.identity(column) for name, column in columns.items()})
-        # A control dependency on a call waits for its side effects only: on what it returns, for all of it.
-        tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
-        with tf.control_dependencies(tensors):
-            seconds = tf.timestamp() - began
-
-        def told() -> Any:
-            return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
-
-        with tf.control_dependencies(
-            [tf.cond(tf.equal(number % _TIMED, _TIMED - 1), told, lambda: tf.constant(True))]
-        ):
-            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
-
-    return call
-
-
-def _map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
-    calls = _calls(request)
-    timed = _timed(mapping, request)
-    if not mapping.fallible:
-        return dataset.map(_as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
-    chunks.diagnose_with(mapping)
-    explain = _plainly(chunks.explain)
-    tagged = _as_it_is(lambda tags, columns: (tags, timed(tags[1], columns)))
-    mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
-    nothing = tf.nest.map_structure(_nothing_of, mapping.spec)
-    end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
-
-    @_as_it_is
-    def check(state: Any, element: Any) -> Any:
-        position, last = state
-        (at, number), value = element
-        checked = tf.cond(
-            tf.equal(number, last + 1),
-            lambda: tf.constant(True),
-            lambda: tf.ensure_shape(tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()),
-        )
-        with tf.control_dependencies([checked]):
-            return (tf.identity(at), tf.identity(number)), (number >= 0, value)
-
-    return (
-        mapped.concatenate(end)
-        .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
-        .filter(_as_it_is(lambda is_record, _value: is_record))
-        .map(_as_it_is(lambda _is_record, value: value))
-    )
-
-
-def _nothing_of(spec: Any) -> Any:
-    """A value of that type, for the element that marks the end and is never seen."""
-    if isinstance(spec, tf.RaggedTensorSpec):
-        return tf.ragged.constant([], spec.dtype, ragged_rank=spec.ragged_rank)
-    shape = [size or 0 for size in spec.shape] if spec.shape.rank is not None else []
-    if isinstance(spec, tf.SparseTensorSpec):
-        return tf.SparseTensor(np.zeros((0, len(shape)), np.int64), np.zeros(0, spec.dtype.as_numpy_dtype), shape)
-    return tf.zeros(shape, spec.dtype)
-
-
-def _map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Dataset:
-    names, account = request.names, request.account
-    types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
-    shapes = flatten_shapes(mapping.shapes, len(types))
-
-    busy = Busy(account)
-    gate = _gate(request)
-    nothing = [_nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
-
-    @_plainly
-    def call(*values: bytes) -> list[Any]:
-        return gate.call(lambda: mapped(_as_record(names, values)))
-
-    def mapped(record: Record) -> list[Any]:
-        busy.enter()
-        try:
-            result = tf.nest.flatten(mapping.function(record))
-            converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
-        except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
-            account.take_back(mapping_error(error, record))
-            return [False, *nothing]
-        finally:
-            busy.leave()
-        return [True, *converted]
-
-    @_as_it_is
-    def apply(_tags: Any, columns: dict[str, Any]) -> Any:
-        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
-        good.set_shape(())
-        for tensor, shape in zip(flat, shapes, strict=True):
-            tensor.set_shape(shape)
-        return good, tf.nest.pack_sequence_as(mapping.types, flat)
-
-    return (
-        dataset.map(apply, num_parallel_calls=_calls(request))
-        .filter(_as_it_is(lambda good, _value: good))
-        .map(_as_it_is(lambda _good, value: value))
-    )
-
-
-def _gate(request: Request) -> Gate:
-    most = _calls(request)
-    first = most if request.parallel else min(most, _CORES)
-    if not request.parallel:
-        request.account.chose({"parallel": Choice(f"{first}", "as many as there are cores, until they wait")})
-    return Gate(Climb(first, most), request.account.chose)
-
-
-def _converted(value: Any, dtype: Any) -> Any:
-    """What a user's Python returned, as an array of the type asked for; text is read as a number."""
-    if isinstance(value, tf.Tensor):
-        value = value.numpy()
-    if isinstance(value, bytes | str) and dtype != tf.string:
-        value = float(value) if dtype.is_floating else int(value)
-    if dtype == tf.string:
-        return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
-    return np.asarray(value, dtype=dtype.as_numpy_dtype)
-
-
-def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
-    function = watched(function)
-
-    @wraps(function)
-    def call(*arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except Tar2TFError as error:
-            error.__cause__ = None
-            error.__suppress_context__ = True
-            raise error.with_traceback(None)  # noqa: B904  # on purpose: see above
-
-    return call
-
-
-def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
-    record: Record = dict(zip(names, values, strict=True))
-    for name in NAMES:
-        record[name] = record[name].decode("utf-8", "surrogateescape")
-    return record

@@ -1,0 +1,173 @@
+"""What a mapping makes of each record: calls in C++, or of Python, so many at once.
+
+One that can fail runs unguarded in C++, and failed records drop out; a check behind it sees the gap in the count of
+records, finds the missing record again by its position, and says which it was and why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.account import Busy, Choice
+from ais_tar2tf.fetch.tuning import Climb, calls_at_once
+from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.tfdata.calls import plainly
+from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.gate import Gate
+from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
+from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
+
+__all__ = ["CORES", "map_graph", "map_python", "tell_calls", "threads"]
+
+_TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tell_calls(request: Request) -> None:
+    if not request.parallel:
+        why = f"records of some {request.record_bytes:,} bytes, and {CORES} of the calls compute at once"
+        request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
+
+
+def _calls(request: Request) -> int:
+    """How many mappings are under way, each with its record."""
+    return request.parallel or calls_at_once(request.record_bytes, CORES)
+
+
+def threads(request: Request) -> int:
+    """What the mapping's calls may need; one in Python may wait for something else than a core."""
+    if isinstance(request.mapping, PythonMapping):
+        return _calls(request) + 1  # and one that reads
+    return request.parallel or 0
+
+
+def _timed(mapping: GraphMapping, request: Request) -> Callable[[Any, Any], Any]:
+    """The mapping; of some records, how long it took goes to the account."""
+
+    @plainly
+    def tell(seconds: Any) -> Any:
+        request.account.add(mapping=float(seconds) * _TIMED / (request.parallel or min(_calls(request), CORES)))
+        return np.True_
+
+    @as_it_is
+    def call(number: Any, columns: dict[str, Any]) -> Any:
+        began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            value = mapping({name: tf.identity(column) for name, column in columns.items()})
+        # A control dependency on a call waits for its side effects only: on what it returns, for all of it.
+        tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
+        with tf.control_dependencies(tensors):
+            seconds = tf.timestamp() - began
+
+        def told() -> Any:
+            return tf.ensure_shape(tf.numpy_function(tell, [seconds], tf.bool, stateful=True), ())
+
+        with tf.control_dependencies(
+            [tf.cond(tf.equal(number % _TIMED, _TIMED - 1), told, lambda: tf.constant(True))]
+        ):
+            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
+
+    return call
+
+
+def map_graph(dataset: Dataset, mapping: GraphMapping, request: Request, chunks: Chunks) -> Dataset:
+    calls = _calls(request)
+    timed = _timed(mapping, request)
+    if not mapping.fallible:
+        return dataset.map(as_it_is(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
+    chunks.diagnose_with(mapping)
+    explain = plainly(chunks.explain)
+    tagged = as_it_is(lambda tags, columns: (tags, timed(tags[1], columns)))
+    mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
+    nothing = tf.nest.map_structure(nothing_of, mapping.spec)
+    end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
+
+    @as_it_is
+    def check(state: Any, element: Any) -> Any:
+        position, last = state
+        (at, number), value = element
+        checked = tf.cond(
+            tf.equal(number, last + 1),
+            lambda: tf.constant(True),
+            lambda: tf.ensure_shape(tf.numpy_function(explain, [position, last, number], tf.bool, stateful=True), ()),
+        )
+        with tf.control_dependencies([checked]):
+            return (tf.identity(at), tf.identity(number)), (number >= 0, value)
+
+    return (
+        mapped.concatenate(end)
+        .scan((tf.constant(""), tf.constant(request.start_at - 1, tf.int64)), check)
+        .filter(as_it_is(lambda is_record, _value: is_record))
+        .map(as_it_is(lambda _is_record, value: value))
+    )
+
+
+def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Dataset:
+    names, account = request.names, request.account
+    types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
+    shapes = flatten_shapes(mapping.shapes, len(types))
+
+    busy = Busy(account)
+    gate = _gate(request)
+    nothing = [nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
+
+    @plainly
+    def call(*values: bytes) -> list[Any]:
+        return gate.call(lambda: mapped(_as_record(names, values)))
+
+    def mapped(record: Record) -> list[Any]:
+        busy.enter()
+        try:
+            result = tf.nest.flatten(mapping.function(record))
+            converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
+        except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
+            account.take_back(mapping_error(error, record))
+            return [False, *nothing]
+        finally:
+            busy.leave()
+        return [True, *converted]
+
+    @as_it_is
+    def apply(_tags: Any, columns: dict[str, Any]) -> Any:
+        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
+        good.set_shape(())
+        for tensor, shape in zip(flat, shapes, strict=True):
+            tensor.set_shape(shape)
+        return good, tf.nest.pack_sequence_as(mapping.types, flat)
+
+    return (
+        dataset.map(apply, num_parallel_calls=_calls(request))
+        .filter(as_it_is(lambda good, _value: good))
+        .map(as_it_is(lambda _good, value: value))
+    )
+
+
+def _gate(request: Request) -> Gate:
+    most = _calls(request)
+    first = most if request.parallel else min(most, CORES)
+    if not request.parallel:
+        request.account.chose({"parallel": Choice(f"{first}", "as many as there are cores, until they wait")})
+    return Gate(Climb(first, most), request.account.chose)
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    """What a user's Python returned, as an array of the type asked for; text is read as a number."""
+    if isinstance(value, tf.Tensor):
+        value = value.numpy()
+    if isinstance(value, bytes | str) and dtype != tf.string:
+        value = float(value) if dtype.is_floating else int(value)
+    if dtype == tf.string:
+        return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
+    return np.asarray(value, dtype=dtype.as_numpy_dtype)
+
+
+def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
+    record: Record = dict(zip(names, values, strict=True))
+    for name in NAMES:
+        record[name] = record[name].decode("utf-8", "surrogateescape")
+    return record
