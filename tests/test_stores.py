@@ -346,7 +346,8 @@ def test_the_endpoint_is_given_or_in_the_environment(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "wrong", ["ftp://host", "http://", "http://host:port", "http://me:secret@host:1", "me:secret@host"]
+    "wrong",
+    ["ftp://host", "http://", "http://host:port", "http://me:secret@host:1", "me:secret@host", "h:1?secret", "h:1#x"],
 )
 def test_an_endpoint_that_is_none_is_refused(wrong: str) -> None:
     with pytest.raises(StoreError, match="no endpoint; one looks like") as caught:

@@ -14,7 +14,17 @@ from urllib.parse import quote, urljoin, urlsplit
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity
 
-__all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address", "is_link_local", "length_of"]
+__all__ = [
+    "Headers",
+    "as_sent",
+    "error_for",
+    "followed",
+    "identity_of",
+    "is_address",
+    "is_endpoint",
+    "is_link_local",
+    "length_of",
+]
 
 _NOT_IMPLEMENTED = 501  # the one 5xx that stays, however often one asks
 _MESSAGE = 300  # characters of it that are shown
@@ -98,6 +108,11 @@ def is_address(url: str) -> bool:
         )
     except ValueError:
         return False
+
+
+def is_endpoint(url: str) -> bool:
+    """Whether this is an address that a path can be put behind."""
+    return is_address(url) and "?" not in url and "#" not in url
 
 
 def is_link_local(host: str) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
 from ais_tar2tf.options import KIB, Read
-from ais_tar2tf.stores._answers import followed, identity_of, is_address, length_of
+from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
@@ -53,8 +53,9 @@ def endpoint_url(given: str | None) -> str:
             url="ais://",
         )
     endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
-    if not is_address(endpoint):
-        shown = endpoint.partition("://")[0] + "://" + endpoint.rpartition("@")[2].rpartition("://")[2]
+    if not is_endpoint(endpoint):
+        host = endpoint.rpartition("@")[2].rpartition("://")[2].partition("?")[0]
+        shown = f"{endpoint.partition('://')[0]}://{host}"
         raise StoreError("this is no endpoint; one looks like http://host:51080, without a password", url=shown)
     return endpoint.rstrip("/")
 
