@@ -537,6 +537,7 @@ def test_the_first_block_does_not_wait_for_the_others(server: FaultServer, fetch
 # Bounds
 
 
+@pytest.mark.usefixtures("narrow_sockets")
 @pytest.mark.parametrize(("connections", "framing"), [(1, "length"), (1, "close"), (3, "length")])
 def test_the_read_ahead_is_bounded(
     server: FaultServer, fetching: Callable[..., Fetch], connections: int, framing: str
