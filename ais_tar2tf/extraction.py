@@ -19,7 +19,7 @@ import xxhash
 
 from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.records import Grouping, Selection, Split, is_no_field, splitter
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, asked
 
 __all__ = ["Extracted", "MembersBody", "MembersStore", "SelectsInside", "choose", "listed_records", "pattern_of"]
 
@@ -154,7 +154,9 @@ class MembersStore:
         digest = xxhash.xxh64_hexdigest(pattern.encode("utf-8", "surrogateescape"))
         marked = Identity(version, checksum=f"members:{digest}")  # so that no checkpoint takes one for the other
         body = self._inside.open_members(name, pattern, interrupt=interrupt)
-        return MembersBody(body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version))
+        return MembersBody(
+            body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version, interrupt)
+        )
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)
@@ -222,10 +224,9 @@ class MembersStore:
         self.extracted.whole_bytes += seen.size or 0
         self.extracted.member_bytes += choice.size
 
-    def _check_version(self, name: str, version: str) -> None:
+    def _check_version(self, name: str, version: str, interrupt: Interrupt | None) -> None:
         """The answer itself does not say of which version of the shard it is."""
-        with self._lock:
-            now = self._store.head(name).identity.version
+        now = asked(self._store, name, interrupt).identity.version
         if now != version:
             raise ObjectChanged(
                 f"the shard was replaced while members of it were read: its version was {version!r} and is {now!r}; "

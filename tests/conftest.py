@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what is to run in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import ais_tar2tf as t2t
 import shards as made
@@ -56,6 +61,19 @@ def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy") or name in _CERTIFICATES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("AIS_AUTHN_TOKEN_FILE", os.devnull)  # not the one of whoever runs the tests
+
+
+@pytest.fixture
+def narrow_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux lets what a connection of ours holds grow to tens of MB; with the other side's 4 MB it is then 5."""
+    connect = socket.create_connection
+
+    def narrow(*where: Any, **how: Any) -> socket.socket:
+        sock = connect(*where, **how)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 512 * 1024)
+        return sock
+
+    monkeypatch.setattr(socket, "create_connection", narrow)
 
 
 @pytest.fixture(scope="session")

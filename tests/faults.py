@@ -63,7 +63,9 @@ class Fault:
     framing: Literal["length", "chunked", "close"] = "length"
     ranges: bool = True  # False: the header Range is ignored
     total: bool = True  # False: Content-Range ends in /*
+    interim: tuple[int, ...] = ()  # statuses of answers that come before the final one
     shift: int = 0  # what Content-Range says is wrong by so much
+    again: int = 0  # a range is sent with so many bytes from before it, and Content-Range does not say so
     off: int = 0  # Content-Length is wrong by so much; all of the body is sent
     piece: int = PIECE  # sent at once
     pause: float = 0.0  # seconds between two pieces
@@ -247,6 +249,7 @@ class FaultServer:
 
     def _answer(self, connection: socket.socket, request: Request, thing: Thing | None, fault: Fault) -> bool:
         """Whether the connection goes on."""
+        connection.sendall(b"".join(_head(status, {"Link": "</a>"}) for status in fault.interim))
         if fault.mute:
             return False
         if fault.silent:
@@ -365,7 +368,7 @@ def _part(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int
         return data[:0], 416, {"Content-Range": f"bytes */{size}"}
     total = str(size) if fault.total else "*"
     said = f"bytes {start + fault.shift}-{stop - 1 + fault.shift}/{total}"
-    return data[start:stop], 206, {"Content-Range": said, **thing.stated}
+    return data[max(0, start - fault.again) : stop], 206, {"Content-Range": said, **thing.stated}
 
 
 def _several(request: Request, thing: Thing, fault: Fault) -> tuple[memoryview, int, dict[str, str]]:

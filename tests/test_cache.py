@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,17 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache import BLOCK, cached
-from ais_tar2tf.errors import ShardNotFound
-from ais_tar2tf.options import MIB, Cache
+from ais_tar2tf.errors import ShardNotFound, StoreError, TransportError
+from ais_tar2tf.options import MIB, Cache, Retry, Timeouts
 from ais_tar2tf.stores import reopener
 from ais_tar2tf.stores.memory import MemoryStore
+from faults import Fault, FaultServer, tagged
+from leftovers import our_threads
 from places import new_name
 
 ROOT = Path(__file__).parents[1]
 SHARDS = 3
+RETRY = Retry(attempts=3, first_delay=0.001, max_delay=0.002)
 RECORDS = 12
 BODIES = [random.Random(number).randbytes(450_000) for number in range(RECORDS)]  # 5.4 MB a shard: three blocks
 EXPECTED = [(f"s{shard}/{number:06d}", BODIES[number]) for shard in range(SHARDS) for number in range(RECORDS)]
@@ -104,6 +108,38 @@ def test_what_was_said_a_moment_ago_is_believed(server, tmp_path):
         server.requests.clear()
         assert records(source) == EXPECTED
         assert not server.requests
+
+
+def test_asking_what_is_there_is_a_try_like_any_other(tmp_path):
+    """Not one with tries of its own, of which the account would not know."""
+    with FaultServer() as server:
+        server.add("x.tar", tagged(shard(0)))
+        source = t2t.open(f"{server.url}/x.tar", cache=tmp_path / "cache", index=False, retry=RETRY, connections=1)
+        with source:
+            assert len(records(source)) == RECORDS
+            server.requests.clear()
+            server.script["x.tar"].extend([Fault(status=503)] * 99)
+            with pytest.raises(TransportError):
+                records(source)
+            assert [each.method for each in server.requests] == ["HEAD"] * RETRY.attempts
+            assert source.stats.retries == RETRY.attempts - 1
+
+
+def test_asking_what_is_there_ends_with_its_reader(tmp_path):
+    before = our_threads()
+    with FaultServer() as server:
+        server.add("x.tar", tagged(shard(0)))
+        options = {"cache": tmp_path / "cache", "index": False, "timeouts": Timeouts(idle=200)}
+        with t2t.open(f"{server.url}/x.tar", **options) as source:
+            assert len(records(source)) == RECORDS
+            asked = len(server.requests)
+            server.script["x.tar"].append(Fault(silent=True))
+            closing = threading.Thread(target=lambda: (server.wait_until_asked(asked + 1), source.close()))
+            closing.start()
+            with pytest.raises(StoreError, match="closed"):
+                records(source)
+            closing.join()
+        assert our_threads() <= before
 
 
 @pytest.mark.parametrize("kind", ["disk", "memory"])

@@ -146,6 +146,16 @@ def test_a_server_that_stops_honouring_ranges_costs_only_time(
     assert all_of(fetching(["x"], with_connections(2))) == [DATA]
 
 
+def test_a_range_of_which_only_its_header_tells_the_length(
+    server: FaultServer, fetching: Callable[..., Fetch]
+) -> None:
+    account = Account()
+    server.add("x", tagged(DATA), [Fault(framing="chunked")] * 9)
+    assert all_of(fetching(read=with_connections(2, 50_000), account=account)) == [DATA]
+    assert len(server.requests) == 5
+    assert account.stats.retries == 0
+
+
 def test_a_range_without_a_total_is_told(server: FaultServer, fetching: Callable[..., Fetch]) -> None:
     server.add("x", plain(DATA), [Fault(total=False)])
     fetch = fetching(["x"], with_connections(2))
@@ -288,6 +298,19 @@ FATAL: dict[str, tuple[list[Fault], type[StoreError], str, int]] = {
         6,
     ),
     "redirect to nowhere": ([Fault(status=302)], StoreError, "302", 1),
+    "repeated bytes for ever": (
+        [Fault(after=9_000, then="short"), *[Fault(again=512)] * 9],
+        TransportError,
+        "Content-Range.*Content-Length.*given up",
+        4,
+    ),
+    "interim for ever": ([Fault(interim=(100,) * 99)] * 9, TransportError, "interim.*given up", 4),
+    "trailers for ever": (
+        [Fault(status=200, headers={"Transfer-Encoding": "chunked"}, body=b"0\r\n" + b"a: b\r\n" * 999)] * 9,
+        TransportError,
+        "100 headers.*given up",
+        4,
+    ),
 }
 
 
@@ -514,6 +537,7 @@ def test_the_first_block_does_not_wait_for_the_others(server: FaultServer, fetch
 # Bounds
 
 
+@pytest.mark.usefixtures("narrow_sockets")
 @pytest.mark.parametrize(("connections", "framing"), [(1, "length"), (1, "close"), (3, "length")])
 def test_the_read_ahead_is_bounded(
     server: FaultServer, fetching: Callable[..., Fetch], connections: int, framing: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -18,11 +19,12 @@ from hypothesis import strategies as st
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.errors import IndexMissing, ObjectChanged
-from ais_tar2tf.options import Shuffle
+from ais_tar2tf.options import Read, Shuffle, Timeouts
 from ais_tar2tf.plan.permuting import Permutation
 from ais_tar2tf.source import read_options
+from ais_tar2tf.stores import Interrupt
 from ais_tar2tf.stores.ais import AisStore
-from faults import Fault, FaultServer
+from faults import PATIENCE, Fault, FaultServer
 from places import new_name
 
 ROOT = Path(__file__).parents[1]
@@ -224,6 +226,32 @@ def test_a_server_without_batches_is_asked_once():
             assert len(server.requests) == 1
             assert store.ranges_at_once == 1
             store.close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_batch_that_fails_is_left_to_single_requests(status):
+    """Those are tried again, and counted; a worker that did so here would outlive its reader."""
+    with FaultServer() as server:
+        server.script["v1/ml/moss/b?provider=ais"].append(Fault(status=status, headers={"Retry-After": "60"}))
+        store = AisStore("b", read_options(), endpoint=server.url)
+        assert store.read_many([("a", 0, 1)]) is None
+        assert len(server.requests) == 1
+        assert store.ranges_at_once > 1
+        store.close()
+
+
+def test_waiting_for_a_batch_can_be_ended():
+    with FaultServer() as server:
+        server.script["v1/ml/moss/b?provider=ais"].append(Fault(silent=True))
+        store = AisStore("b", Read(timeouts=Timeouts(idle=200)), endpoint=server.url)
+        interrupt = Interrupt()
+        waiting = threading.Thread(target=store.read_many, args=[[("a", 0, 1)]], kwargs={"interrupt": interrupt})
+        waiting.start()
+        server.wait_until_asked(1)
+        interrupt.fire()
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+        store.close()
 
 
 @pytest.mark.servers("aistore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.records import Selection
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.http import HttpStore
-from faults import Fault, FaultServer, plain, tagged
+from faults import GOOD, Fault, FaultServer, plain, tagged
 
 READ = Read(retry=Retry(attempts=4, first_delay=0.001, max_delay=0.002), range_bytes=40 * KIB, jump_bytes=10 * KIB)
 DATA = bytes(i * i % 251 for i in range(600_011))
@@ -135,8 +136,9 @@ def test_the_rest_comes_wherever_records_are_said_to_begin(
 
 def test_islands_are_asked_for_together(server: FaultServer) -> None:
     """Twenty jumps from record to record take a few requests."""
-    begins = list(range(0, len(DATA), 20_000))
-    server.add("together", tagged(DATA))
+    begins, jumped = list(range(0, len(DATA), 20_000)), threading.Event()
+    held = Fault(after=0, wait=jumped)  # what came before the first jump would not be left out
+    server.add("together", tagged(DATA), [GOOD, held, held])
     store = HttpStore(server.url, READ)
     fetch = Fetch(store, iter([Span("together", begins=lambda: begins)]), READ, Account())
     try:
@@ -144,6 +146,7 @@ def test_islands_are_asked_for_together(server: FaultServer) -> None:
         at = len(fetch.read())
         for target in range(200_000, 600_000, 20_000):
             assert fetch.jump(target - at) == target - at
+            jumped.set()
             block = bytes(fetch.read())
             assert block == DATA[target : target + len(block)]
             at = target + len(block)

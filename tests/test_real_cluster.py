@@ -19,11 +19,12 @@ from tests.servers.aistore import AIStore
 
 SHARDS = 4
 RECORDS = 48
-BODY = 250_000  # a shard of 12 MB: more than sockets and the read-ahead hold
+BEGUN = 4  # records of a shard that were read when its target dies
+BODY = 250_000  # what is left then, 11 MB, is more than sockets and the read-ahead hold
 EXPECTED = [f"s{shard}/{number:06d}" for shard in range(SHARDS) for number in range(RECORDS)]
 NARROW = Limits(read_ahead_bytes=64 * 1024)
 
-pytestmark = [pytest.mark.servers("own-aistore")]
+pytestmark = [pytest.mark.servers("own-aistore"), pytest.mark.usefixtures("narrow_sockets")]
 
 
 def body(shard: int, number: int) -> bytes:
@@ -69,7 +70,7 @@ def test_a_target_killed_in_a_shard_and_restarted_costs_no_record(own_aistore: A
     src = opened(own_aistore, bucket, Retry(attempts=30, first_delay=0.1, max_delay=0.5))
     keys: list[str] = []
     records = src.records()
-    read_until(records, keys, RECORDS // 3)
+    read_until(records, keys, BEGUN)
     killed = target_of(own_aistore, bucket, "train-0.tar")
     own_aistore.kill_target(killed)
     own_aistore.restart_target(killed)
@@ -88,7 +89,7 @@ def test_a_target_killed_and_not_restarted_is_told_and_no_shorter_epoch(own_aist
     src = opened(own_aistore, bucket, Retry(attempts=6, first_delay=0.05, max_delay=0.2))
     keys: list[str] = []
     records = src.records()
-    read_until(records, keys, RECORDS // 3)
+    read_until(records, keys, BEGUN)
     own_aistore.kill_target(target_of(own_aistore, bucket, "train-0.tar"))
     with pytest.raises(TransportError, match=r"train-0\.tar.*given up after 6 tries"):
         read_until(records, keys, -1)
@@ -104,7 +105,7 @@ def test_a_target_that_stays_away_makes_a_shard_one_that_can_no_longer_be_found(
     src = opened(own_aistore, bucket, Retry(attempts=200, first_delay=0.2, max_delay=0.5))
     keys: list[str] = []
     records = src.records()
-    read_until(records, keys, RECORDS // 3)
+    read_until(records, keys, BEGUN)
     own_aistore.kill_target(target_of(own_aistore, bucket, "train-0.tar"))
     with pytest.raises(ShardNotFound, match=r"train-0\.tar.*was begun and can no longer be found"):
         read_until(records, keys, -1)

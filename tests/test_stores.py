@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import ssl
 import traceback
@@ -15,14 +16,14 @@ import responses
 
 import ais_tar2tf as t2t
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, TransportError
-from ais_tar2tf.options import Limits, Read, Retry, Timeouts
+from ais_tar2tf.options import MIB, Limits, Read, Retry, Timeouts
 from ais_tar2tf.server import Server, serve
 from ais_tar2tf.stores import Body, Store, open_store, split_url
-from ais_tar2tf.stores._answers import followed
+from ais_tar2tf.stores._answers import error_for, followed
 from ais_tar2tf.stores.ais import AisStore, endpoint_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.stores.http import HttpStore
-from faults import Fault, FaultServer, plain
+from faults import Fault, FaultServer, plain, tagged
 from places import KINDS, Place, place_of
 from tests.servers.certificates import Certificates
 from web import WebServer
@@ -356,7 +357,8 @@ def test_the_endpoint_is_given_or_in_the_environment(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "wrong", ["ftp://host", "http://", "http://host:port", "http://me:secret@host:1", "me:secret@host"]
+    "wrong",
+    ["ftp://host", "http://", "http://host:port", "http://me:secret@host:1", "me:secret@host", "h:1?secret", "h:1#x"],
 )
 def test_an_endpoint_that_is_none_is_refused(wrong: str) -> None:
     with pytest.raises(StoreError, match="no endpoint; one looks like") as caught:
@@ -503,15 +505,83 @@ def test_an_unsatisfiable_range_of_everything_ends(faulty: FaultServer) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
-    "body", [b"<html>", b"[]", b'{"entries":[{"size":"1"}]}', b'{"entries":[{"name":"x","size":"y"}]}']
-)
+_NO_LISTINGS = [
+    b"<html>",
+    b"[]",
+    b"[" * 100_000,
+    b'{"entries":5}',
+    b'{"entries":[{"size":"1"}]}',
+    b'{"entries":[{"name":"x","size":"y"}]}',
+    b'{"entries":[{"name":"x","size":1e999}]}',
+]
+
+
+@pytest.mark.parametrize("body", _NO_LISTINGS, ids=range(len(_NO_LISTINGS)))
 def test_what_is_no_listing_is_said_to_be_none(faulty: FaultServer, body: bytes) -> None:
     faulty.add("v1/buckets/bucket?provider=ais", plain(b""), [Fault(status=200, body=body)])
     store = AisStore("bucket", READ, endpoint=faulty.url)
     with pytest.raises(StoreError, match="is the endpoint an AIStore proxy"):
         list(store.list(""))
     store.close()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_without_an_end_is_not_held(faulty: FaultServer, packed: bool) -> None:
+    body, headers = bytes(80 * MIB), dict[str, str]()
+    if packed:  # which nobody asked for
+        body, headers = gzip.compress(bytes(128 * MIB), 1), {"Content-Encoding": "gzip"}
+    faulty.add("v1/buckets/bucket?provider=ais", plain(b""), [Fault(status=200, headers=headers, body=body)])
+    store = AisStore("bucket", READ, endpoint=faulty.url)
+    with pytest.raises(StoreError, match="larger than any"):
+        list(store.list(""))
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["head", "ask"])
+@pytest.mark.parametrize("said", ["abc", "-1", "5, 5", "9" * 5000])
+def test_a_length_that_is_no_number_is_none(faulty: FaultServer, said: str, way: str) -> None:
+    for name in ("x.tar", "v1/objects/bucket/x.tar?provider=ais"):
+        faulty.add(name, plain(b""), [Fault(status=200, headers={"Content-Length": said})] * 2)
+    for store in (HttpStore(faulty.url, READ), AisStore("bucket", READ, endpoint=faulty.url)):
+        assert getattr(store, way)("x.tar").size is None
+        store.close()
+
+
+@pytest.mark.parametrize("way", ["head", "ask"])
+@pytest.mark.parametrize("status", [304, 307])
+def test_a_head_that_says_nothing_is_an_error(faulty: FaultServer, status: int, way: str) -> None:
+    faulty.add("x.tar", tagged(b"abc"), [Fault(status=status)] * 9)
+    store = HttpStore(faulty.url, READ)
+    with pytest.raises(StoreError, match=str(status)):
+        getattr(store, way)("x.tar")
+    store.close()
+
+
+def test_a_head_asks_for_what_is_read(faulty: FaultServer) -> None:
+    """Packed on the way it would have another size, and another ETag."""
+    faulty.add("x.tar", tagged(b"abc"))
+    store = HttpStore(faulty.url, READ)
+    store.head("x.tar")
+    store.open("x.tar").close()
+    assert [request.headers["accept-encoding"] for request in faulty.requests] == ["identity"] * 2
+    store.close()
+
+
+def test_retry_after_may_be_a_date() -> None:
+    date = "Sat, 06 Nov 2027 08:00:00 GMT"
+    told = {"30": 30, "1e9": 1e9, "Sat, 06 Nov 2027 08:00:09 GMT": 9}
+    untold = ["", "-1", "nan", "soon", "Fri, 05 Nov 2027 08:00:00 GMT", "Sat, 99 Nov 2027 08:00:09 GMT"]
+    for said, seconds in {**told, **dict.fromkeys(untold)}.items():
+        error = error_for(429, "http://h/x", {"Retry-After": said, "Date": date})
+        assert isinstance(error, TransportError)
+        assert error.retry_after == seconds, said
+    without = error_for(429, "http://h/x", {"Retry-After": date})
+    assert isinstance(without, TransportError)
+    assert without.retry_after is None
+
+
+def test_an_explanation_may_be_nested_as_deeply_as_it_likes() -> None:
+    assert isinstance(error_for(403, "http://h/x", {}, b"[" * 4_000), AccessDenied)
 
 
 def test_a_listing_that_repeats_itself_ends(faulty: FaultServer) -> None:

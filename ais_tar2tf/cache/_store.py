@@ -23,7 +23,7 @@ from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Damaged, Place, Shelf
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import KIB
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Pieces, Ranges, Store, remember, reopener
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Pieces, Ranges, Store, asked, remember, reopener
 
 __all__ = ["CachedRanges", "CachedStore"]
 
@@ -74,7 +74,7 @@ class CachedStore:
         return view
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
-        known = self._content(name, start)
+        known = self._content(name, start, interrupt)
         if known is not None:
             try:
                 self._fill(name, known, start, stop, interrupt)
@@ -124,7 +124,7 @@ class CachedStore:
         """Two clusters may have buckets of one name."""
         return f"{self._store!r} {self._store.url(name)}"
 
-    def _content(self, name: str, start: int) -> Identity | None:
+    def _content(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """The content of the object, if it is one that the shelf may have."""
         with self._lock:
             said = self._said.get(name)
@@ -132,9 +132,9 @@ class CachedStore:
             return said
         known = self._shelf.known(self._key(name))
         if known is None or not known.identity.size:
-            return self._content_for_blocks(name) if self._share else None
+            return self._content_for_blocks(name, interrupt) if self._share else None
         if not -1 <= self._clock() - known.vouched < self._trust:
-            now = self._asked(name)
+            now = self._asked(name, interrupt)
             if now is None or not _is_same(known.identity, now):
                 return None
             self._vouch(name, known.identity)
@@ -142,9 +142,9 @@ class CachedStore:
             self._remember(name, known.identity)
         return known.identity
 
-    def _content_for_blocks(self, name: str) -> Identity | None:
+    def _content_for_blocks(self, name: str, interrupt: Interrupt | None) -> Identity | None:
         """Of an object of which nothing is here yet."""
-        now = self._asked(name)
+        now = self._asked(name, interrupt)
         if now is None or not _is_told(now) or not now.size:
             return None
         self._vouch(name, now)
@@ -204,10 +204,10 @@ class CachedStore:
             left -= count
         return True
 
-    def _asked(self, name: str) -> Identity | None:
+    def _asked(self, name: str, interrupt: Interrupt | None) -> Identity | None:
         """What the store says of the object now; None where it does not answer such questions."""
         try:
-            return self._store.head(name).identity
+            return asked(self._store, name, interrupt).identity
         except (ShardNotFound, TransportError):
             raise
         except StoreError:

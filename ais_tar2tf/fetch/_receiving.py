@@ -121,6 +121,8 @@ class Receiving:
         Such an answer may not say which content its bytes are of: every so many parts of a shard one goes by itself.
         """
         with self.lock:
+            if self.closed:
+                return list(parts)
             left = [part for part in parts if self._goes_alone(part)]
             together = [part for part in parts if part not in left]
             interrupt = Interrupt()

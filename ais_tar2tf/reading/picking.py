@@ -13,7 +13,7 @@ from ais_tar2tf.options import MIB
 from ais_tar2tf.reader import Shards, read_part
 from ais_tar2tf.records import Record
 from ais_tar2tf.shard_index import Cut, ShardIndex
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, asked
 
 __all__ = ["read_numbered"]
 
@@ -68,10 +68,10 @@ class _OneRecord:
         del start, stop  # it comes from its start, and whole
         assert isinstance(self._store, SelectsInside)
         body = self._store.open_members(name, self._pattern, interrupt=interrupt)
-        return MembersBody(body, ObjectInfo(name, None, Identity()), lambda: self._check(name))
+        return MembersBody(body, ObjectInfo(name, None, Identity()), lambda: self._check(name, interrupt))
 
-    def _check(self, name: str) -> None:
-        self._identity.check(self._store.head(name).identity, self.url(name))
+    def _check(self, name: str, interrupt: Interrupt | None) -> None:
+        self._identity.check(asked(self._store, name, interrupt).identity, self.url(name))
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores._base import Body, Identity, Interrupt, Keeper, ObjectInfo, Pieces, Ranges, Store
+from ais_tar2tf.stores._base import Asks, Body, Identity, Interrupt, Keeper, ObjectInfo, Pieces, Ranges, Store, asked
 from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
     "SCHEMES",
+    "Asks",
     "Body",
     "Identity",
     "Interrupt",
@@ -22,6 +23,7 @@ __all__ = [
     "Ranges",
     "Store",
     "TokenSource",
+    "asked",
     "moved",
     "open_store",
     "remember",

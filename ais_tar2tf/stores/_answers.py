@@ -5,21 +5,32 @@ from __future__ import annotations
 import html
 import ipaddress
 import json
-import math
 import re
 import socket
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity
 
-__all__ = ["Headers", "as_sent", "error_for", "followed", "identity_of", "is_address", "is_link_local"]
+__all__ = [
+    "Headers",
+    "as_sent",
+    "error_for",
+    "followed",
+    "identity_of",
+    "is_address",
+    "is_endpoint",
+    "is_link_local",
+    "length_of",
+]
 
 _NOT_IMPLEMENTED = 501  # the one 5xx that stays, however often one asks
 _MESSAGE = 300  # characters of it that are shown
 _SENDABLE = "%/?:@&=+$,;!~*'()[]"  # beside letters, digits and -._: what a request line carries as it is
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_LENGTH = re.compile("[0-9]{1,18}")
 _DENIED = {
     401: "check the token (AIS_AUTHN_TOKEN or token=) or the credentials",
     403: "this token or key is not known, or has too few rights",
@@ -50,9 +61,7 @@ def error_for(
     if status in (412, 416):
         return ObjectChanged(f"the object is not what it was, status {status}{because}", url=url)
     if status in (408, 425, 429) or (status >= 500 and status != _NOT_IMPLEMENTED):
-        return TransportError(
-            f"the server answered {status}{because}", url=url, retry_after=_seconds(headers.get("Retry-After", ""))
-        )
+        return TransportError(f"the server answered {status}{because}", url=url, retry_after=_retry_after(headers))
     return StoreError(f"the server answered {status}{because}", url=url)
 
 
@@ -63,16 +72,20 @@ def _explain(body: bytes) -> str:
         return html.unescape(in_xml[1].decode("utf-8", "replace"))
     try:
         parsed: Any = json.loads(body[:_ERROR_BODY].decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
 
 
-def _seconds(text: str) -> float | None:
-    """Retry-After in seconds; the form with a date is not used by object stores."""
+def _retry_after(headers: Headers) -> float | None:
+    """In seconds. The form with a date counts from the answer's own: whose clock is right does not matter."""
+    said, date = headers.get("Retry-After", ""), headers.get("Date", "")
     try:
-        value = float(text) if text else math.nan
-    except ValueError:
+        if not said.endswith("GMT"):
+            value = float(said)
+        else:
+            value = (parsedate_to_datetime(said) - parsedate_to_datetime(date)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
         return None
     return value if value >= 0 else None
 
@@ -95,6 +108,11 @@ def is_address(url: str) -> bool:
         )
     except ValueError:
         return False
+
+
+def is_endpoint(url: str) -> bool:
+    """Whether this is an address that a path can be put behind."""
+    return is_address(url) and "?" not in url and "#" not in url
 
 
 def is_link_local(host: str) -> bool:
@@ -137,6 +155,12 @@ def followed(url: str, location: str, shown: str) -> str:
 def _lets_in(url: str, target: str) -> bool:
     """A server elsewhere has no business with what is next to us."""
     return is_link_local(urlsplit(target).hostname or "") and not is_link_local(urlsplit(url).hostname or "")
+
+
+def length_of(headers: Headers) -> int | None:
+    """Content-Length, where that is said, and is a number."""
+    said = headers.get("Content-Length", "")
+    return int(said) if _LENGTH.fullmatch(said) else None
 
 
 def identity_of(headers: Headers, size: int | None) -> Identity:

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from ais_tar2tf.errors import ObjectChanged
 
-__all__ = ["Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store"]
+__all__ = ["Asks", "Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store", "asked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Body(Protocol):
 
 
 class Store(Protocol):
-    """One bucket, host or folder. Errors are StoreErrors that name the object's URL; nothing is retried here."""
+    """One bucket, host or folder. Errors are StoreErrors that name the object's URL; `open` tries once."""
 
     def url(self, name: str) -> str:
         """What users see of the object: in `__shard__`, and in errors."""
@@ -113,7 +113,9 @@ class Store(Protocol):
         """The object's bytes from `start` (to `stop`); a store that knows no ranges answers from 0."""
         ...
 
-    def head(self, name: str) -> ObjectInfo: ...
+    def head(self, name: str) -> ObjectInfo:
+        """What it says of the object; where that takes a request, it may be tried again."""
+        ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """The objects whose names begin with `prefix`, by pages, in the order of their names."""
@@ -171,3 +173,15 @@ class Ranges(Protocol):
     ) -> Pieces | None:
         """The bytes of each (name, start, stop); None where that is to be asked for one by one."""
         ...
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """A store whose HEAD is a request, which can go the way of the bodies: tried once, and the wait can be ended."""
+
+    def ask(self, name: str, interrupt: Interrupt | None = None) -> ObjectInfo: ...
+
+
+def asked(store: Store, name: str, interrupt: Interrupt | None) -> ObjectInfo:
+    """What the store says of the object, for who reads it: `fetch` tries again, and `head` would in each try."""
+    return store.ask(name, interrupt) if isinstance(store, Asks) else store.head(name)

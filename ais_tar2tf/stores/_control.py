@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 from ais_tar2tf.errors import StoreError, TransportError
-from ais_tar2tf.options import Retry, Timeouts, Tls
+from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import error_for, followed
 from ais_tar2tf.stores._token import Token
@@ -27,6 +27,8 @@ __all__ = ["ControlPlane"]
 
 _LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _MOST_REDIRECTS = 3
+_MOST_BYTES = 64 * MIB  # of an answer: AIStore's largest page, 10,000 names, has a tenth of that
+_PIECE = 64 * KIB
 _UNAUTHORIZED = 401
 _REASON = re.compile(r"CERTIFICATE_VERIFY_FAILED\]?[^()]*|certificate required|[a-z ]*alert[a-z ]*")
 
@@ -64,14 +66,22 @@ class ControlPlane:
         headers: Mapping[str, str] | None = None,
         accept: frozenset[int] = frozenset(),
         follow: bool = True,
+        most: int = _MOST_BYTES,
     ) -> requests.Response:
-        """The answer, redirects followed by hand; statuses of `accept` beside 2xx. Our errors for all others."""
+        """The answer, redirects followed by hand; statuses of `accept` beside 2xx. Our errors for all others.
+
+        It is held whole, and is an error when it has more than `most` bytes.
+        """
         tries, renewed = Tries(self._retry), False
         while True:
             token = self._token.value() if self._token else None
             try:
-                answer = self._send(method, url, shown, follow, token, headers, json=json, data=data)
-                if answer.ok or answer.status_code in accept or (not follow and answer.is_redirect):
+                answer = self._send(method, url, shown, follow, token, headers, most=most, json=json, data=data)
+                if (
+                    200 <= answer.status_code < 300
+                    or answer.status_code in accept
+                    or (not follow and answer.is_redirect)
+                ):
                     return answer
                 if answer.status_code == _UNAUTHORIZED and self._token and not renewed and self._token.renew(token):
                     renewed = True
@@ -119,6 +129,7 @@ class ControlPlane:
         url: str,
         shown: str,
         *,
+        most: int,
         data: bytes | Path | None,
         **content: Any,
     ) -> requests.Response:
@@ -130,16 +141,18 @@ class ControlPlane:
         verify = (self._tls.ca or True) if self._tls.verify else False
         try:
             with self._quiet(), _opened(data) as sent:
-                return session.request(
+                answer = session.request(
                     method,
                     url,
                     data=sent,
                     timeout=timeouts,
                     allow_redirects=False,
+                    stream=True,
                     verify=verify,
                     cert=self._certificate(),
                     **content,
                 )
+            return _held(answer, most, shown)
         except requests.exceptions.SSLError as error:
             raise _no_trust(error, shown) from None
         except requests.RequestException as error:
@@ -178,11 +191,25 @@ def _opened(data: bytes | Path | None) -> Generator[bytes | BinaryIO | None]:
             yield file
 
 
+def _held(answer: requests.Response, most: int, shown: str) -> requests.Response:
+    """With all of its body, which requests alone would read without a bound."""
+    pieces: list[bytes] = []
+    with answer:
+        for piece in answer.iter_content(_PIECE):
+            pieces.append(piece)
+            most -= len(piece)
+            if most < 0:
+                raise StoreError("the answer is larger than any that was asked for", url=shown)
+    answer._content = b"".join(pieces)  # pyright: ignore[reportPrivateUsage]  # no public way in
+    return answer
+
+
 def _new_session() -> requests.Session:
     import requests
 
     session = requests.Session()
     session.auth = _no_auth
+    session.headers["Accept-Encoding"] = "identity"  # of what is packed on the way HEAD says another size and ETag
     return session
 
 

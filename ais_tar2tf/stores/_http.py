@@ -24,11 +24,11 @@ from urllib.parse import unquote, urlsplit
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Timeouts, Tls
-from ais_tar2tf.stores._answers import error_for, identity_of, is_link_local
+from ais_tar2tf.stores._answers import error_for, followed, identity_of, is_link_local, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._tls import context_of
 
-__all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "range_header"]
+__all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "info_of", "range_header"]
 
 _IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idle for 60
 _MOST_POOLED = 16  # connections kept for reuse, over all hosts
@@ -36,6 +36,8 @@ _TICK = 1.0  # seconds between two looks at the idle time while bytes do not com
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 5  # AIStore's proxy makes one, a proxy that is not the primary may add one; web servers some
+_MOST_INTERIM = 16  # answers before the final one; servers send one or two
 
 
 @dataclass(slots=True)
@@ -55,6 +57,13 @@ class _Route:
     tunnel_headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 def _route(scheme: str, netloc: str) -> _Route:
     """By http_proxy, https_proxy, all_proxy, and no_proxy, which says whom to ask without one."""
     origin, headers = (scheme, netloc), {"Host": netloc, "Accept-Encoding": "identity"}
@@ -71,6 +80,24 @@ def _route(scheme: str, netloc: str) -> _Route:
     return _Route(("http", address), f"http://{netloc}", {**headers, **password})
 
 
+class _Response(http.client.HTTPResponse):
+    """Passes over every interim answer (http.client knows 100 alone), and reads no more than is sensible."""
+
+    _interim = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]  # no public way in
+        if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
+            return version, status, reason
+        self._interim += 1
+        if self._interim > _MOST_INTERIM:
+            raise http.client.HTTPException(f"more than {_MOST_INTERIM} interim answers")
+        return version, http.client.CONTINUE, reason
+
+    def _read_and_discard_trailer(self) -> None:
+        http.client.parse_headers(self.fp)  # which knows a bound
+
+
 class HttpPool:
     """Connections by origin, reused while young. Safe to use from several threads."""
 
@@ -85,16 +112,31 @@ class HttpPool:
         self._context: ssl.SSLContext | None = None
         at_fork(self)
 
-    def get(
+    def ask(
         self,
         url: str,
         headers: Mapping[str, str],
         *,
         shown: str,
-        led_by: str | None = None,
+        first: Mapping[str, str] | None = None,
+        method: str = "GET",
+        body: bytes = b"",
         interrupt: Interrupt | None = None,
     ) -> Answer:
-        """One GET, not redirected. A kept connection that turns out to be dead is replaced once.
+        """The answer behind all redirects, each of which is followed as it came. `first`: headers for nobody else."""
+        led_by, asked = None, _Asked(method, {**headers, **(first or {})}, body)
+        interrupt = interrupt or Interrupt()
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._answer(url, asked, shown, led_by, interrupt)
+            location = answer.redirect
+            if location is None:
+                return answer
+            answer.drain()
+            url, led_by, asked = followed(url, location, shown), url, _Asked(method, headers, body)
+        raise StoreError("the redirects do not end", url=shown)
+
+    def _answer(self, url: str, asked: _Asked, shown: str, led_by: str | None, interrupt: Interrupt) -> Answer:
+        """Of one request. A kept connection that turns out to be dead is replaced once.
 
         `led_by`: the URL whose redirect led here.
         """
@@ -103,12 +145,11 @@ class HttpPool:
         if route is None:
             route = self._routes[parts.scheme, parts.netloc] = _route(parts.scheme, parts.netloc)
         target = f"{route.before_path}{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-        headers = {**route.headers, **headers}
-        interrupt = interrupt or Interrupt()
+        asked = _Asked(asked.method, {**route.headers, **asked.headers}, asked.body)
         connection = self._take(route.origin)
         if connection is not None:
             try:
-                return self._ask(connection, route, target, headers, shown, interrupt)
+                return self._sent(connection, route, target, asked, shown, interrupt)
             except BaseException as error:
                 connection.close()
                 dead = isinstance(error, TransportError) and not isinstance(error.__cause__, TimeoutError)
@@ -117,7 +158,7 @@ class HttpPool:
         connection = self._connect(route, shown)
         try:
             _check_reach(connection.sock, led_by, shown)
-            return self._ask(connection, route, target, headers, shown, interrupt)
+            return self._sent(connection, route, target, asked, shown, interrupt)
         except BaseException:
             connection.close()
             raise
@@ -164,6 +205,7 @@ class HttpPool:
                 connection.set_tunnel(netloc, headers=route.tunnel_headers)
         else:
             connection = http.client.HTTPConnection(netloc, timeout=timeout)
+        connection.response_class = _Response
         try:
             connection.connect()
         except (OSError, UnicodeError) as error:
@@ -179,22 +221,24 @@ class HttpPool:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         return connection
 
-    def _ask(
+    def _sent(
         self,
         connection: http.client.HTTPConnection,
         route: _Route,
         target: str,
-        headers: Mapping[str, str],
+        asked: _Asked,
         shown: str,
         interrupt: Interrupt,
     ) -> Answer:
         sock: socket.socket = connection.sock
         interrupt.watch(sock)
         try:
-            connection.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
-            for name, value in headers.items():
+            connection.putrequest(asked.method, target, skip_host=True, skip_accept_encoding=True)
+            for name, value in asked.headers.items():
                 connection.putheader(name, value)
-            connection.endheaders()
+            if asked.body:
+                connection.putheader("Content-Length", str(len(asked.body)))
+            connection.endheaders(asked.body or None)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             interrupt.forget(sock)
@@ -257,6 +301,18 @@ class Answer:
         self.finish(reusable=reusable)
         return body
 
+    def whole(self, most: int) -> bytes:
+        """A body of at most so many bytes; one that breaks off is shorter than it should be."""
+        try:
+            body = self.response.read(most + 1)
+        except (OSError, http.client.HTTPException) as error:
+            self.finish(reusable=False)
+            raise TransportError(f"the body broke off ({type(error).__name__}: {error})", url=self.shown) from error
+        self.finish(reusable=self.response.isclosed() and not self.response.will_close)
+        if len(body) > most:
+            raise StoreError(f"more than {most:,} bytes came, and fewer were asked for", url=self.shown)
+        return body
+
     def error(self, secrets: tuple[str, ...] = ()) -> StoreError:
         """The error that this answer is. Closes it."""
         body = self.drain()
@@ -279,10 +335,12 @@ class Answer:
 class HttpBody:
     """A body of known length over a plain socket goes from the kernel straight into the caller's buffer."""
 
-    def __init__(self, answer: Answer, info: ObjectInfo, start: int, length: int | None) -> None:
+    def __init__(
+        self, answer: Answer, info: ObjectInfo, start: int, length: int | None, *, stop: int | None = None
+    ) -> None:
         self.info = info
         self.start = start
-        self.stop = None if length is None else start + length
+        self.stop = stop if length is None else start + length
         self._answer = answer
         self._left: int | None = length  # None: chunked, or until the connection closes
         self._sock: socket.socket | None = None
@@ -356,6 +414,16 @@ def range_header(start: int, stop: int | None) -> dict[str, str]:
     return {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
 
 
+def info_of(answer: Answer, name: str, secrets: tuple[str, ...] = ()) -> ObjectInfo:
+    """What the answer to a HEAD says."""
+    if answer.status != 200:
+        raise answer.error(secrets)
+    answer.drain()
+    headers = answer.response.headers
+    size = length_of(headers)
+    return ObjectInfo(name, size, identity_of(headers, size))
+
+
 def body_of(
     answer: Answer, name: str, start: int, stop: int | None, secrets: tuple[str, ...] = ()
 ) -> HttpBody | None:
@@ -365,14 +433,15 @@ def body_of(
         size = answer.response.length
         return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), 0, size)
     found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
-    if answer.status == 206 and found is not None and int(found[1]) == start:
-        size = None if found[3] == "*" else int(found[3])
-        return HttpBody(answer, ObjectInfo(name, size, identity_of(headers, size)), start, answer.response.length)
     if answer.status == 206:
-        answer.finish(reusable=False)
-        raise TransportError(
-            f"asked for bytes from {start}, got Content-Range {headers.get('Content-Range')!r}", url=answer.shown
-        )
+        length = answer.response.length
+        if found is None or int(found[1]) != start or length not in (None, int(found[2]) + 1 - start):
+            answer.finish(reusable=False)
+            got = f"Content-Range {headers.get('Content-Range')!r}, Content-Length {length}"
+            raise TransportError(f"asked for bytes from {start}, got {got}", url=answer.shown)
+        size = None if found[3] == "*" else int(found[3])
+        info = ObjectInfo(name, size, identity_of(headers, size))
+        return HttpBody(answer, info, start, length, stop=int(found[2]) + 1)
     if answer.status == 416 and start == 0 and stop is not None:
         answer.drain()
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ais_tar2tf.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import Read, Tls
-from ais_tar2tf.stores._answers import error_for, is_address
+from ais_tar2tf.stores._answers import error_for, is_endpoint
 
 __all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obstore"]
 
@@ -39,7 +39,7 @@ def endpoint_of(scheme: str, given: str | None) -> str | None:
     endpoint = given or next(filter(None, map(os.environ.get, names.get(scheme, ()))), None)
     if endpoint is None:
         return None
-    if not is_address(endpoint):
+    if not is_endpoint(endpoint):
         raise StoreError("the endpoint is no http(s)://host[:port][/path], or holds a password", url=f"{scheme}://")
     return endpoint.rstrip("/")
 

@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
-from ais_tar2tf.options import Read
-from ais_tar2tf.stores._answers import followed, identity_of, is_address
+from ais_tar2tf.options import KIB, Read
+from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
 from ais_tar2tf.stores._token import Token, TokenSource
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AisStore", "Inside", "bucket_names", "endpoint_url"]
 
-_MOST_REDIRECTS = 3  # proxy → target is one; a proxy that is not the primary may add one
+_T = TypeVar("_T")
 _UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
@@ -33,6 +33,7 @@ _NOT_IN_PATHS = frozenset("%#?")
 _CANNOT_RENAME = frozenset({400, 403, 405, 500, 501})  # its reasons have no status of their own
 _INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
 _MOST_RANGES = 128  # in one GetBatch
+_FRAME_BYTES = 16 * KIB  # at most, around each: headers, a long name, padding; and what an error says
 _MOST_LISTED = 10_000  # names on a page: the most that AIStore gives
 
 
@@ -53,8 +54,9 @@ def endpoint_url(given: str | None) -> str:
             url="ais://",
         )
     endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
-    if not is_address(endpoint):
-        shown = endpoint.partition("://")[0] + "://" + endpoint.rpartition("@")[2].rpartition("://")[2]
+    if not is_endpoint(endpoint):
+        host = endpoint.rpartition("@")[2].rpartition("://")[2].partition("?")[0]
+        shown = f"{endpoint.partition('://')[0]}://{host}"
         raise StoreError("this is no endpoint; one looks like http://host:51080, without a password", url=shown)
     return endpoint.rstrip("/")
 
@@ -69,7 +71,7 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
         return sorted(
             f"{bucket['provider']}://{bucket['name']}" for bucket in answer.json() or ()
         )  # null when there are none
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StoreError("the answer names no buckets; is the endpoint an AIStore proxy?", url=shown) from error
     finally:
         control.close()
@@ -125,7 +127,7 @@ class AisStore:
         query = {"archregx": pattern, "archmode": "regexp"}
         return self._allowed(lambda token: self._open(name, 0, None, interrupt, token, query))
 
-    def _allowed(self, ask: Callable[[str | None], HttpBody]) -> HttpBody:
+    def _allowed(self, ask: Callable[[str | None], _T]) -> _T:
         """What `ask` gives; once more with another token where the first one was refused."""
         token = self._token.value()
         try:
@@ -144,24 +146,29 @@ class AisStore:
         token: str | None,
         query: Mapping[str, str] | None = None,
     ) -> HttpBody:
-        shown = self.url(name)
-        wanted = range_header(start, stop)
-        authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        url, led_by, headers = self._object(name, query), None, {**wanted, **authorization}
-        for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
-            location = answer.redirect
-            if location is None:
-                body = body_of(answer, name, start, stop, self._token.secrets())
-                return body if body is not None else self.open(name, interrupt=interrupt)
-            answer.drain()
-            # The query is the grant: it is replayed as it came, and the token stays here.
-            url, led_by, headers = followed(url, location, shown), url, wanted
-        raise StoreError("the redirects do not end", url=shown)
+        # A redirect's query is the grant: the token stays here.
+        url, wanted, shown = self._object(name, query), range_header(start, stop), self.url(name)
+        answer = self._pool.ask(url, wanted, shown=shown, first=_bearer(token), interrupt=interrupt)
+        body = body_of(answer, name, start, stop, self._token.secrets())
+        return body if body is not None else self.open(name, interrupt=interrupt)
+
+    def ask(self, name: str, interrupt: Interrupt | None = None) -> ObjectInfo:
+        def once(token: str | None) -> ObjectInfo:
+            answer = self._pool.ask(
+                self._object(name),
+                {},
+                shown=self.url(name),
+                first=_bearer(token),
+                method="HEAD",
+                interrupt=interrupt,
+            )
+            return info_of(answer, name, self._token.secrets())
+
+        return self._allowed(once)
 
     def head(self, name: str) -> ObjectInfo:
         answer = self._control.call("HEAD", self._object(name), shown=self.url(name))
-        size = int(answer.headers.get("Content-Length", "0"))
+        size = length_of(answer.headers)
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -214,7 +221,13 @@ class AisStore:
         """
         entries = [{"objname": name, "start": start, "length": length} for name, start, length in ranges]
         asked = {"in": entries, "mime": ".tar", "coer": True, "strm": True}
-        return self._collected(asked)
+        most = _most_bytes(asked)
+        answer = self._control.call(
+            "GET", self._batch_url(), shown=self.url(""), json=asked, accept=_UNKNOWN, most=most
+        )
+        if not answer.ok:
+            raise StoreError("GetBatch is not known to this server", url=self.url(""))
+        return answer.content
 
     across_objects: bool = True
 
@@ -234,12 +247,11 @@ class AisStore:
         6 ms of 40 shards and 46 of 2,000, and proves no more than the state before the batch or behind it. (On two
         cores with a cluster of their own.)
         """
-        del interrupt  # the answer is small
         items = [{"objname": name, "start": start, "length": stop - start} for name, start, stop in wanted]
         # Here a range from 0 on is a range only if its length is said, and it always is.
         query = {"in": items, "mime": ".tar", "coer": True, "strm": True, "onob": True}
         try:
-            answer = self._collected(query)
+            answer = self._allowed(lambda token: self._collected_once(query, interrupt, token))
         except TransportError:
             return None
         except StoreError:
@@ -248,13 +260,22 @@ class AisStore:
         found = unpacked(answer, wanted)
         return None if found is None else Pieces(list(map(memoryview, found)), Identity())
 
-    def _collected(self, asked: dict[str, Any]) -> bytes:
-        """What GetBatch answers."""
-        url = f"{self._endpoint}/v1/ml/moss/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
-        answer = self._control.call("GET", url, shown=self.url(""), json=asked, accept=_UNKNOWN)
-        if not answer.ok:
-            raise StoreError("GetBatch is not known to this server", url=self.url(""))
-        return answer.content
+    def _collected_once(self, asked: dict[str, Any], interrupt: Interrupt | None, token: str | None) -> bytes:
+        """What GetBatch answers, by the way that bodies come."""
+        answer = self._pool.ask(
+            self._batch_url(),
+            {"Content-Type": "application/json"},
+            shown=self.url(""),
+            first=_bearer(token),
+            body=json.dumps(asked).encode(),
+            interrupt=interrupt,
+        )
+        if answer.status != 200:
+            raise answer.error(self._token.secrets())
+        return answer.whole(_most_bytes(asked))
+
+    def _batch_url(self) -> str:
+        return f"{self._endpoint}/v1/ml/moss/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
 
     def described(self) -> dict[str, str]:
         """The bucket, as jobs name it."""
@@ -312,6 +333,15 @@ class AisStore:
         return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{asked}"
 
 
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _most_bytes(batch: dict[str, Any]) -> int:
+    """Of a GetBatch's answer."""
+    return sum(item["length"] + _FRAME_BYTES for item in batch["in"]) + _FRAME_BYTES
+
+
 def _is_lossy(name: str, following: str) -> bool:
     """Whether two neighbours in a listing are `a-…` (or another character below the slash) and `a/…`.
 
@@ -328,8 +358,8 @@ def _read_page(answer: requests.Response, shown: str) -> tuple[list[ObjectInfo],
     try:
         page: dict[str, Any] = answer.json()
         entries = list(map(_described, page.get("entries") or ()))
-        following = page.get("continuation_token") or ""
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        following = str(page.get("continuation_token") or "")
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
     return entries, following
 
@@ -337,4 +367,4 @@ def _read_page(answer: requests.Response, shown: str) -> tuple[list[ObjectInfo],
 def _described(entry: dict[str, Any]) -> ObjectInfo:
     """An entry of a listing; what is empty or zero is left out of it."""
     size = int(entry.get("size", 0))
-    return ObjectInfo(entry["name"], size, Identity(version=str(entry.get("version", "")), size=size))
+    return ObjectInfo(str(entry["name"]), size, Identity(version=str(entry.get("version", "")), size=size))

@@ -15,18 +15,17 @@ from xml.sax.saxutils import escape
 
 from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.stores._answers import followed, identity_of
+from ais_tar2tf.stores._answers import followed, identity_of, length_of
 from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import HttpPool, body_of, range_header
+from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore
 from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
 
 __all__ = ["CloudStore"]
 
 _SIGNED_FOR = timedelta(minutes=15)  # used at once; clocks differ by minutes at most
-_MOST_REDIRECTS = 3
 _IN_PARTS = 64 * MIB  # a larger body is sent in parts, each tried again by itself; above 5 GiB S3 takes no other
 _PART = 8 * MIB
 _MOST_PARTS = 9_000  # S3 takes 10,000
@@ -69,23 +68,23 @@ class CloudStore:
             return self._open(address, name, start, stop, interrupt)
         except ObjectChanged as error:
             # MinIO's 416 does not say how long the object is, which may be just where this is to go on.
-            info = self.head(name) if start else None
+            info = self.ask(name, interrupt) if start else None
             if info is None or info.size != start:
                 raise
             del error
             return EmptyBody(info, start)
 
     def _open(self, address: str, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
-        shown, wanted, led_by = self.url(name), range_header(start, stop), None
-        for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(address, wanted, shown=shown, led_by=led_by, interrupt=interrupt)
-            location = answer.redirect
-            if location is None:
-                body = body_of(answer, name, start, stop)
-                return body if body is not None else self.open(name, interrupt=interrupt)
-            answer.drain()
-            address, led_by = followed(address, location, shown), address
-        raise StoreError("the redirects do not end", url=shown)
+        wanted = range_header(start, stop)
+        body = body_of(self._pool.ask(address, wanted, shown=self.url(name), interrupt=interrupt), name, start, stop)
+        return body if body is not None else self.open(name, interrupt=interrupt)
+
+    def ask(self, name: str, interrupt: Interrupt | None = None) -> ObjectInfo:
+        address = self._signed("HEAD", name)
+        if address is None:
+            return self.head(name)
+        answer = self._pool.ask(address, {}, shown=self.url(name), method="HEAD", interrupt=interrupt)
+        return info_of(answer, name)
 
     def _stream(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
         shown = self.url(name)
@@ -107,7 +106,7 @@ class CloudStore:
             except Exception as error:  # noqa: BLE001
                 raise error_of(error, self.url(name)) from None
         answer = self._control.call("HEAD", address, shown=self.url(name))
-        size = int(answer.headers.get("Content-Length", "0"))
+        size = length_of(answer.headers)
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:

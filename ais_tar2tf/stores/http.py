@@ -7,16 +7,15 @@ from pathlib import Path
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores._answers import as_sent, followed, identity_of, is_address
+from ais_tar2tf.stores._answers import as_sent, identity_of, is_address, length_of
 from ais_tar2tf.stores._base import Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import Answer, HttpBody, HttpPool, body_of, range_header
+from ais_tar2tf.stores._http import Answer, HttpBody, HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._multipart import MOST_FRAME, pieces_of, ranges_header
 from ais_tar2tf.stores._tls import warn_if_unverified
 
 __all__ = ["HttpStore"]
 
-_MOST_REDIRECTS = 5
 _MOST_RANGES = 32  # in one request: with twenty digits each, still a short header
 
 
@@ -84,20 +83,15 @@ class HttpStore:
         return None if found is None else Pieces(found[0], identity_of(headers, found[1]))
 
     def _ask(self, name: str, headers: Mapping[str, str], interrupt: Interrupt | None) -> Answer:
-        """The answer behind all redirects."""
-        url, led_by, shown = self._address(name), None, self.url(name)
-        for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._pool.get(url, headers, shown=shown, led_by=led_by, interrupt=interrupt)
-            if answer.redirect is None:
-                return answer
-            answer.drain()
-            url, led_by = followed(url, answer.redirect, shown), url
-        raise StoreError("the redirects do not end", url=shown)
+        return self._pool.ask(self._address(name), headers, shown=self.url(name), interrupt=interrupt)
+
+    def ask(self, name: str, interrupt: Interrupt | None = None) -> ObjectInfo:
+        url, shown = self._address(name), self.url(name)
+        return info_of(self._pool.ask(url, {}, shown=shown, method="HEAD", interrupt=interrupt), name)
 
     def head(self, name: str) -> ObjectInfo:
         answer = self._control.call("HEAD", self._address(name), shown=self.url(name))
-        length = answer.headers.get("Content-Length")
-        size = int(length) if length is not None else None
+        size = length_of(answer.headers)
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:

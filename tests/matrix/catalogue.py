@@ -140,6 +140,17 @@ def _wrong_range(scene: Scene) -> Setup:
     return Setup(faults=[Fault(after=scene.draw.randrange(1, scene.size)), wrong, wrong])
 
 
+def _repeated(scene: Scene) -> Setup:
+    """What came before the break comes once more, in a range that is said to be what was asked for."""
+    again = Fault(again=scene.draw.choice([1, 512, 100_000]))
+    return Setup(faults=[Fault(after=scene.draw.randrange(1, scene.size), then="short"), again, again])
+
+
+def _interim(scene: Scene) -> Setup:
+    several = tuple(scene.draw.choices([100, 102, 103], k=scene.draw.randint(1, 3)))
+    return Setup(faults=[Fault(interim=several)] * 9)
+
+
 def _byte_flipped(scene: Scene) -> Setup:
     """What no checksum covers, neither the store's nor gzip's, nobody could see: that is not asked for."""
     scene.zipped = scene.zipped or not scene.states_checksum
@@ -283,6 +294,8 @@ FAULTS: dict[str, Callable[[Scene], Setup]] = {
     "more breaks than tries": _progress,
     "ranges ignored": _ranges_ignored,
     "wrong range": _wrong_range,
+    "bytes repeated behind the resume": _repeated,
+    "interim answers": _interim,
     "byte flipped": _byte_flipped,
     "replaced before the resume": _replaced,
     "checksum absent": _checksum_absent,

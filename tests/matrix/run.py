@@ -93,7 +93,7 @@ def _opened(scene: Scene, setup: Setup, on_error: Any) -> t2t.Source:
         connections=connections,
         **options,
     )
-    source._shards = replace(source._shards, read=replace(source._shards.read, range_bytes=_PIECE))
+    source._shards = replace(source._shards, read=replace(source._shards.read, range_bytes=_PIECE), tuning=None)
     return source
 
 
@@ -150,6 +150,8 @@ def _check_requests(scene: Scene, setup: Setup, stats: Stats) -> None:
     """Every request that the server saw is a shard's first one, or stands in the account as made again."""
     assert stats.resumes <= stats.retries, stats
     one_by_one = (setup.connections or scene.connections) == 1
+    behind = any(each.range and not each.range.startswith("bytes=0-") for each in scene.server.requests)
+    assert one_by_one or behind or setup.errors, "no second range was asked for"
     if not one_by_one or setup.at_door or setup.everything or not setup.counted:
         return
     names = {f"/{scene.name(number)}" for number in range(SHARDS)}
