@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.account import Account
 from ais_tar2tf.callbacks.resume import Resume
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.options import Limits, Shuffle
@@ -191,6 +192,22 @@ def test_a_checkpoint_goes_on_when_an_index_has_come_or_gone(indexed, tmp_path, 
         tf.train.Checkpoint(iterator=again).restore(path)
         with pytest.raises(tf.errors.OpError, match="CheckpointError"):
             batches(again)
+
+
+@pytest.mark.parametrize("shuffle", [None, True, Shuffle(window=7, shards=2, turn=2, seed=1)])
+def test_positions_say_of_which_content_they_are_from_the_first_record_on(folder, shuffle):
+    """The window that a position is in was read, and will be read again."""
+    seen = []
+    reading = (
+        t2t.open(folder, limits=Limits(chunk_records=2)).dataset(shuffle=shuffle, seed=3)._chunks.request.reading
+    )
+    position = reading.begin(0, 3, 1)
+    with contextlib.closing(reading.open(position, Account())) as stream:
+        while stream.next_chunk():
+            seen.append(stream.position)
+    begun = [mark for at in seen for mark in at.marks if (at.emitted or mark.offset) and mark.at < 4]
+    assert len(begun) > len(seen) // 2
+    assert all(mark.identity.version and mark.identity.size for mark in begun)
 
 
 def test_a_changed_object_is_told_also_where_there_was_an_index(indexed, tmp_path):

@@ -46,6 +46,10 @@ class Mark:
     identity: Identity = field(default_factory=Identity)
     number: int = 0  # of records before it, where the archive names its records by number
 
+    def bound_to(self, read: Mark) -> Mark:
+        """The same place; if its shard is the one that was read, in the content that this one had."""
+        return replace(self, identity=self.identity.completed_by(read.identity)) if read.at == self.at else self
+
     def to_json(self) -> list[Any]:
         i = self.identity
         return [self.at, self.offset, self.compressed, [i.version, i.etag, i.checksum, i.size], self.number]

@@ -16,7 +16,6 @@ from ais_tar2tf.plan.single_records import SingleRecords
 from ais_tar2tf.reader.open_shard import OpenShard
 from ais_tar2tf.reader.shards import Shards
 from ais_tar2tf.records import RecordBatch, Records
-from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores.file import FileStore
 
 __all__ = ["Lane"]
@@ -95,9 +94,9 @@ class Lane:
             yield shard.name, self._of_batch, seen
 
     @property
-    def identity(self) -> Identity:
-        """Of the shard whose records came last."""
-        return self._of_batch.identity
+    def read(self) -> Mark:
+        """The shard whose records came last, and its content."""
+        return self._of_batch
 
     def close(self) -> None:
         self._closed = True

@@ -53,7 +53,7 @@ class RecordStream(EpochStream):
     @property
     def identity(self) -> Identity:
         """Of the shard whose records came last, from the first lane."""
-        return self._lanes[0].identity
+        return self._lanes[0].read.identity
 
     def read_ahead(self) -> None:
         """Open the first shard of each lane, so that its bytes come before they are asked for."""
@@ -122,10 +122,14 @@ class RecordStream(EpochStream):
         return chunk
 
     def _fill_window(self) -> None:
-        """Read the window that begins at the position, in turns over the lanes, and permute it."""
+        """Read the window that begins at the position, in turns over the lanes, and permute it.
+
+        Whoever reads it again, from a checkpoint, is then to find the same content where it began.
+        """
         shuffle = self._plan.shuffle
         assert shuffle is not None
         begin = self.position
+        marks, bound = list(begin.marks), set[int]()
         window = self._window
         window.clear()
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
@@ -133,12 +137,16 @@ class RecordStream(EpochStream):
             most = min(shuffle.turn - turn, shuffle.window - len(window))
             taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
             window.add(taken, taken_bytes)
+            if taken and lane not in bound:
+                bound.add(lane)
+                marks[lane] = marks[lane].bound_to(self._lanes[lane].read)
             size += taken_bytes
             turn += len(taken)
             ended = 0 if taken else ended + 1
             if not taken or turn == shuffle.turn:
                 lane, turn = (lane + 1) % len(self._lanes), 0
         window.permute(self._plan.window_order(len(window), begin))
+        self.position = replace(begin, marks=tuple(marks))
         self._behind_window = replace(
             begin,
             marks=tuple(lane.mark for lane in self._lanes),
