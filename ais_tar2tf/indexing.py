@@ -64,10 +64,15 @@ def place_at(
 
 def find(shards: Shards, place: Place) -> Found:
     """The index at a place, if it is there and still true; of an implicit place, nothing but its absence is told."""
-    data = _read(shards, place)
-    if data is None and len(shards.names) and _EXPORTED.search(shards.names[0]):
-        place = replace(place, name=folder_of(shards.names) + MANIFEST_NAME)
+    try:
         data = _read(shards, place)
+        if data is None and len(shards.names) and _EXPORTED.search(shards.names[0]):
+            place = replace(place, name=folder_of(shards.names) + MANIFEST_NAME)
+            data = _read(shards, place)
+    except LimitExceeded as error:  # or a server that answers any name with something
+        if place.named:
+            raise
+        return Found(None, str(error))
     if data is None:
         return Found(None, f"there is no index at {place.url}")
     try:
@@ -96,7 +101,7 @@ def _read(shards: Shards, place: Place) -> bytes | None:
         fetch.next_shard()
         while block := fetch.read():
             size += len(block)
-            if size > limit:
+            if max(size, fetch.size or 0) > limit:
                 raise LimitExceeded(
                     f"the index has over {limit:,} bytes, Limits.index_bytes", shard=place.url, offset=0
                 )

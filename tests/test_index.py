@@ -268,6 +268,18 @@ def test_an_index_that_is_older_than_a_shard_is_not_used(memory):
     assert len(list(dataset)) == 4 + 2 + 6
 
 
+def test_what_stands_beside_the_shards_and_is_too_large_is_not_used(memory):
+    """Some servers answer any name with something; only who names an index means it."""
+    url, limits = put(memory), Limits(index_bytes=100)
+    memory.put(f"a/{INDEX_NAME}", bytes(101))
+    source = t2t.open(url, limits=limits)
+    assert len(list(source.dataset())) == 15
+    with pytest.raises(IndexMissing, match=r"over 100 bytes, Limits\.index_bytes"):
+        len(source)
+    with pytest.raises(LimitExceeded):
+        len(t2t.open(url, limits=limits, index=memory.url(f"a/{INDEX_NAME}")))
+
+
 def test_an_index_of_other_shards_is_not_used(memory):
     put(memory)
     t2t.index(memory.url("a/{0..1}.tar"))

@@ -68,6 +68,14 @@ class _Handler(BaseHTTPRequestHandler):
     records: int
     counter: _Counter
 
+    def parse_request(self) -> bool:
+        """There is a shard, and nothing else: no index beside it, for one."""
+        parsed = super().parse_request()
+        if parsed and not self.path.endswith(".tar"):
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return False
+        return parsed
+
     def do_HEAD(self) -> None:
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Length", str(self.records * RECORD + END_MARK))
