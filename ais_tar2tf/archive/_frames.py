@@ -17,7 +17,6 @@ from ais_tar2tf.options import KIB, MIB, Limits
 __all__ = ["RATIO_SLACK", "Format", "Frame", "FrameDecoder", "WindowTooLarge"]
 
 RATIO_SLACK = 1 * MIB  # what may come out before the ratio means anything
-_OUT_BYTES = 1 * MIB  # given out at once: less means more members that are cut, more leaves the cache
 _FIRST_PIECE = 8 * KIB  # of a frame's input: what stands behind a tiny frame is copied with it
 _SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # of zstd and lz4
 _SKIPPABLE_HEAD = 8  # its magic, and the length of what is to be skipped
@@ -53,6 +52,7 @@ class Format:
     padding: int = 0  # zeros between and behind frames come in multiples of it; 0: there are none
     skippable: bool = False  # frames that hold nothing for us may stand between others
     piece: int = 256 * KIB  # of input at once; the libraries copy what they can't use yet
+    given: int = 1 * MIB  # out at once: less means more members that are cut, more leaves the cache
 
 
 class FrameDecoder:
@@ -114,7 +114,7 @@ class FrameDecoder:
 
     def _decompress(self, frame: Frame, data: Bytes) -> bytes:
         try:
-            return frame.decompress(data, _OUT_BYTES)
+            return frame.decompress(data, self._kind.given)
         except self._kind.damaged as error:
             raise self._error(f"the {self._kind.name} stream is damaged ({error})") from error
         except WindowTooLarge as error:

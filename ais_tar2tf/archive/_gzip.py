@@ -23,4 +23,5 @@ GZIP = Format(
     damaged=(cast("type[Exception]", igzip_lib.IsalError),),
     padding=1,  # as gzip itself has it
     piece=1 * MIB,  # isal takes all of it but what a bomb holds back
+    given=3 * MIB,  # mostly all of a piece by one call: behind each, a thread waits for the interpreter
 )
