@@ -36,6 +36,8 @@ GIB = 1024 * MIB
 
 LEAST_READ_AHEAD = 4 * MIB  # of one of the streams that share a read-ahead, however many they are
 
+_TURN = 64  # records
+
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
 
@@ -165,10 +167,15 @@ class Shuffle(_Checked):
     window: int = 2_048  # records; with 100 KB records the window is then bounded by window_bytes
     window_bytes: int = 64 * MIB
     shards: int = 4  # read at once; each has its part of Limits.read_ahead_bytes
-    turn: int = 16  # records from one shard before the next one's turn
+    turn: int | None = None  # records from one shard before the next one's turn; None: 64, or its part of the window
     seed: int | None = None  # None: drawn when an epoch begins, and kept in checkpoints
     reshuffle_each_epoch: bool = True
     whole: bool = False  # instead: a permutation over all records of all shards, each read by itself; needs an index
+
+    @property
+    def in_turn(self) -> int:
+        """`turn`, or what it is when nobody said it: shorter ones mix no better within a window, and cost calls."""
+        return self.turn or min(_TURN, max(1, self.window // self.shards))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -272,7 +272,7 @@ class Plan:
         """A position of another one is refused."""
         how = self.shuffle
         order = (
-            None if how is None else [how.window, how.window_bytes, how.shards, how.turn, how.reshuffle_each_epoch]
+            None if how is None else [how.window, how.window_bytes, how.shards, how.in_turn, how.reshuffle_each_epoch]
         )
         if how is not None and how.whole:
             order = ["whole", how.reshuffle_each_epoch]

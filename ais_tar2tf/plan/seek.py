@@ -138,12 +138,12 @@ def _pass_window(shuffle: Shuffle, lanes: list[_Lane], lane: int, turn: int) -> 
     count, size, ended = 0, 0, 0
     while count < shuffle.window and size < shuffle.window_bytes and ended < len(lanes):
         taken, taken_bytes = lanes[lane].take(
-            min(shuffle.turn - turn, shuffle.window - count), shuffle.window_bytes - size
+            min(shuffle.in_turn - turn, shuffle.window - count), shuffle.window_bytes - size
         )
         count += taken
         size += taken_bytes
         turn += taken
         ended = 0 if taken else ended + 1
-        if not taken or turn == shuffle.turn:
+        if not taken or turn == shuffle.in_turn:
             lane, turn = (lane + 1) % len(lanes), 0
     return count, lane, turn

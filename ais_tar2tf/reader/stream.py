@@ -134,16 +134,17 @@ class RecordStream(EpochStream):
         window.clear()
         size, lane, turn, ended = 0, begin.lane, begin.turn, 0
         while len(window) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
-            most = min(shuffle.turn - turn, shuffle.window - len(window))
+            most = min(shuffle.in_turn - turn, shuffle.window - len(window))
             taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
+            count = len(taken)
             window.add(taken, taken_bytes)
-            if taken and lane not in bound:
+            if count and lane not in bound:
                 bound.add(lane)
                 marks[lane] = marks[lane].bound_to(self._lanes[lane].read)
             size += taken_bytes
-            turn += len(taken)
-            ended = 0 if taken else ended + 1
-            if not taken or turn == shuffle.turn:
+            turn += count
+            ended = 0 if count else ended + 1
+            if not count or turn == shuffle.in_turn:
                 lane, turn = (lane + 1) % len(self._lanes), 0
         window.permute(self._plan.window_order(len(window), begin))
         self.position = replace(begin, marks=tuple(marks))

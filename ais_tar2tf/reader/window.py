@@ -33,7 +33,7 @@ class Window:
         self._sizes: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._sizes)
 
     def clear(self) -> None:
         self._records = Records()
@@ -42,13 +42,14 @@ class Window:
 
     def add(self, records: Records, size: int) -> None:
         """Records that take `size` bytes in all; what each one takes of them is not told apart."""
-        if not records:
+        count = len(records)
+        if not count:
             return
-        each = size // len(records)
+        each = size // count
         if each >= _LARGE:
             records.change(self._kept)
         self._records.extend(records)
-        self._sizes += [each] * len(records)
+        self._sizes += [each] * count
 
     def permute(self, order: Sequence[int]) -> None:
         self._records = self._records.permuted(order)

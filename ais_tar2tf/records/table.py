@@ -72,7 +72,7 @@ class Records(Sequence[Record]):
             self._rows.append(record)
 
     def extend(self, others: Records) -> None:
-        if not self:
+        if not self._columns and not self._rows:
             self._columns = {name: [*column] for name, column in others._columns.items()}
             self._rows = [*others._rows]
         elif self._columns and list(self._columns) == list(others._columns):
@@ -102,9 +102,8 @@ class Records(Sequence[Record]):
     def _with(self, part: Callable[[list[Any]], list[Any]]) -> Records:
         made = Records()
         if self._columns:
-            made._columns = {name: part(column) for name, column in self._columns.items()}
-            if not made:
-                made._columns = {}
+            columns = {name: part(column) for name, column in self._columns.items()}
+            made._columns = columns if next(iter(columns.values())) else {}
         else:
             made._rows = part(self._rows)
         return made
