@@ -37,7 +37,7 @@ _PANELS = (
 )
 _CURVES = (
     ("streams-", "Plain records, 100 KB, several connections", "connections, each over a link of 200 MB/s"),
-    ("parallel-", "Pictures of 480 × 640, decoded, 224 × 224", "calls of the mapping at once (parallel)"),
+    ("parallel-", "Pictures, decoded and resized", "calls of the mapping at once (parallel)"),
 )
 
 
