@@ -21,7 +21,7 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.errors import MissingDependency
 from record_files import ROOT, fields, source, tree
-from tests.servers.beam import BEAM
+from tests.servers.environments import BEAM
 
 COUNTS = [30, 0, 13, 40, 1, 25, 7, 3, 0, 9, 22, 5]  # twelve: s-10 comes behind s-9
 _TWO_PROCESSES = ["direct_num_workers=2", "direct_running_mode=multi_processing"]

@@ -1,20 +1,15 @@
-"""TorNet's run-time blocks in an environment into which TensorFlow was never installed (--full: it installs one)."""
+"""TorNet's run-time blocks in an environment into which TensorFlow was never installed."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ais_tar2tf import tornet
+from tests.servers.environments import WITHOUT_TENSORFLOW
 from tornet_data import ROOT, by_event, expected
-
-RUN_TIME = [
-    "tensorflow-datasets>=4.9.9", "array-record>=0.8.1", "importlib_resources", "braceexpand", "google-crc32c",
-    "isal", "msgpack", "numpy", "requests", "xxhash",
-]  # fmt: skip
 
 SCRIPT = """
 import importlib.util
@@ -29,17 +24,13 @@ print(importlib.util.find_spec('tensorflow'), d['event_id'][0], float(d['DBZ'][d
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.servers("no-tensorflow")
 def test_random_access_where_tensorflow_is_not_installed(tornet_root: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "-q", *RUN_TIME], check=True, timeout=600)
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", str(ROOT)], check=True, timeout=300)
     tornet.build(tornet_root, tmp_path / "data", file_format="array_record", progress=False)
     done = subprocess.run(
-        [python, "-c", SCRIPT],
-        env={"TFDS_DATA_DIR": str(tmp_path / "data"), "PATH": "/usr/bin:/bin"},
-        cwd=tmp_path,  # the package is the installed one
+        [str(WITHOUT_TENSORFLOW.path), "-c", SCRIPT],
+        env={"TFDS_DATA_DIR": str(tmp_path / "data"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=200,

@@ -9,8 +9,8 @@ import os
 import sys
 
 from tests.servers import namespace
-from tests.servers.beam import BEAM
 from tests.servers.build import BuildError, build_all
+from tests.servers.environments import BESIDE
 
 MISSING = "AIS_TAR2TF_NO_SERVERS"  # in the environment: why there are no real servers
 
@@ -26,7 +26,8 @@ def _build_all(*, full: bool) -> str:
     try:
         build_all(full=full)
         if full:
-            BEAM.build()
+            for environment in BESIDE:
+                environment.build()
     except (BuildError, OSError) as error:
         return str(error)
     return ""

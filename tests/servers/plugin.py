@@ -17,14 +17,14 @@ import pytest
 from tests.servers import certificates, namespace
 from tests.servers.aistore import AIStore, Tls
 from tests.servers.authn import AuthN
-from tests.servers.beam import BEAM, BeamEnvironment
 from tests.servers.build import EVERYDAY, FULL, Program
 from tests.servers.cluster import AuthCluster, Outside
 from tests.servers.enter import MISSING
+from tests.servers.environments import BEAM, WITHOUT_TENSORFLOW, Environment
 from tests.servers.minio import KEY, REGION, SECRET, Minio
 from tests.servers.toxiproxy import Toxiproxy
 
-PROGRAMS: dict[str, tuple[Program | BeamEnvironment, ...]] = {  # what a server of this name needs
+PROGRAMS: dict[str, tuple[Program | Environment, ...]] = {  # what a server of this name needs
     "aistore": (EVERYDAY["aisnode"],),
     "own-aistore": (EVERYDAY["aisnode"],),  # one that the test may break, so never one of somebody's
     "authn": (EVERYDAY["aisnode"], EVERYDAY["authn"]),
@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[Program | BeamEnvironment, ...]] = {  # what a server 
     "dsort": (FULL["aisnode-dsort"],),
     "toxiproxy": (FULL["toxiproxy"],),
     "beam": (BEAM,),  # no server; but it opens ports
+    "no-tensorflow": (WITHOUT_TENSORFLOW,),
 }
 _GIVEN = {"aistore": "endpoint", "minio": "s3_endpoint"}  # options that name a server of somebody's
 _CREDENTIALS = {  # as they were when pytest began: tests themselves see none
