@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import ssl
@@ -187,6 +188,22 @@ def test_no_listing_leaves_a_name_out(place: Place) -> None:
         assert [i.name for i in place.store.list(prefix)] == sorted(n for n in names if n.startswith(prefix)), prefix
     with t2t.open(f"{place.base}a*", **place.options) as src:  # in one page
         assert [url.removeprefix(place.base) for url in src.shards] == ["a-10.tar", "a-2.tar", "a.tar"]
+
+
+def test_what_a_page_within_a_folder_hides_is_told(place: Place) -> None:
+    """AIStore never comes back to `a-1` once a page has ended in `a/`, and then nothing of it is seen at all."""
+    if not place.lists:
+        return
+    names = ["a-1.tar", *(f"a/{number:02}.tar" for number in range(20)), "b.tar"]
+    for name in names:
+        place.put(name, b"x")
+    for prefix in ("", "a-"):
+        if place.base.startswith("ais:"):
+            with contextlib.suppress(StoreError):
+                assert [info.name for info in place.store.list(prefix)] == [n for n in names if n.startswith(prefix)]
+        else:
+            assert [info.name for info in place.store.list(prefix)] == [n for n in names if n.startswith(prefix)]
+    assert [info.name for info in place.store.list("a/")] == names[1:-1]
 
 
 @pytest.mark.parametrize("size", [0, 5, 3_000_000])

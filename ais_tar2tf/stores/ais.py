@@ -34,6 +34,7 @@ _CANNOT_RENAME = frozenset({400, 403, 405, 500, 501})  # its reasons have no sta
 _INSIDE_SHARDS = "8"  # a flag of listings: also what is in archives
 _MOST_RANGES = 128  # in one GetBatch
 _FRAME_BYTES = 16 * KIB  # at most, around each: headers, a long name, padding; and what an error says
+_BEFORE_SLASH = "".join(map(chr, range(ord(" "), ord("/"))))  # what a name may go on with, and come before a folder
 _MOST_LISTED = 10_000  # names on a page: the most that AIStore gives
 
 
@@ -179,15 +180,14 @@ class AisStore:
         also a folder, it looks nowhere else, so it is asked for whole folders.
         """
         token, last, folder = "", "", prefix[: prefix.rfind("/") + 1]
+        looked: set[str] = set()
         while True:
             found, following = self._page(folder, token, self.url(prefix))
+            if found and following:
+                self._look_beside(found[-1].name, folder, prefix, looked)
             for info in found:
                 if (token or following) and _is_lossy(last, info.name):
-                    raise StoreError(
-                        f"AIStore may leave out names between the pages of a listing that has {last!r} and "
-                        f"{info.name!r}; name the shards, or list one folder (pages: Limits.listing_page)",
-                        url=self.url(prefix),
-                    )
+                    raise _lossy(last, info.name, self.url(prefix))
                 last = info.name
                 if last.startswith(prefix):
                     yield info
@@ -198,6 +198,22 @@ class AisStore:
             if following == token:
                 raise StoreError("the listing does not go on: its continuation token repeats", url=self.url(prefix))
             token = following
+
+    def _look_beside(self, name: str, folder: str, prefix: str, looked: set[str]) -> None:
+        """Whether there is something that a listing loses behind this page, where it ends within a folder: `a-1`
+        beside `a/`. `looked`: folders beside which there is nothing.
+        """
+        at = name.find("/", len(folder))
+        while at >= 0:
+            if name[:at] not in looked:
+                looked.add(name[:at])
+                for beside in (name[:at] + character for character in _BEFORE_SLASH):
+                    if not (beside.startswith(prefix) or prefix.startswith(beside)):
+                        continue
+                    for info in self._page(beside, "", self.url(prefix))[0]:
+                        if info.name.startswith(beside):  # a prefix that it does not like gives whole folders
+                            raise _lossy(info.name, name, self.url(prefix))
+            at = name.find("/", at + 1)
 
     def inside(self, name: str) -> Inside | None:
         """The members of a shard, by names and sizes as the cluster lists them; None where that is not all of them.
@@ -340,6 +356,14 @@ def _bearer(token: str | None) -> dict[str, str]:
 def _most_bytes(batch: dict[str, Any]) -> int:
     """Of a GetBatch's answer."""
     return sum(item["length"] + _FRAME_BYTES for item in batch["in"]) + _FRAME_BYTES
+
+
+def _lossy(name: str, other: str, shown: str) -> StoreError:
+    return StoreError(
+        f"AIStore may leave out names between the pages of a listing that has {name!r} and {other!r}; name the "
+        "shards, or list one folder (pages: Limits.listing_page)",
+        url=shown,
+    )
 
 
 def _is_lossy(name: str, following: str) -> bool:

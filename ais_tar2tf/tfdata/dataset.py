@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.errors import StoreError
-from ais_tar2tf.options import KIB, Shuffle, whole_number
+from ais_tar2tf.options import KIB, MIB, Shuffle, whole_number
 from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
@@ -31,6 +31,7 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_HUGE = 8 * MIB  # bytes of a record: above this, a chunk is one, and holding another costs more than waiting for it
 _UNKNOWN = 2**63 - 1  # elements, of which there are fewer; -1 would be optimised away, and not in the checkpoint
 _LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
@@ -221,7 +222,8 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
     def is_not_empty(*chunk: Any) -> Any:
         return tf.size(tf.nest.flatten(chunk)[0]) > 0
 
-    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(_PREFETCHED_CHUNKS)
+    ahead = 1 if chunks.request.record_bytes >= _HUGE else _PREFETCHED_CHUNKS
+    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(ahead)
 
 
 def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
