@@ -23,6 +23,7 @@
     │   ├── NoFeature          (TypeError)          a value that has no form in a tf.train.Example
     │   ├── FeatureOverflow    (OverflowError)      a number that an int64 or a float32 cannot hold
     │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
+    ├── UnsafeName             (ValueError)         a name in a document or listing that could leave its root
     ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
     │   └── PartMissing        .hosts .of           hosts of a job array have not left their parts yet
@@ -62,6 +63,7 @@ __all__ = [
     "TemplateError",
     "TransportError",
     "TruncatedArchive",
+    "UnsafeName",
     "UnsupportedArchive",
 ]
 
@@ -204,6 +206,10 @@ class MalformedExample(SchemaError):
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(f"offset {offset}: {message}")
         self.offset: int = offset
+
+
+class UnsafeName(Tar2TFError, ValueError):
+    """A name from a document, a listing or a URL that could leave the folder or bucket it belongs to."""
 
 
 class CheckpointError(Tar2TFError, ValueError):

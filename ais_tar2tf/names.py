@@ -1,0 +1,57 @@
+"""Names of files and objects below a root, checked so that none can leave it. No I/O.
+
+Every name that comes from a document, a CSV file, a listing or the path of a URL becomes a `SafeName` before it
+is joined to a folder or sent to a store.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ais_tar2tf.errors import UnsafeName
+
+__all__ = ["SafeName"]
+
+
+class SafeName(str):
+    """A relative name, its parts separated by `/`, that stays below any root it is joined to.
+
+    Args:
+        name: The name as it was found.
+        where: What the name was found in, for the error: a file, a URL, a listing.
+
+    Raises:
+        UnsafeName: The name is empty or absolute, has an empty part, a part `.` or `..`, a NUL, or, on Windows, a
+            backslash or a drive.
+
+    >>> SafeName("train/shard-000.tar", where="manifest.json")
+    'train/shard-000.tar'
+    >>> SafeName("../secrets", where="manifest.json")
+    Traceback (most recent call last):
+        ...
+    ais_tar2tf.errors.UnsafeName: manifest.json: the name '../secrets' is refused: it has a part '..'
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, *, where: str) -> SafeName:
+        reason = _reason_against(name)
+        if reason:
+            raise UnsafeName(f"{where}: the name {name!r} is refused: {reason}")
+        return super().__new__(cls, name)
+
+
+def _reason_against(name: str) -> str:
+    """Return why `name` could leave its root, or an empty string."""
+    if not name:
+        return "it is empty"
+    if "\0" in name:
+        return "it has a NUL"
+    if name.startswith("/"):
+        return "it is absolute"
+    if os.name == "nt" and ("\\" in name or ":" in name):
+        return "it has a backslash or a drive"
+    for part in name.split("/"):
+        if part in ("", ".", ".."):
+            return f"it has a part {part!r}" if part else "it has an empty part"
+    return ""
