@@ -6,6 +6,8 @@ TensorFlow is imported when something here is called.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -117,6 +119,8 @@ class _Traced(dict[str, Any]):
         return dict(self.items())
 
 
+_DRAWS = "it draws random numbers in Python"
+
 # Graph operations that cannot fail on any data of the right type; all others are guarded.
 _HARMLESS = frozenset(
     {"Const", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "StringLower", "StringUpper", "StringStrip"}
@@ -137,7 +141,8 @@ def prepare(
     `label_is_number`: a `cls` that a pair hands through untouched is a label, and becomes int32 unless
     `output_types` says otherwise.
     """
-    drawn = _random_state()
+    if _names_randomness(function):
+        return _as_python(function, names, output_types, output_shapes, _DRAWS)
     missing: list[str] = []
     try:
         traced, again = (
@@ -150,8 +155,8 @@ def prepare(
         if ours is not None:
             raise ours from None
         return _as_python(function, names, output_types, output_shapes, _last_line(error))
-    if drawn != _random_state() or _drawing(traced) != _drawing(again):
-        return _as_python(function, names, output_types, output_shapes, "it draws random numbers in Python")
+    if _drawing(traced) != _drawing(again):
+        return _as_python(function, names, output_types, output_shapes, _DRAWS)
     return traced
 
 
@@ -162,10 +167,30 @@ def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
     return error
 
 
-def _random_state() -> tuple[Any, ...]:
-    """What Python and numpy would draw next: a graph would freeze the one value that its trace drew."""
-    kind, keys, *rest = np.random.get_state()
-    return random.getstate(), kind, np.asarray(keys).tobytes(), *rest
+def _names_randomness(function: Mapping) -> bool:
+    """Tell whether the function's code names Python's or numpy's randomness: a graph would keep its first draw.
+
+    The state of the modules' generators is not compared: an import or another thread changes it, too.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    names = set(getattr(code, "co_names", ())) | set(getattr(code, "co_freevars", ()))
+    if code is None or not names:
+        return False
+    found = [value for name, value in _reached(function).items() if name in names]
+    return random in found or np.random in found or (np in found and "random" in names)
+
+
+def _reached(function: Any) -> dict[str, Any]:
+    """Return the globals and the closure of a function by their names."""
+    function = getattr(function, "__func__", function)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    filled: dict[str, Any] = {}
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # nothing is in it yet
+            filled[name] = cell.cell_contents
+    return {**function.__globals__, **filled}
 
 
 def _drawing(mapping: GraphMapping) -> str:
