@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.errors import OptionError, Tar2TFError
 from ais_tar2tf.forking import at_fork
 
 __all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
@@ -98,7 +98,7 @@ class Account:
 
     def __init__(self, on_error: OnError = "raise") -> None:
         if not callable(on_error) and on_error not in _CHOICES:
-            raise ValueError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
+            raise OptionError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
         self.stats: Stats = Stats()
         self.on_error: OnError = on_error
         self._lock = threading.Lock()

@@ -16,6 +16,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ais_tar2tf.errors import OptionError
+
 __all__ = ["hosts"]
 
 _RANKS = (
@@ -38,10 +40,10 @@ def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     found = dict(_found(os.environ if environ is None else environ))
     if not found:
         names = ", ".join(("TF_CONFIG", *(rank for rank, _ in _RANKS)))
-        raise ValueError(f"the environment does not say which host this is (none of {names}); say shard=(i, n)")
+        raise OptionError(f"the environment does not say which host this is (none of {names}); say shard=(i, n)")
     if len(set(found.values())) > 1:
         said = ", ".join(f"{name} {place}" for name, place in found.items())
-        raise ValueError(f"the environment says different things of which host this is ({said}); say shard=(i, n)")
+        raise OptionError(f"the environment says different things of which host this is ({said}); say shard=(i, n)")
     return next(iter(found.values()))
 
 
@@ -56,7 +58,7 @@ def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
         if not rank or not size:
             continue
         if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
-            raise ValueError(f"{rank_name}={rank!r} and {size_name}={size!r} name no host; say shard=(i, n)")
+            raise OptionError(f"{rank_name}={rank!r} and {size_name}={size!r} name no host; say shard=(i, n)")
         yield rank_name, (int(rank), int(size))
 
 
@@ -70,8 +72,8 @@ def _of_cluster(config: str) -> tuple[int, int] | None:
         kind, index = str(parsed["task"]["type"]), int(parsed["task"]["index"])
         sizes = [(name, len(cluster.get(name) or ())) for name in _READERS]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"TF_CONFIG cannot be read ({error}); say shard=(i, n)") from error
+        raise OptionError(f"TF_CONFIG cannot be read ({error}); say shard=(i, n)") from error
     if kind not in _READERS or not 0 <= index < dict(sizes)[kind]:
-        raise ValueError(f"TF_CONFIG says this is {kind} {index}, which has no share of the data; say shard=(i, n)")
+        raise OptionError(f"TF_CONFIG says this is {kind} {index}, which has no share of the data; say shard=(i, n)")
     before = sum(size for _, size in sizes[: _READERS.index(kind)])
     return before + index, sum(size for _, size in sizes)

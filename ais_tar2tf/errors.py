@@ -1,6 +1,9 @@
 """Every exception that this package raises on purpose.
 
     Tar2TFError
+    ├── OptionError            (ValueError)         an option has a value that it cannot have, or no effect
+    │   └── OptionTypeError    (TypeError)          an option of another type, or one that does not exist
+    ├── NoSuchRecord           (IndexError)         a record's number beyond the last record
     ├── TemplateError          (ValueError)         a template that cannot be read, or names too many shards
     ├── StoreError             .url                 the store refused, or cannot do what was asked
     │   ├── ShardNotFound      (FileNotFoundError)  a shard that was named is not there
@@ -27,6 +30,8 @@
     ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
     │   └── PartMissing        .hosts .of           hosts of a job array have not left their parts yet
+    ├── ServerError            (OSError)            the embedded server cannot start
+    │   └── FolderMissing      (NotADirectoryError) the folder that it should serve is not there
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
 The text of an error says what to do next. The attributes say where: they are also in the text.
@@ -45,6 +50,7 @@ __all__ = [
     "DuplicateKey",
     "ExportError",
     "FeatureOverflow",
+    "FolderMissing",
     "IndexMissing",
     "LimitExceeded",
     "MalformedExample",
@@ -52,10 +58,14 @@ __all__ = [
     "MissingDependency",
     "MissingField",
     "NoFeature",
+    "NoSuchRecord",
     "ObjectChanged",
+    "OptionError",
+    "OptionTypeError",
     "PartMissing",
     "RecordError",
     "SchemaError",
+    "ServerError",
     "ShardNotFound",
     "StoreError",
     "StrayMember",
@@ -87,6 +97,18 @@ def _rebuild(cls: type[Tar2TFError], message: str, state: dict[str, object]) -> 
     error = cls.__new__(cls, message)
     error.__dict__.update(state)
     return error
+
+
+class OptionError(Tar2TFError, ValueError):
+    """An option has a value that it cannot have, or has no effect together with the other options."""
+
+
+class OptionTypeError(OptionError, TypeError):
+    """An option has a value of another type than it takes, or there is no option of that name."""
+
+
+class NoSuchRecord(Tar2TFError, IndexError):
+    """A record was asked for by a number beyond the last record."""
 
 
 class TemplateError(Tar2TFError, ValueError):
@@ -227,6 +249,14 @@ class PartMissing(ExportError):
         super().__init__(message)
         self.hosts: tuple[int, ...] = tuple(hosts)
         self.of: int = of
+
+
+class ServerError(Tar2TFError, OSError):
+    """The embedded server cannot start, for example because its port is in use."""
+
+
+class FolderMissing(ServerError, NotADirectoryError):
+    """The folder that the embedded server should serve is not there, or is no folder."""
 
 
 class MissingDependency(Tar2TFError, ImportError):

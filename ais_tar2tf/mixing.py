@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionError, SchemaError
 from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
@@ -51,11 +51,11 @@ class Mixture:
         self, sources: Sequence[Source], weights: Sequence[float] | None, *, seed: int = 0, at_end: str = "stop"
     ) -> None:
         if not sources:
-            raise ValueError("there is nothing to mix: give sources, as t2t.open makes them")
+            raise OptionError("there is nothing to mix: give sources, as t2t.open makes them")
         if at_end not in AT_END:
-            raise ValueError(f"at_end is one of {', '.join(AT_END)}, not {at_end!r}")
+            raise OptionError(f"at_end is one of {', '.join(AT_END)}, not {at_end!r}")
         if any(source.on_error != sources[0].on_error for source in sources):
-            raise ValueError("the sources of a mixture have the same on_error=")
+            raise OptionError("the sources of a mixture have the same on_error=")
         self._sources = tuple(sources)
         self._weights = checked_weights(weights, len(sources))
         self._seed = whole_number("seed", seed)

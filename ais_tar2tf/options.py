@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ais_tar2tf.errors import OptionError, OptionTypeError
+
 __all__ = [
     "EVEN",
     "KIB",
@@ -52,10 +54,10 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     """
     whole: Any = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(value, bool) or not hasattr(whole, "__index__"):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
+        raise OptionTypeError(f"{name} is a whole number, not {value!r}")
     number = operator.index(whole)
     if least is not None and number < least:
-        raise ValueError(f"{name} is {least} or more, not {number}")
+        raise OptionError(f"{name} is {least} or more, not {number}")
     return number
 
 
@@ -76,11 +78,11 @@ class _Checked:
                 value = whole_number(name, value)
                 object.__setattr__(self, field.name, value)
             elif isinstance(value, bool) or not hasattr(value, "__float__"):
-                raise TypeError(f"{name} is a number, not {value!r}")
+                raise OptionTypeError(f"{name} is a number, not {value!r}")
             least_ok = value >= 0 if field.name in self._may_be_zero else value > 0
             if not least_ok:
                 bound = "zero or more" if field.name in self._may_be_zero else "more than zero"
-                raise ValueError(f"{name} must be {bound}, not {value!r}")
+                raise OptionError(f"{name} must be {bound}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +198,7 @@ class Tls:
 
     def __post_init__(self) -> None:
         if self.key and not self.certificate:
-            raise ValueError("Tls.key belongs to a certificate: give Tls.certificate, too")
+            raise OptionError("Tls.key belongs to a certificate: give Tls.certificate, too")
 
 
 @dataclass(frozen=True, kw_only=True)

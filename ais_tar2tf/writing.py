@@ -11,7 +11,7 @@ import numpy as np
 
 from ais_tar2tf import features
 from ais_tar2tf.account import Account, Stats
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionError, SchemaError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
 from ais_tar2tf.export.observed import Observed
@@ -62,9 +62,9 @@ def write_dataset(
     """
     check_names(name, exists)
     if exists == "resume":
-        raise ValueError("a dataset can't be resumed: exists is 'error' or 'replace'")
+        raise OptionError("a dataset can't be resumed: exists is 'error' or 'replace'")
     if check_format(format) not in _FORMATS:
-        raise ValueError(f"format is one of {', '.join(_FORMATS)} for a dataset, not {format!r}")
+        raise OptionError(f"format is one of {', '.join(_FORMATS)} for a dataset, not {format!r}")
     route = route_of(split)
     bounds = bounds_of(shard_size, shard_records, overhead_of(format))
     schema = _schema_of(dataset)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ais_tar2tf.errors import CheckpointError
+from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.tfdata.dataset import ShardDataset
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Resume(Callback):
         self._every = every
         self._batch = batch or dataset.batch_size
         if every is not None and (every < 1 or self._folder is None):
-            raise ValueError("every= is a number of batches, and needs a folder")
+            raise OptionError("every= is a number of batches, and needs a folder")
         if every is not None and self._batch is None:
-            raise ValueError("the dataset was batched elsewhere: say batch=, the records in one batch")
+            raise OptionError("the dataset was batched elsewhere: say batch=, the records in one batch")
         self._epoch = 0
         self._done = 0  # batches of the first epoch that an earlier run did
         self._ended_early = False

@@ -29,7 +29,7 @@ from ais_tar2tf.cli.verbs import (
     fail,
     verb,
 )
-from ais_tar2tf.errors import AccessDenied
+from ais_tar2tf.errors import AccessDenied, OptionError
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -92,9 +92,9 @@ def convert(
 
     share = None if shard is None else _share(shard)
     if resume and exists != "resume":
-        raise ValueError(f"--resume and --exists {exists} contradict each other")
+        raise OptionError(f"--resume and --exists {exists} contradict each other")
     if runner is not None and (workers is not None or share is not None):
-        raise ValueError("--workers and --shard are not for --runner: a runner decides who does what")
+        raise OptionError("--workers and --shard are not for --runner: a runner decides who does what")
     export: dict[str, Any] = {
         "format": kind,
         "name": name,
@@ -131,7 +131,7 @@ def convert(
 def _share(text: str) -> tuple[int, int]:
     host, separator, of = text.partition("/")
     if not (separator and host.isdecimal() and of.isdecimal()):
-        raise ValueError(f"--shard is I/N, as 3/16, not {text!r}")
+        raise OptionError(f"--shard is I/N, as 3/16, not {text!r}")
     return int(host), int(of)
 
 

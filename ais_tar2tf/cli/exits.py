@@ -12,6 +12,7 @@ from ais_tar2tf.errors import (
     ExportError,
     MappingError,
     ObjectChanged,
+    OptionError,
     RecordError,
     SchemaError,
     ShardNotFound,
@@ -39,6 +40,7 @@ DONE, FAILED, USAGE, NOT_FOUND, ACCESS, NETWORK, CORRUPT, PART = range(8)
 INTERRUPTED = 130  # what shells expect of Ctrl-C; a command that leaves something to go on with says PART
 
 _CODES: tuple[tuple[type[Tar2TFError], int], ...] = (
+    (OptionError, USAGE),
     (TemplateError, USAGE),
     (ShardNotFound, NOT_FOUND),
     (AccessDenied, ACCESS),

@@ -48,18 +48,14 @@ def serve(
             f"make it, with a bucket: mkdir -p {folder / 'bucket'}",
             exits.NOT_FOUND,
         )
+    from ais_tar2tf.errors import ServerError
     from ais_tar2tf.server import serve as start
 
     ended = _on_signal()
     try:
         server = start(folder, host=host, port=port, token=os.environ.get("AIS_AUTHN_TOKEN") or None)
-    except OSError as error:
-        fail(
-            console,
-            f"{host}:{port} cannot be listened on: {error.strerror or error}",
-            "choose another port: --port 0 takes a free one",
-            exits.NETWORK,
-        )
+    except ServerError as error:
+        fail(console, str(error), "choose another port: --port 0 takes a free one", exits.NETWORK)
     with server:
         buckets = sorted(each.name for each in folder.iterdir() if each.is_dir())
         console.document(

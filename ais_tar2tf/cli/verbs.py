@@ -12,7 +12,7 @@ import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console
-from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.errors import OptionError, Tar2TFError
 
 __all__ = [
     "Align",
@@ -136,6 +136,10 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
             with console.telling_of_retries():
                 result = function(*args, **kwargs)
             sys.stdout.flush()
+        except OptionError as error:
+            if console.verbose > 1:
+                raise
+            fail(console, str(error), f"see the options: ais-tar2tf {function.__name__} --help", exits.USAGE)
         except Tar2TFError as error:
             if console.verbose > 1:
                 raise
@@ -147,10 +151,6 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         except KeyboardInterrupt:
             console.error("stopped before it was done; nothing was written")
             raise typer.Exit(exits.INTERRUPTED) from None
-        except ValueError as error:  # options that fit no function: our errors were caught above
-            if console.verbose > 1:
-                raise
-            fail(console, str(error), f"see the options: ais-tar2tf {function.__name__} --help", exits.USAGE)
         except BrokenPipeError:  # whoever read stdout has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(exits.DONE) from None

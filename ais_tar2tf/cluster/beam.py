@@ -15,7 +15,7 @@ from typing import Any
 from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ExportError, MissingDependency
+from ais_tar2tf.errors import ExportError, MissingDependency, OptionError
 from ais_tar2tf.export.finishing import publish_portions, publishing
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.portions import Portion, Share, Staging, plan_key
@@ -94,7 +94,7 @@ class _Work:
     def __init__(self, out: str, source: dict[str, Any], export: dict[str, Any]) -> None:
         wrong = sorted(_HERE & export.keys())
         if wrong:
-            raise ValueError(f"{', '.join(wrong)}: in a pipeline its runner decides that")
+            raise OptionError(f"{', '.join(wrong)}: in a pipeline its runner decides that")
         self._out = out
         self._source = source
         self._export: dict[str, Any] = {"align": "shard", **export}

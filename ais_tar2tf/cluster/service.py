@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import ExportError, OptionError
 from ais_tar2tf.loading.dataset import build_dataset
 from ais_tar2tf.loading.files import load
 
@@ -54,7 +54,7 @@ def dataset(
     import tensorflow as tf
 
     if sharing not in _SHARINGS:
-        raise ValueError(f"sharing is one of {', '.join(_SHARINGS)}, not {sharing!r}")
+        raise OptionError(f"sharing is one of {', '.join(_SHARINGS)}, not {sharing!r}")
     loaded = load(out)
     if loaded.manifest.format != "tfrecord" or not loaded.local:
         raise ExportError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ais_tar2tf import arrays
 from ais_tar2tf.decoders import _graph, _python
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionTypeError, SchemaError
 
 __all__ = ["KINDS", "WITHOUT_TENSOR", "Decoder"]
 
@@ -61,12 +61,14 @@ class Decoder:
         try:
             return self.vocabulary.index(word)
         except ValueError:
-            raise ValueError(f"label {word!r} is not in its vocabulary") from None
+            raise SchemaError(f"label {word!r} is not in its vocabulary") from None
 
     def in_graph(self, tensor: Any) -> Any:
         """The same of a scalar string tensor."""
         if self.function is not None:
-            raise TypeError("a function decodes this field, which a graph cannot call; use record_to_pair or map")
+            raise OptionTypeError(
+                "a function decodes this field, which a graph cannot call; use record_to_pair or map"
+            )
         if self.kind == "image":
             return _graph.image(tensor, self.dtype or "uint8", self.channels, self.shape, self.at_least)
         if self.kind == "number":
@@ -80,7 +82,7 @@ class Decoder:
         if self.kind == "audio":
             return _graph.sound(tensor)
         if self.kind in WITHOUT_TENSOR:
-            raise TypeError(
+            raise OptionTypeError(
                 f"{self.kind} has no tensor form; take a value out by ops.SelectJSON, or by a map of yours"
             )
         return tensor  # bytes and text are strings there

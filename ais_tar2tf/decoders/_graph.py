@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ais_tar2tf.arrays import decode_npy
+from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.mapping import held, to_number
 
 __all__ = ["array", "image", "label", "number", "sound"]
@@ -67,7 +68,7 @@ def array(encoded: Any, dtype: str, shape: Any) -> Any:
     def load(data: bytes) -> Any:
         loaded = decode_npy(data)
         if loaded.dtype.newbyteorder("=") != dtype:
-            raise TypeError(f"the array is {loaded.dtype}, and {dtype} was said or seen before")
+            raise SchemaError(f"the array is {loaded.dtype}, and {dtype} was said or seen before")
         return loaded.astype(dtype, copy=False)
 
     loaded = tf.numpy_function(load, [encoded], tf.as_dtype(dtype), stateful=False)

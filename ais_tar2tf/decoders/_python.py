@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf import netcdf
+from ais_tar2tf.errors import SchemaError
 
 __all__ = ["audio", "hdf5", "image", "number", "text", "unpacked", "value_of_json"]
 
@@ -28,7 +29,7 @@ def audio(data: bytes) -> Any:
     import tensorflow as tf
 
     if data[:4] == b"fLaC":
-        raise ValueError("TensorFlow decodes WAV, not FLAC; decode it by a function of yours")
+        raise SchemaError("TensorFlow decodes WAV, not FLAC; decode it by a function of yours")
     return tf.audio.decode_wav(data).audio.numpy()
 
 
@@ -46,12 +47,12 @@ def number(data: bytes, dtype: str = "int64") -> Any:
             raise ValueError  # noqa: TRY301  # what only Python takes for a number
         found = int(written) if said.kind in "iu" else float(written)
     except ValueError:
-        raise ValueError(
+        raise SchemaError(
             f"{written[:80]!r} is not a number; if these are words, name all of them: "
             "decode={'cls': ['cat', 'dog', …]}"
         ) from None
     if isinstance(found, int) and not np.iinfo(said).min <= found <= np.iinfo(said).max:
-        raise ValueError(f"{written[:80]} does not fit into {said}")
+        raise SchemaError(f"{written[:80]} does not fit into {said}")
     with np.errstate(over="ignore", under="ignore"):
         return said.type(found).item()
 

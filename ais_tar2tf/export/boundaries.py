@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ais_tar2tf.errors import OptionError
+
 __all__ = ["DEFAULT_SIZE", "Boundaries", "Bounds", "DefaultSize", "bounds_of", "parse_size"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -32,7 +34,7 @@ def parse_size(size: int | str) -> int:
     if isinstance(size, str):
         found = _SIZE.fullmatch(size)
         if found is None:
-            raise ValueError(f"a size is a number of bytes, or a text such as '100MB' or '64MiB', not {size!r}")
+            raise OptionError(f"a size is a number of bytes, or a text such as '100MB' or '64MiB', not {size!r}")
         size = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
     return _whole(size, "a size is at least one byte")
 
@@ -42,7 +44,7 @@ def _whole(number: Any, rule: str) -> int:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if not isinstance(number, bool) and int(number) == number and number >= 1:
             return int(number)
-    raise ValueError(f"{rule}, not {number!r}")
+    raise OptionError(f"{rule}, not {number!r}")
 
 
 @dataclass(frozen=True, slots=True)

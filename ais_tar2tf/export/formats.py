@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import xxhash
 
-from ais_tar2tf.errors import MissingDependency
+from ais_tar2tf.errors import MissingDependency, OptionError
 from ais_tar2tf.export.behind import WriteBehind
 from ais_tar2tf.export.tarfiles import END
 
@@ -35,7 +35,7 @@ _ARRAY_RECORD_OPTIONS = "group_size:1"  # single records can be read; what TFDS 
 
 def check_format(name: str) -> str:
     if name not in FORMATS:
-        raise ValueError(f"format is one of {', '.join(FORMATS)}, not {name!r}")
+        raise OptionError(f"format is one of {', '.join(FORMATS)}, not {name!r}")
     if name == "array_record":
         array_record_module()
     return name

@@ -12,6 +12,7 @@ import google_crc32c
 import xxhash
 
 from ais_tar2tf.account import Account, OnError
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
 from ais_tar2tf.export.portions import Share
@@ -59,14 +60,14 @@ class ExportOptions:
         check_format(self.format)
         check_names(self.name, self.exists)
         if self.align not in _ALIGNMENTS:
-            raise ValueError(f"align is one of {', '.join(_ALIGNMENTS)}, not {self.align!r}")
+            raise OptionError(f"align is one of {', '.join(_ALIGNMENTS)}, not {self.align!r}")
         if self.workers is not None and self.workers < 1:
-            raise ValueError(f"workers is at least 1, not {self.workers!r}")
+            raise OptionError(f"workers is at least 1, not {self.workers!r}")
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
-            raise ValueError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
+            raise OptionError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
         self._check_share()
         if self.idx and self.format != "tfrecord":
-            raise ValueError("DALI's index is of TFRecord files")
+            raise OptionError("DALI's index is of TFRecord files")
 
     def check(self) -> None:
         """Refuse now what is otherwise refused when the export begins: bounds and splits."""
@@ -89,9 +90,9 @@ class ExportOptions:
         if share is None:
             return
         if not 0 <= share.host < share.of:
-            raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
+            raise OptionError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
         if self.align != "shard":
-            raise ValueError("a job array needs align='shard': no file may hold records of two hosts' shards")
+            raise OptionError("a job array needs align='shard': no file may hold records of two hosts' shards")
 
 
 def with_key(schema: Schema) -> Schema:
@@ -101,9 +102,9 @@ def with_key(schema: Schema) -> Schema:
 
 def check_names(name: str, exists: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
+        raise OptionError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
     if exists not in EXISTS:
-        raise ValueError(f"exists is one of {', '.join(EXISTS)}, not {exists!r}")
+        raise OptionError(f"exists is one of {', '.join(EXISTS)}, not {exists!r}")
 
 
 def export_source(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MalformedExample, Tar2TFError
+from ais_tar2tf.errors import MalformedExample, MappingError, NoFeature, Tar2TFError
 from ais_tar2tf.export.raw import Row, example_rows, framed_rows
 from ais_tar2tf.export.tarfiles import record_members
 from ais_tar2tf.mapping import mapping_error
@@ -27,7 +27,7 @@ def serialized(example: Any) -> bytes:
         return features.encode(example)
     if hasattr(example, "SerializeToString"):
         return example.SerializeToString()
-    raise TypeError(
+    raise NoFeature(
         f"record_to_example returned {type(example).__name__}; a tf.train.Example, its bytes or a dict is expected"
     )
 
@@ -75,7 +75,7 @@ class Serializer:
     def _row_or_none(self, record: Record, account: Account) -> Row | None:
         try:
             return self._row(record)
-        except MalformedExample as error:
+        except (MalformedExample, NoFeature) as error:
             account.take_back(mapping_error(error, record))
         except Tar2TFError as error:
             account.take_back(error)
@@ -86,5 +86,9 @@ class Serializer:
 
 def _as_record(changed: Any, record: Record) -> Record:
     if not isinstance(changed, dict):
-        raise TypeError(f"for a tar, a record's fields are expected, a dict of bytes, not {type(changed).__name__}")
+        raise MappingError(
+            f"for a tar, a record's fields are expected, a dict of bytes, not {type(changed).__name__}",
+            shard=record["__shard__"],
+            key=record["__key__"],
+        )
     return {"__key__": record["__key__"], **changed}

@@ -15,7 +15,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, overload
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import ExportError, NoSuchRecord
 from ais_tar2tf.export.formats import array_record_module
 from ais_tar2tf.export.framing import check_frame, frame_offsets
 from ais_tar2tf.export.manifest import Manifest, RecordFile
@@ -54,7 +54,7 @@ class Records(Sequence[Record]):
             return [self[at] for at in range(*index.indices(len(self)))]
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
-            raise IndexError(f"record {index} of {len(self):,}")
+            raise NoSuchRecord(f"record {index} of {len(self):,}")
         which = bisect_right(self._ends, at)
         part = self.parts[which]
         begin = self._ends[which] - (part.stop - part.start)

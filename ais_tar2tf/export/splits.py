@@ -10,6 +10,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.records import Record
 
 __all__ = ["Lists", "Part", "Predicates", "Ratios", "Route", "Single", "described", "parts_of", "route_of"]
@@ -76,7 +77,7 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
     names = tuple(given)
     for name in names:
         if not _SPLIT_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a split: letters, digits, '_', '.', '-'")
+            raise OptionError(f"{name!r} is no name for a split: letters, digits, '_', '.', '-'")
     values = list(given.values())
     if isinstance(splits, str):
         return Single(names)
@@ -86,12 +87,12 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
         return _ratios(names, [float(value) for value in values], seed)
     if values and all(isinstance(value, Iterable) and not isinstance(value, str | bytes) for value in values):
         return _lists(names, values)
-    raise ValueError("splits are ratios, functions of a record, or lists of keys, the same kind for all of them")
+    raise OptionError("splits are ratios, functions of a record, or lists of keys, the same kind for all of them")
 
 
 def _ratios(names: tuple[str, ...], shares: list[float], seed: int) -> Ratios:
     if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError(f"ratios are not negative and add up to 1, not to {sum(shares):g}")
+        raise OptionError(f"ratios are not negative and add up to 1, not to {sum(shares):g}")
     return Ratios(names, tuple(shares), seed)
 
 
@@ -100,7 +101,7 @@ def _lists(names: tuple[str, ...], keys: list[Iterable[str]]) -> Lists:
     for at, listed in enumerate(keys):
         for key in listed:
             if split_of.setdefault(key, at) != at:
-                raise ValueError(f"key {key!r} is listed in {names[split_of[key]]!r} and in {names[at]!r}")
+                raise OptionError(f"key {key!r} is listed in {names[split_of[key]]!r} and in {names[at]!r}")
     return Lists(names, split_of)
 
 
@@ -150,10 +151,10 @@ def _part(text: str, expression: str, counts: Mapping[str, int]) -> Part:
         return Part(text.strip(), 0, counts[text.strip()])
     found = _INSTRUCTION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{expression!r} is no split: one looks like 'train', 'train[:60%]' or 'train[100:]+val'")
+        raise OptionError(f"{expression!r} is no split: one looks like 'train', 'train[:60%]' or 'train[100:]+val'")
     name = found["name"]
     if name not in counts:
-        raise ValueError(f"there is no split {name!r}; there are: {', '.join(counts) or 'none'}")
+        raise OptionError(f"there is no split {name!r}; there are: {', '.join(counts) or 'none'}")
     total = counts[name]
     start, stop = _edge(found["start"], total, 0), _edge(found["stop"], total, total)
     return Part(name, start, max(start, stop))
@@ -165,7 +166,7 @@ def _edge(text: str | None, total: int, default: int) -> int:
     if text.endswith("%"):
         percent = float(text[:-1].replace("_", ""))
         if abs(percent) > 100:
-            raise ValueError(f"{text} is more than a whole split")
+            raise OptionError(f"{text} is more than a whole split")
         edge = round(percent * total / 100)
     else:
         edge = int(text.replace("_", ""))

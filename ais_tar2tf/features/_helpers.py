@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ais_tar2tf.errors import FeatureOverflow, NoFeature
 from ais_tar2tf.features._encode import encode
 from ais_tar2tf.features._values import TEXT, as_bytes
 
@@ -30,7 +31,7 @@ def bytes_feature(value: Any) -> Any:
 
     plain = _plain(value)
     if not isinstance(plain, TEXT):
-        raise TypeError(f"bytes or text is expected, not {type(plain).__name__}")
+        raise NoFeature(f"bytes or text is expected, not {type(plain).__name__}")
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[as_bytes("", plain)]))
 
 
@@ -54,7 +55,7 @@ def int64_feature(value: Any) -> Any:
     plain = plain.value if isinstance(plain, enum.Enum) else plain
     number = operator.index(bool(plain) if isinstance(plain, np.bool_) else plain)
     if not -(2**63) <= number < 2**63:
-        raise OverflowError(f"{number} does not fit into an int64")
+        raise FeatureOverflow(f"{number} does not fit into an int64")
     return tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
 
 

@@ -198,7 +198,7 @@ class Func(Conversion):
         try:
             result: Any = self.function(dict(record))
             if not isinstance(result, Mapping):
-                raise TypeError(f"it returned {type(result).__name__}; a record is expected")  # noqa: TRY301
+                raise SchemaError(f"it returned {type(result).__name__}; a record is expected")  # noqa: TRY301
         except Exception as error:
             raise failure_of(error, record, "Func") from error
         return dict(result)

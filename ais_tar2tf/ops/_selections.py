@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionTypeError, SchemaError
 from ais_tar2tf.mapping import is_tensor
 from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, type_name
 from ais_tar2tf.records import Record
@@ -76,7 +76,7 @@ class SelectJSON(Selection):
             try:
                 value = value[part]
             except (KeyError, IndexError, TypeError):
-                raise ValueError(f"there is no {self._said} in it") from None
+                raise SchemaError(f"there is no {self._said} in it") from None
         return value
 
     def _typed(self, value: Any) -> Any:
@@ -89,7 +89,7 @@ class SelectJSON(Selection):
 
     def _in_graph(self, tensor: Any) -> Any:
         if self.dtype is None:
-            raise TypeError("SelectJSON needs its dtype in a graph")
+            raise OptionTypeError("SelectJSON needs its dtype in a graph")
         import tensorflow as tf
 
         dtype = tf.as_dtype(self.dtype)

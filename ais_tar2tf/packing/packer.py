@@ -11,7 +11,7 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf.errors import ChecksumMismatch, ExportError, ShardNotFound, Tar2TFError, TemplateError
+from ais_tar2tf.errors import ChecksumMismatch, ExportError, OptionError, ShardNotFound, Tar2TFError, TemplateError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, bounds_of
 from ais_tar2tf.export.tarfiles import END, record_members
 from ais_tar2tf.packing import Rows, records_of
@@ -50,7 +50,7 @@ def pack(
     ['memory://doc-pack/train-0.tar']
     """
     if exists not in ("error", "replace"):
-        raise ValueError(f"exists is 'error' or 'replace', not {exists!r}")
+        raise OptionError(f"exists is 'error' or 'replace', not {exists!r}")
     scheme, bucket, template = split_url(url)
     bounds = bounds_of(shard_size, shard_records, len(END))
     names, records = _Names(template, str(url)), records_of(source)  # both refuse before a bucket is made

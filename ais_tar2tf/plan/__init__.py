@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.errors import CheckpointError
+from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.options import EVEN, Shuffle
 from ais_tar2tf.plan.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.shard_index import Cut
@@ -135,11 +135,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 0 <= self.host < self.hosts:
-            raise ValueError(f"shard=(i, n) needs 0 <= i < n, not ({self.host}, {self.hosts})")
+            raise OptionError(f"shard=(i, n) needs 0 <= i < n, not ({self.host}, {self.hosts})")
         if self.even not in (None, *EVEN):
-            raise ValueError(f"even is one of {', '.join(EVEN)}, not {self.even!r}")
+            raise OptionError(f"even is one of {', '.join(EVEN)}, not {self.even!r}")
         if self.counts is not None and len(self.counts) != self.shards:
-            raise ValueError(f"there are counts of {len(self.counts):,} shards, not of {self.shards:,}")
+            raise OptionError(f"there are counts of {len(self.counts):,} shards, not of {self.shards:,}")
 
     @property
     def _in_turns(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import CheckpointError
+from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reading import At, Reading, Stream, passed, size_of
@@ -321,5 +321,5 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> tuple[float,
     given: list[Any] = [1.0] * count if weights is None else list(weights)
     good = [isinstance(weight, int | float) and 0 < weight < float("inf") for weight in given]
     if len(given) != count or not all(good):
-        raise ValueError(f"weights are {count} positive numbers, one for each source, not {weights!r}")
+        raise OptionError(f"weights are {count} positive numbers, one for each source, not {weights!r}")
     return tuple(map(float, given))

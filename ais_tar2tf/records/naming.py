@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ais_tar2tf.errors import OptionError
+
 __all__ = ["Grouping", "Split", "alike", "is_by_rule", "is_no_field", "splitter"]
 
 Split = Callable[[str], "tuple[str, str] | None"]
@@ -40,7 +42,7 @@ def splitter(grouping: Grouping) -> Split:
         return lambda name: None if name.endswith("/") else grouping(name)
     rules = {"first-dot": _first_dot, "last-dot": _last_dot}
     if grouping not in rules:
-        raise ValueError(f"grouping is one of {', '.join(rules)} or a callable, not {grouping!r}")
+        raise OptionError(f"grouping is one of {', '.join(rules)} or a callable, not {grouping!r}")
     return rules[grouping]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf.errors import MissingField
+from ais_tar2tf.errors import MissingField, OptionError
 from ais_tar2tf.records.table import Record
 
 __all__ = ["Selection", "Want"]
@@ -31,7 +31,7 @@ class Want:
         name, renamed, alternatives = body.partition("=")
         sources = tuple(source.lower() for source in (alternatives if renamed else body).split(";"))
         if not all(sources) or not name:
-            raise ValueError(f"a field is asked for as 'jpg', 'cls?' or 'image=jpg;png', not {text!r}")
+            raise OptionError(f"a field is asked for as 'jpg', 'cls?' or 'image=jpg;png', not {text!r}")
         return cls(name if renamed else sources[0], sources, optional=text.endswith("?"))
 
 
@@ -42,7 +42,7 @@ class Selection:
         self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in fields)
         names = [want.name for want in self.wants]
         if len(set(names)) < len(names):
-            raise ValueError(f"a field is selected twice: {', '.join(names)}")
+            raise OptionError(f"a field is selected twice: {', '.join(names)}")
         self.sources: frozenset[str] = frozenset(source for want in self.wants for source in want.sources)
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf.errors import FolderMissing
 from ais_tar2tf.server.checksums import Content
 from ais_tar2tf.server.refusals import (
     LONGEST_BUCKET,
@@ -54,7 +55,7 @@ class Folder:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.root: Path = _real(Path(directory))
         if not self.root.is_dir():
-            raise NotADirectoryError(f"{directory}: not a directory; make it, with a sub-folder for every bucket")
+            raise FolderMissing(f"{directory}: not a directory; make it, with a sub-folder for every bucket")
         self.versions: Versions = Versions()
 
     # Buckets

@@ -15,6 +15,7 @@ from typing import Self
 
 from aiohttp import web
 
+from ais_tar2tf.errors import ServerError
 from ais_tar2tf.server.calls import Seen
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.folder import Folder
@@ -130,13 +131,17 @@ class Server:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(
-        host or "0.0.0.0",  # noqa: S104  # an empty host is how callers ask for all interfaces
-        port,
-        type=socket.SOCK_STREAM,
-        flags=socket.AI_PASSIVE,
-    )[0]
-    return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host or "0.0.0.0",  # noqa: S104  # an empty host is how callers ask for all interfaces
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        what = error.strerror or error
+        raise ServerError(f"{host}:{port}: the server cannot listen there: {what}") from error
 
 
 def _address(sock: socket.socket, role: str) -> Address:

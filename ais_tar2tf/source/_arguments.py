@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ais_tar2tf.environment import hosts
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls, whole_number
 
 __all__ = ["host_of", "read_options", "seed_of", "shuffle_option"]
@@ -40,7 +41,7 @@ def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None)
         return None
     if isinstance(shuffle, str):
         if shuffle != "global":
-            raise ValueError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
+            raise OptionError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
         return Shuffle(whole=True, seed=seed)
     if isinstance(shuffle, Shuffle):
         return shuffle if seed is None else replace(shuffle, seed=seed)
@@ -53,12 +54,12 @@ def host_of(shard: Any) -> tuple[int, int]:
         return 0, 1
     if isinstance(shard, str):
         if shard != "env":
-            raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
+            raise OptionError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
         return hosts()
     if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
         return shard.input_pipeline_id, shard.num_input_pipelines
     try:
         host, of_hosts = shard
     except (TypeError, ValueError):
-        raise ValueError(f"shard is (i, n), an InputContext or 'env', not {shard!r}") from None
+        raise OptionError(f"shard is (i, n), an InputContext or 'env', not {shard!r}") from None
     return whole_number("the i of shard=(i, n)", host), whole_number("the n of shard=(i, n)", of_hosts)

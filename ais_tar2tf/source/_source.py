@@ -15,6 +15,8 @@ from ais_tar2tf.cache import in_whole_blocks
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
+    NoSuchRecord,
+    OptionError,
     SchemaError,
     StoreError,
     Tar2TFError,
@@ -140,7 +142,7 @@ class Source:
         try:
             number = range(len(self))[which]
         except IndexError:
-            raise IndexError(f"there is no record {which:,}: there are {len(self):,}") from None
+            raise NoSuchRecord(f"there is no record {which:,}: there are {len(self):,}") from None
         return self._run(range(number, number + 1))[0]
 
     def select(self, *fields: str | Want, in_cluster: bool | None = None) -> Source:
@@ -323,7 +325,7 @@ class Source:
         """The bytes of all shards. A global shuffle needs every one of them to give single records."""
         index = self._needed_index()
         if not self._account.raises:
-            raise ValueError("shuffle='global' needs on_error='raise': its order counts every record")
+            raise OptionError("shuffle='global' needs on_error='raise': its order counts every record")
         total = 0
         for name in shards.names:
             known = index.get(name)
@@ -492,7 +494,7 @@ class Source:
         """With what an index tells, unless records may be skipped: then it counts what nobody will see."""
         plan = replace(plan, key=_key_of(shards.names))
         if plan.even is not None and not self._account.raises:
-            raise ValueError(
+            raise OptionError(
                 f"even={plan.even!r} needs on_error='raise': a record that is skipped is missing somewhere"
             )
         if selected is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from ais_tar2tf.errors import ExportError, SchemaError
+from ais_tar2tf.errors import ExportError, OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE
 from ais_tar2tf.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.export.places import Destination, Folder, place_of
@@ -83,7 +83,7 @@ def generate_and_save_train_eval_test_tfrecords_files(
 
 def _either(name: str, given: Any, other: str, also: Any) -> Any:
     if (given is None) == (also is None):
-        raise TypeError(f"say {name}, or {other}, which means the same")
+        raise OptionTypeError(f"say {name}, or {other}, which means the same")
     return also if given is None else given
 
 
@@ -210,7 +210,7 @@ def generate_dataset(
     given = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else tfrecord_filepaths
     paths = [os.fspath(path) for path in given]
     if not paths:
-        raise ValueError("tfrecord_filepaths names no file")
+        raise OptionError("tfrecord_filepaths names no file")
     cls = example_class or examples_class
     stated = [_stated(folder) for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
     if cls is None and stated[0] is None:

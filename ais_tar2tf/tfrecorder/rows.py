@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ais_tar2tf import csv_files
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.plan import permutation
 
 __all__ = ["SPLITS", "Row", "assigned", "count_rows", "rows_of", "shares_of", "shuffled"]
@@ -35,7 +36,7 @@ def shares_of(ratio: float | Sequence[float]) -> dict[str, float]:
     if len(shares) == 1:
         shares.append(1 - shares[0])
     if not 2 <= len(shares) <= len(SPLITS) or min(shares) < 0 or not abs(sum(shares) - 1) <= _SUM_TOLERANCE:
-        raise ValueError(
+        raise OptionError(
             "examples_train_eval_test_ratio is a share of train, or two or three shares that are not negative and "
             f"add up to 1, not {ratio!r}"
         )

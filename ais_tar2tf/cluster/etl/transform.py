@@ -11,7 +11,7 @@ import numpy as np
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Bytes, ShardArchive
 from ais_tar2tf.cluster.etl.definition import Definition
-from ais_tar2tf.errors import UnsupportedArchive
+from ais_tar2tf.errors import MappingError, NoFeature, UnsupportedArchive
 from ais_tar2tf.examples import ExampleGrouper
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.tarfiles import END
@@ -91,8 +91,10 @@ class Transform:
         """For a tar: bytes and text as they are, all else as npy."""
         changed: Any = self._change(record)
         if not isinstance(changed, dict):
-            raise TypeError(
-                f"for a tar, a dict of fields is needed, as SelectDict gives, not {type(changed).__name__}"
+            raise MappingError(
+                f"for a tar, a dict of fields is needed, as SelectDict gives, not {type(changed).__name__}",
+                shard=record["__shard__"],
+                key=record["__key__"],
             )
         members: Record = {"__key__": record["__key__"]}
         for name, value in changed.items():
@@ -108,7 +110,7 @@ class Transform:
 def _npy(value: Any) -> bytes:
     array = np.asarray(value)
     if array.dtype.hasobject:
-        raise TypeError(f"{type(value).__name__} has no form in an npy file; select values out of it")
+        raise NoFeature(f"{type(value).__name__} has no form in an npy file; select values out of it")
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from ais_tar2tf.errors import OptionError, OptionTypeError
+
 __all__ = ["ConfigBase", "Setting"]
 
 
@@ -45,10 +47,10 @@ class Setting:
         is_bool = isinstance(value, bool) and bool not in self._kinds and object not in self._kinds
         if is_bool or not isinstance(value, self._kinds):
             kinds = " or ".join(getattr(kind, "__name__", str(kind)) for kind in self._kinds)
-            raise TypeError(f"{owner}.{self.name} is {kinds}, not {value!r}")
+            raise OptionTypeError(f"{owner}.{self.name} is {kinds}, not {value!r}")
         for number in value if isinstance(value, list) else [value]:
             if self._least is not None and (not isinstance(number, int) or number < self._least):
-                raise ValueError(f"{owner}.{self.name} is {self._least} or more, not {value!r}")
+                raise OptionError(f"{owner}.{self.name} is {self._least} or more, not {value!r}")
         return value
 
 

@@ -18,7 +18,7 @@ from ais_tar2tf.datum.folders import FOLDERS, Attributes, Examples
 from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, described, json_bytes, read_json, schema_of
 from ais_tar2tf.datum.problem import IMAGE_SEG, TEXT_CLF
 from ais_tar2tf.datum.tars import TarShards, is_shards
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.serializers import serialized
@@ -102,11 +102,11 @@ def _generator(source: str, problem: str, configs: TFRWriteConfigs, splits: Mapp
     custom = configs.generator
     if custom is not None:
         if not callable(custom):
-            raise TypeError(f"TFRWriteConfigs.generator is a class or a callable, not {custom!r}")
+            raise OptionTypeError(f"TFRWriteConfigs.generator is a class or a callable, not {custom!r}")
         made: Any = custom(source) if isinstance(custom, type) else custom
         return lambda split, attributes: _keyed(made(**{**attributes, "split": split}))
     if problem not in FOLDERS:
-        raise ValueError(f"problem_type is one of {', '.join(FOLDERS)}, not {problem!r}")
+        raise OptionError(f"problem_type is one of {', '.join(FOLDERS)}, not {problem!r}")
     reader = TarShards(source, splits, problem) if is_shards(source) else FOLDERS[problem](source, splits)
     return lambda split, attributes: reader(split, **{k: v for k, v in attributes.items() if k != "num_examples"})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ais_tar2tf.datum.configs import DatasetConfigs
 from ais_tar2tf.datum.reader.files import open_directory, share_of
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionTypeError, SchemaError
 from ais_tar2tf.source import host_of
 
 __all__ = ["Dataset", "load"]
@@ -78,7 +78,7 @@ class Dataset:
     @dataset_configs.setter
     def dataset_configs(self, configs: DatasetConfigs) -> None:
         if not isinstance(configs, DatasetConfigs):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
-            raise TypeError(f"dataset_configs is a DatasetConfigs, not {configs!r}")
+            raise OptionTypeError(f"dataset_configs is a DatasetConfigs, not {configs!r}")
         self._configs = configs
 
     def train_fn(self, instruction: str = "train", repeat: int | None = None, shuffle: bool = True) -> Any:

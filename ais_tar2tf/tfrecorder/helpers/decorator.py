@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ais_tar2tf.errors import OptionTypeError
 from ais_tar2tf.tfrecorder.helpers.fields import FieldType
 
 __all__ = ["TfRecordable", "tfrecordable"]
@@ -38,7 +39,7 @@ class TfRecordable(property):
 def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecordable]:
     """The attribute below is written into record files as `dtype`, one of `Example.Field.TYPE_…`."""
     if not isinstance(dtype, FieldType):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
-        raise TypeError(f"dtype is one of Example.Field.{', '.join(FieldType.__members__)}, not {dtype!r}")
+        raise OptionTypeError(f"dtype is one of Example.Field.{', '.join(FieldType.__members__)}, not {dtype!r}")
 
     def decorate(fget: Callable[[Any], Any]) -> TfRecordable:
         return TfRecordable(fget, dtype=dtype)
