@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import OptionError, Tar2TFError
-from ais_tar2tf.forking import at_fork
 
 __all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
 
@@ -101,11 +100,7 @@ class Account:
             raise OptionError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
         self.stats: Stats = Stats()
         self.on_error: OnError = on_error
-        self._lock = threading.Lock()
-        at_fork(self)
-
-    def forked(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def twin(self) -> Account:
         """The same decisions, counted apart."""
@@ -164,7 +159,7 @@ class Busy:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._active = 0
         self._since = 0.0
 

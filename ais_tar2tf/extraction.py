@@ -10,13 +10,13 @@ whose members don't stand together, only those that are selected tell.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import xxhash
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.records import Grouping, Selection, Split, is_no_field, splitter
 from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, asked
@@ -138,7 +138,7 @@ class MembersStore:
         self._grouping: Grouping = grouping
         self._whenever = whenever
         self._pattern = pattern_of(selection, grouping)
-        self._lock = threading.Lock()  # looking into shards: one at a time
+        self._lock = forking.lock()  # looking into shards: one at a time
         self._pays: bool | None = None if self._pattern is not None else False
         self._records: dict[str, int] = {}  # of shards that were asked for by members
 

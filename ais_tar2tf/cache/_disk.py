@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf import forking
 from ais_tar2tf.cache._block import PART, FileReader, FileWriter, is_abandoned
 from ais_tar2tf.cache._shelf import Known, Place
 from ais_tar2tf.stores import Identity
@@ -39,7 +39,7 @@ class DiskShelf:
     def __init__(self, folder: str | os.PathLike[str], bound: int) -> None:
         self._folder = Path(folder).expanduser().absolute()
         self.bound: int = bound
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._left = 0  # bytes that may be written before looking again
 
     def __repr__(self) -> str:

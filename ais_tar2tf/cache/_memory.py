@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 
+from ais_tar2tf import forking
 from ais_tar2tf.cache._shelf import Known, Place
 from ais_tar2tf.stores import Identity
 
@@ -44,7 +44,7 @@ class _Writer:
 class MemoryShelf:
     def __init__(self, bound: int) -> None:
         self.bound: int = bound
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._known: dict[str, Known] = {}
         self._blocks: OrderedDict[Place, bytes] = OrderedDict()
         self._size = 0

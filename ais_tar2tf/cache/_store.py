@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Damaged, Place, Shelf
@@ -50,7 +50,7 @@ class CachedStore:
         self._account = account
         self._trust = trust
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._said: OrderedDict[str, Identity] = OrderedDict()  # by the store, where reading began
         self._share = 0.0  # of the blocks that are fetched whole for a part of them
         self._on_the_way: set[Place] = set()  # of these

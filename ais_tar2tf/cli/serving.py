@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ais_tar2tf import forking
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.verbs import Json, Quiet, Verbose, fail, verb
@@ -72,7 +73,7 @@ def serve(
 
 def _on_signal() -> threading.Event:
     """Set by Ctrl-C, or by who ends this process."""
-    ended = threading.Event()
+    ended = forking.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     return ended

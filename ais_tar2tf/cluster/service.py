@@ -12,11 +12,11 @@ import argparse
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import ExportError, OptionError
 from ais_tar2tf.loading.dataset import build_dataset
 from ais_tar2tf.loading.files import load
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     server = _dispatcher(given) if given.role == "dispatcher" else _worker(given)
     sys.stdout.write(f"{server}\n")
     sys.stdout.flush()  # whoever started it waits for that
-    ended = threading.Event()
+    ended = forking.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     ended.wait()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB
 
 __all__ = ["WriteBehind"]
@@ -21,6 +22,12 @@ class WriteBehind:
         self._write = write
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[None]] = deque()
+        at_fork(self)
+
+    def forked(self) -> None:
+        """A child has no such thread, and would wait for it for ever."""
+        self._pool = None
+        self._waiting.clear()
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Pieces that are views may be gone later: they are written before this returns."""

@@ -123,7 +123,6 @@ def _replace(names: _Names, work: WorkFolder) -> list[str]:
         parts[0].touch()
     targets = [names.check(number) for number in range(len(parts))]
     for part, target in zip(parts, targets, strict=True):
-        part.chmod(0o666 & ~_umask())
         part.replace(target)
     for stale in names.behind(len(parts)):
         stale.unlink()
@@ -192,9 +191,3 @@ def _work(first: Path) -> Generator[WorkFolder]:
         if isinstance(error, Tar2TFError):  # of the source: some of ours are OSErrors, too
             raise
         raise ExportError(f"{first}: writing failed ({error.strerror or error})") from error
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -13,6 +13,7 @@ from ais_tar2tf.export.formats import Part, new_part
 from ais_tar2tf.export.raw import Row
 from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile, WorkFolder, sync
+from ais_tar2tf.forking import at_fork
 
 __all__ = ["SplitWriter", "Syncer"]
 
@@ -24,8 +25,14 @@ class Syncer:
 
     def __init__(self, work: WorkFolder) -> None:
         self._work = work
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ais_tar2tf-sync")
+        self._pool = _thread()
         self._waiting: deque[tuple[FinishedFile, Future[None]]] = deque()
+        at_fork(self)
+
+    def forked(self) -> None:
+        """A child has no such thread, and would wait for it for ever."""
+        self._pool = _thread()
+        self._waiting.clear()
 
     def add(self, file: FinishedFile) -> None:
         self._waiting.append((file, self._pool.submit(sync, self._work.path / file.part)))
@@ -43,6 +50,10 @@ class Syncer:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+def _thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="ais_tar2tf-sync")
 
 
 class SplitWriter:

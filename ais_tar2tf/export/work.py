@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.errors import ExportError
+from ais_tar2tf.forking import at_fork
 
 __all__ = [
     "FinishedFile",
@@ -102,6 +103,11 @@ class WorkFolder:
             if isinstance(error, ExportError):
                 raise
             raise ExportError(f"{path.parent}: nothing can be written there ({error.strerror or error})") from error
+        at_fork(self)
+
+    def forked(self) -> None:
+        """A child writes nothing here, and its copy of the lock must not outlive its parent's export."""
+        self.close()
 
     def _begin(self, plan: dict[str, Any]) -> None:
         """Take over what the journal says: it is of the same plan, or empty."""
@@ -151,7 +157,8 @@ class WorkFolder:
         return max((file.end for file in self.files if file.split == split), default=(0, 0))
 
     def _tell(self, fact: dict[str, Any], *, sync: bool = True) -> None:
-        assert self._journal is not None
+        if self._journal is None:
+            raise ExportError(f"{self.path.parent}: this export was begun by another process, or has ended")
         os.write(self._journal, _line(fact))
         if sync:
             os.fsync(self._journal)

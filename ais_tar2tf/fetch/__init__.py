@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.allocation import BATCHES, keep_freed
 from ais_tar2tf.errors import ChecksumMismatch, StoreError, TransportError
@@ -22,7 +23,6 @@ from ais_tar2tf.fetch._planning import Planning
 from ais_tar2tf.fetch._receiving import Receiving
 from ais_tar2tf.fetch.checksum import Checksum
 from ais_tar2tf.fetch.tuning import Tuning
-from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Identity, Keeper, Store
 
@@ -65,7 +65,7 @@ class Fetch:
         keep_freed(BATCHES)
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
-        at_fork(self)
+        forking.at_fork(self)
 
     @property
     def _lock(self) -> threading.Condition:
@@ -276,7 +276,7 @@ class Fetch:
 
 
 _open_fetches: weakref.WeakSet[Fetch] = weakref.WeakSet()
-_ending = threading.Event()
+_ending = forking.event()
 
 
 @atexit.register

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.fetch._parts import Block, Part, Shard
@@ -35,7 +36,7 @@ class Receiving:
     def __init__(
         self, store: Store, read: Read, account: Account, draw: Callable[[], float], answered: Callable[[float], None]
     ) -> None:
-        self.lock: threading.Condition = threading.Condition()
+        self.lock: threading.Condition = forking.condition()
         self.closed: bool = False
         self.hungry: Part | None = None  # what the reader waits for
         self.planning: Planning  # is given by who has it, and guarded by the lock
@@ -49,7 +50,6 @@ class Receiving:
         self._asked: dict[str, int] = {}  # parts of each shard that could go together
 
     def forked(self) -> None:
-        self.lock = threading.Condition()
         self._interrupts.clear()
         self.closed = True
 

@@ -6,16 +6,15 @@ What is not wanted is not read.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
 from ais_tar2tf.fetch import Span
-from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores.file import FileBody, FileStore
@@ -34,15 +33,14 @@ class FileFetch:
         self._spans = spans
         self._read = read
         self._account = account
-        self._lock = threading.Lock()  # `close` may come from another thread
-        self._closed = threading.Event()
+        self._lock = forking.lock()  # `close` may come from another thread
+        self._closed = forking.event()
         self._buffer: memoryview = np.empty(_BLOCK, np.uint8).data
         self._span = Span("")
         self._body: FileBody | None = None
         self._identity = Identity()
         self._at = 0
         self._block_size = _FIRST_BLOCK
-        at_fork(self)
 
     def next_shard(self) -> Span | None:
         """Go to the next shard, giving up what is left of this one; None behind the last."""
@@ -103,10 +101,6 @@ class FileFetch:
     @property
     def closed(self) -> bool:
         return self._closed.is_set()
-
-    def forked(self) -> None:
-        """A child reads on by itself: the file's position is ours, not the system's."""
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """No file is open when this returns."""

@@ -10,9 +10,9 @@ A value that somebody gave stays as it is. Nothing of this changes what is read,
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Choice
 from ais_tar2tf.options import KIB, MIB, Limits, Read
 
@@ -113,7 +113,7 @@ class Tuning:
     """
 
     def __init__(self, read: Read, *, sharing: int = 1, given: Limits | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._read = read
         self._sharing = sharing
         self._given = given or read.limits  # before several shared them

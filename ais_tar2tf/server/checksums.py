@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 import xxhash
+
+from ais_tar2tf import forking
 
 __all__ = ["Checksums", "Content"]
 
@@ -39,8 +40,8 @@ class Checksums:
         self._entries = entries
         self._known: OrderedDict[Content, str] = OrderedDict()
         self._jobs: dict[Content, Future[str]] = {}
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._lock = forking.lock()
+        self._stopping = forking.event()
 
     def known(self, content: Content) -> str | None:
         with self._lock:

@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import FolderMissing
 from ais_tar2tf.server.checksums import Content
 from ais_tar2tf.server.refusals import (
@@ -166,7 +166,7 @@ class Upload:
         self._temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         self._file = self._temporary.open("xb")
         self._hasher = xxhash.xxh64()
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def __enter__(self) -> Upload:
         return self

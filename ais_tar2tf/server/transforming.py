@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from urllib.parse import quote, urlencode, urlsplit
 
+from ais_tar2tf import forking
 from ais_tar2tf.server.refusals import RefusedError
 
 __all__ = ["Passage"]
@@ -27,7 +28,7 @@ class Passage(Iterator[bytes]):
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
-        self._lock = threading.Lock()  # around what `close` must see whole, or not begun
+        self._lock = forking.lock()  # around what `close` must see whole, or not begun
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
         self._sending: threading.Thread | None = None

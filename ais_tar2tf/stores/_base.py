@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import ObjectChanged
 
 __all__ = ["Asks", "Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store", "asked"]
@@ -59,7 +59,7 @@ class Interrupt:
     """Ends the waits of one reader from another thread, by shutting its sockets down."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._sockets: set[socket.socket] = set()
         self.fired: bool = False
 

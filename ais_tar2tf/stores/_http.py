@@ -12,7 +12,6 @@ import select
 import socket
 import ssl
 import struct
-import threading
 import time
 import urllib.request
 import weakref
@@ -21,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import StoreError, TransportError
-from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed, identity_of, is_link_local, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
@@ -104,13 +103,13 @@ class HttpPool:
     def __init__(self, timeouts: Timeouts, tls: Tls = Tls()) -> None:  # noqa: B008  # frozen
         self._timeouts = timeouts
         self._tls = tls
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
         self._routes: dict[tuple[str, str], _Route] = {}  # by origin: asking the environment takes 50 µs
         self._closed = False
         self._context: ssl.SSLContext | None = None
-        at_fork(self)
+        forking.at_fork(self)
 
     def ask(
         self,
@@ -170,7 +169,6 @@ class HttpPool:
 
     def forked(self) -> None:
         """The parent goes on with these sockets, and answers to both would mix."""
-        self._lock = threading.Lock()
         _close_kept(self._kept)
 
     def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import StoreError
-from ais_tar2tf.forking import at_fork
 
 __all__ = ["Token", "TokenSource"]
 
@@ -31,19 +30,15 @@ class Token:
     def __init__(self, given: TokenSource | None, shown: str) -> None:
         self._given = given or None
         self._shown = shown
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._seen: deque[str] = deque(maxlen=_REMEMBERED)
         self._value: str | None = None
         self._asked = False
-        at_fork(self)
         if isinstance(given, str):
             self.value()  # so that a wrong one is told early; a function is asked when it is needed
 
     def __repr__(self) -> str:
         return "Token()"
-
-    def forked(self) -> None:
-        self._lock = threading.Lock()
 
     def value(self) -> str | None:
         """The token in use; None where there is none."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import ShardNotFound
-from ais_tar2tf.forking import at_fork
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
 __all__ = ["MemoryStore"]
@@ -19,12 +18,8 @@ class _Buckets:
     """All there are in this process, under one lock."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forking.lock()
         self.objects: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
-        at_fork(self)
-
-    def forked(self) -> None:
-        self.lock = threading.Lock()
 
 
 _buckets = _Buckets()

@@ -6,14 +6,13 @@ One that still wants the interpreter then never gets it, and whoever ends its it
 from __future__ import annotations
 
 import atexit
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ais_tar2tf import forking
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.fetch import close_all
-from ais_tar2tf.forking import at_fork
 
 __all__ = ["plainly", "watched"]
 
@@ -23,15 +22,14 @@ _QUIET = 0.05  # seconds without a call: tf.data's buffers are full of errors, a
 
 class _Calls:
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = forking.condition()
         self._running = 0
         self._begun = 0
         self._ended = False
-        at_fork(self)
+        forking.at_fork(self)
 
     def forked(self) -> None:
         """A child has none of the threads that called."""
-        self._changed = threading.Condition()
         self._running = 0
 
     def begin(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
@@ -93,7 +94,7 @@ class Chunks:
         read = request.reading.read
         self._pool = _StreamPool(read.limits.open_streams, read.timeouts.dropped)
         self._next_epoch = 0  # of the next iterator
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._mapping: GraphMapping | None = None
         self._refused: Exception | None = None  # what was wrong with a position
@@ -337,9 +338,15 @@ class _StreamPool:
     def __init__(self, most: int, dropped: float) -> None:
         self._most = most
         self._dropped = dropped
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._idle: list[_Idle] = []  # the longest idle first
         self._timer: threading.Timer | None = None
+        forking.at_fork(self)
+
+    def forked(self) -> None:
+        """A child has no timer, and its parent goes on with the streams."""
+        self._timer = None
+        self._idle.clear()
 
     def take(self, state: bytes) -> Stream | None:
         with self._lock:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ais_tar2tf import forking
 from ais_tar2tf.account import Choice
 from ais_tar2tf.fetch.tuning import INTERVAL, Climb
 
@@ -34,7 +34,7 @@ class Gate:
         self._tell = tell
         self._clock = clock
         self._computed = computed
-        self._free = threading.Condition()
+        self._free = forking.condition()
         self._active = 0
         self._since: float | None = None
         self._calls = 0

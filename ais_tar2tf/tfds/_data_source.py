@@ -10,12 +10,12 @@ import bisect
 import importlib
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, SupportsIndex
 
 import numpy as np
 
+from ais_tar2tf import forking
 from ais_tar2tf.allocation import LARGE_FIELDS, keep_freed
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_payload, payload_length
@@ -99,7 +99,7 @@ class TFRecordFiles:
         self._parts = [part for part in instructions if _count(part)]
         self._ends = list(itertools.accumulate(map(_count, self._parts)))
         self._files: dict[str, _File] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -118,7 +118,7 @@ class TFRecordFiles:
         return {"_parts": self._parts, "_ends": self._ends}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _files={}, _lock=threading.Lock())
+        self.__dict__.update(state, _files={}, _lock=forking.lock())
 
     def _file(self, name: str) -> _File:
         with self._lock:

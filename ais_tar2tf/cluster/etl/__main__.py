@@ -6,8 +6,8 @@ import argparse
 import os
 import signal
 import sys
-import threading
 
+from ais_tar2tf import forking
 from ais_tar2tf.cluster.etl.definition import ENVIRONMENT, Definition
 from ais_tar2tf.cluster.etl.transformer import Transformer
 from ais_tar2tf.errors import Tar2TFError
@@ -28,7 +28,7 @@ def main() -> int:
     except Tar2TFError as error:
         print(error, file=sys.stderr)
         return 2
-    ended = threading.Event()
+    ended = forking.event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with transformer.serve(port=options.port, host=options.host, roots=options.root) as service:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, Self, cast
 from urllib.parse import parse_qs, urlsplit
 
+from ais_tar2tf import forking
 from ais_tar2tf.cluster.etl.delivery import LENGTH, NODE, Delivered, deliver
 from ais_tar2tf.cluster.etl.sources import body_blocks, file_blocks, pulled_blocks, shard_url
 from ais_tar2tf.cluster.etl.transform import Transform
@@ -52,7 +53,7 @@ class Service:
         self.timeouts: Timeouts = timeouts or Timeouts()
         self.ready: bool = False
         self.closing: bool = False
-        self._turns = threading.BoundedSemaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
+        self._turns = forking.semaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
         self._server = _Server((host, port), _Handler, self)
         address = self._server.server_address
         shown = str(address[0])
@@ -97,7 +98,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], service: Service) -> None:
         self.service: Service = service
         self._open: dict[threading.Thread, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self.busy: set[threading.Thread] = set()
         super().__init__(address, handler)
 
