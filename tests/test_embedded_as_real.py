@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+import xxhash
 
 import shards as made
 from ais_tar2tf.server import Server, serve
@@ -65,6 +67,21 @@ ASKS = [
     Ask("PUT", at("new.tar"), b"abc"),
     Ask("PUT", at("new.tar"), b"abcd"),
     Ask("PUT", at("new.tar", "?provider=ais"), b""),
+    *(
+        Ask("PUT", at("new.tar"), b"abc", {"Ais-Checksum-Type": kind, "Ais-Checksum-Value": value})
+        for kind, value in (
+            ("xxhash2", "0123456789abcdef"),
+            ("xxhash2", xxhash.xxh64_hexdigest(b"abc")),
+            ("md5", hashlib.md5(b"abc", usedforsecurity=False).hexdigest()),
+            ("md5", hashlib.md5(b"abd", usedforsecurity=False).hexdigest()),
+            ("sha256", hashlib.sha256(b"abd").hexdigest()),
+            ("sha512", hashlib.sha512(b"abd").hexdigest()),
+            ("crc32c", "364b3fb7"),
+            ("crc32c", "364b3fb8"),
+            ("none", ""),
+            ("nonsense", "12"),
+        )
+    ),
     Ask("GET", at("new.tar")),
     Ask("DELETE", at("new.tar")),
     Ask("GET", at("new.tar")),

@@ -317,7 +317,7 @@ def test_an_error_ends_the_talk_for_a_text_would_mean_success(tmp_path: Path) ->
 def test_a_message_in_many_frames_with_pings_between_them() -> None:
     transformer = Transformer(**DEFINITIONS["function"])
     with transformer.serve() as service, socket.create_connection(("127.0.0.1", urlsplit(service.url).port)) as sock:
-        sock.sendall(b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+        sock.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
         sock.sendall(b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
         stream = sock.makefile("rb")
         assert stream.readline().startswith(b"HTTP/1.1 101")

@@ -313,7 +313,7 @@ def test_put_over_a_file_that_nobody_asked_for_is_its_second_version(server: Ser
 def test_upload_that_breaks_off_leaves_nothing(server: Server, root: Path) -> None:
     before = sorted(root.rglob("*"))
     with socket.create_connection(split_host(server.target_url), TIMEOUT) as plain:
-        plain.sendall(b"PUT /v1/objects/bucket/new/half HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n")
+        plain.sendall(b"PUT /v1/objects/bucket/new/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n")
         plain.sendall(b"Expect: 100-continue\r\n\r\n")
         assert plain.recv(1024).startswith(b"HTTP/1.1 100 ")  # the upload has begun
         plain.sendall(b"half")
@@ -873,7 +873,7 @@ def test_close_does_not_wait_for_a_client_that_does_not_read(nothing_left: None,
     with (root / "bucket" / "large").open("wb") as file:
         file.truncate(200_000_000)
     with serve(root) as server, socket.create_connection(split_host(server.target_url), TIMEOUT) as stalled:
-        stalled.sendall(b"GET /v1/objects/bucket/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        stalled.sendall(b"GET /v1/objects/bucket/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert stalled.recv(12) == b"HTTP/1.1 200"
         server.close()
 
@@ -885,7 +885,7 @@ def test_client_that_leaves_early_is_not_an_error(
         file.truncate(200_000_000)
     with serve(root) as server:
         with socket.create_connection(split_host(server.target_url), TIMEOUT) as leaving:
-            leaving.sendall(b"GET /v1/objects/bucket/large HTTP/1.1\r\nHost: x\r\n\r\n")
+            leaving.sendall(b"GET /v1/objects/bucket/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert leaving.recv(12) == b"HTTP/1.1 200"
         assert ask("GET", url(server)).content == BODY
     assert caplog.records == []
@@ -934,7 +934,7 @@ def test_whoever_leaves_before_a_transformer_answers_leaves_no_connection_to_it(
         with serve(root, transformers={"slow": url}) as server:
             target = urlsplit(server.target_url)
             client = socket.create_connection((target.hostname or "", target.port or 0), TIMEOUT)
-            client.sendall(b"GET /v1/objects/bucket/shard.tar?etl_name=slow HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.sendall(b"GET /v1/objects/bucket/shard.tar?etl_name=slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
             transformer, _ = listener.accept()
             with transformer:
                 transformer.settimeout(TIMEOUT)

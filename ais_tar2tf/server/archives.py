@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import heapq
 import io
 import posixpath
-import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, NamedTuple, cast
 
 import lz4.frame
+import re2
 
 from ais_tar2tf.server.refusals import RefusedError, bad_match_mode, bad_pattern, unknown_format
 
@@ -20,6 +21,7 @@ __all__ = ["Member", "begin_entry", "end_mark", "is_archive", "joined", "list_me
 MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
 PIECE = 256 * 1024  # of a member, read and sent at once
 _BLOCK = 512
+_PATTERN_BYTES = 8 * 1024 * 1024  # that a compiled pattern may take: RE2's own default
 
 
 class Member(NamedTuple):
@@ -53,11 +55,7 @@ def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
     if pattern in ("", "*"):
         return lambda _: True
     if mode == "regexp":
-        try:
-            found = re.compile(pattern)
-        except re.error as error:
-            raise bad_pattern(str(error)) from error
-        return lambda name: found.search(name) is not None
+        return _regular(pattern)
     return {
         "prefix": lambda name: name.startswith(pattern),
         "suffix": lambda name: name.endswith(pattern),
@@ -66,15 +64,35 @@ def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
     }[mode]
 
 
+def _regular(pattern: str) -> Callable[[str], bool]:
+    """Return whether a name matches, in time linear in its length: Python's own `re` can be held up for ever."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES
+    try:
+        found: Any = re2.compile(_encoded(pattern), options=options)
+    except re2.error as error:
+        raise bad_pattern(_shown(error)) from error
+    return lambda name: found.search(_encoded(name)) is not None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _shown(error: Exception) -> str:
+    return b" ".join(part for part in error.args if isinstance(part, bytes)).decode("utf-8", "replace")
+
+
 def _key(name: str) -> str:
     """The path without the last extension."""
     base = name[name.rfind("/") + 1 :]
     return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
 
 
-def list_members(file: IO[bytes], name: str) -> list[tuple[str, int]]:
-    """Names and sizes, by name; held whole, as a listing's page is."""
-    return sorted((member.name, member.size) for member in _members(file, name, lambda _: False))
+def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, int]]:
+    """Return names and sizes of an archive's members: the first `most` of them, sorted by name."""
+    return heapq.nsmallest(most, ((member.name, member.size) for member in _members(file, name, lambda _: False)))
 
 
 def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ais_tar2tf.server.archives import begin_entry, end_mark, read_members
+from ais_tar2tf.server.calls import whole_number
 from ais_tar2tf.server.folder import Folder
 from ais_tar2tf.server.refusals import RefusedError, bad_request, no_batch
 
@@ -28,7 +29,7 @@ class _Asked:
     def of(cls, said: Mapping[str, Any], bucket: str) -> _Asked:
         if not said.get("objname"):
             raise bad_request("an entry of a batch has no objname")
-        numbers = int(said.get("start") or 0), int(said.get("length") or 0)
+        numbers = whole_number(said, "start"), whole_number(said, "length")
         return cls(str(said.get("bucket") or bucket), str(said["objname"]), str(said.get("archpath") or ""), *numbers)
 
     @property
@@ -43,6 +44,8 @@ def batch_pieces(folder: Folder, bucket: str, asked: Mapping[str, Any]) -> Itera
         raise bad_request("a batch has no entries")
     if asked.get("mime") not in (None, "", ".tar") or not asked.get("strm") or not asked.get("coer"):
         raise no_batch("that is not a streamed .tar with coer")
+    if not all(isinstance(each, dict) for each in entries):
+        raise bad_request("an entry of a batch is no JSON object")
     items = [_Asked.of(each, bucket) for each in entries]
     return _pieces(folder, items, short=bool(asked.get("onob")))
 
@@ -74,7 +77,7 @@ def _found(file: io.FileIO, item: _Asked) -> tuple[int, IO[bytes]]:
             raise LookupError(item.member)
         size, body = found.size, found.body
     length = size if not item.length else size - item.start if item.length < 0 else item.length
-    if item.start + length > size:
+    if item.start < 0 or length < 0 or item.start + length > size:
         raise RefusedError(416, f"{item.shown}: the range is not within its {size} bytes")
     if item.start:
         body.seek(item.start)

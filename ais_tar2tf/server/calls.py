@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from http import HTTPStatus
+from typing import TypeVar, cast
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from aiohttp import web
 
+from ais_tar2tf.server.connections import BODY_SECONDS
 from ais_tar2tf.server.refusals import RefusedError, bad_provider, bad_request, no_such_call, not_served, unreadable
 
-__all__ = ["Call", "Seen", "parse", "peer_of", "read_action", "read_body", "refuse", "split_target"]
+__all__ = [
+    "Call",
+    "Seen",
+    "decoded_target",
+    "in_time",
+    "parse",
+    "peer_of",
+    "read_action",
+    "read_body",
+    "refuse",
+    "split_target",
+    "whole_number",
+]
+
+T = TypeVar("T")
 
 _NOT_SERVED = frozenset(  # query parameters that change what a request means
     {"append_type", "etl_pipeline", "object_to", "uploadId"}
@@ -55,6 +72,12 @@ def split_target(request: web.BaseRequest) -> tuple[str, str]:
     return path, query
 
 
+def decoded_target(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
+    """Return the path and the query's parameters, percent-decoded: two spellings of one request are equal."""
+    path, query = split_target(request)
+    return unquote(path, errors="surrogateescape"), parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+
+
 def parse(request: web.BaseRequest) -> Call:
     """Read `/v1/<resource>/<bucket>/<name>?<query>`."""
     path, query_string = split_target(request)
@@ -95,12 +118,34 @@ async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]
 
 async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
     """A JSON object; no body is an empty one."""
-    body = await request.read()
+    body = await in_time(request.read())
     try:
         message: object = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise unreadable(f"{what} ({request.method}), err: {error}") from error
     return _as_dict(message)
+
+
+async def in_time(piece: Awaitable[T]) -> T:
+    """Return a piece of a request's body; refuse a client that sends nothing for long."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await piece
+    except TimeoutError as error:
+        raise RefusedError(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"nothing of the body came for {BODY_SECONDS:.0f} s",
+            headers={"Connection": "close"},
+        ) from error
+
+
+def whole_number(fields: Mapping[str, object], name: str) -> int:
+    """Return the number at `name`, also where it is written as text; 0 where there is none."""
+    raw = fields.get(name) or 0
+    try:
+        return int(str(raw))  # AIStore's flags are a string that holds a number
+    except ValueError as error:
+        raise bad_request(f"{name} must be a whole number, not {str(raw)[:100]!r}") from error
 
 
 def _as_dict(value: object) -> dict[str, object]:

@@ -18,6 +18,7 @@ from aiohttp import web
 from ais_tar2tf.errors import ServerError
 from ais_tar2tf.server.calls import Seen
 from ais_tar2tf.server.checksums import Checksums
+from ais_tar2tf.server.connections import BoundedServer
 from ais_tar2tf.server.folder import Folder
 from ais_tar2tf.server.nodes import Address, Cluster, Node
 from ais_tar2tf.server.proxy import Proxy
@@ -29,7 +30,9 @@ BACKLOG = 1_024  # connections that wait to be accepted: a loader's workers may 
 WORKERS = 8  # threads for hashing, listing and writing: they wait for the disk more than they compute
 SEEN = 10_000  # requests remembered for tests
 LINE_BYTES = 64 * 1024  # of a request line: a name of 4 KiB is 12 KiB when percent-encoded
-BUFFER_BYTES = 1024 * 1024  # of a body, received and not yet written
+BUFFER_BYTES = 256 * 1024  # of a body, received and not yet written: for all connections together 256 MiB at most
+HEADERS = 128  # fields of a request
+FIELD_BYTES = 16 * 1024  # of one field: tokens take a few kilobytes
 GRACE = 0.1  # seconds that requests under way have when the server closes
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
@@ -42,12 +45,22 @@ def serve(
     port: int = 0,
     token: str | None = None,
     transformers: Mapping[str, str] | None = None,
+    hosts: Iterable[str] = (),
 ) -> Server:
     """Serve a directory's sub-folders as AIStore buckets, in a thread of this process, until `close()`.
 
-    `port` 0 lets the system choose. With `token`, the proxy wants it as a Bearer token, and the target answers
-    only those whom the proxy sent. `transformers`: URLs of running ones (`t2t.cluster.etl`) by the names under which
-    objects are passed through them, as a cluster's ETLs.
+    Args:
+        directory: The folder; the files in its sub-folders are the objects.
+        host: The address to listen on; an empty one means all interfaces.
+        port: The proxy's port; 0 lets the system choose.
+        token: The Bearer token that the proxy asks for. The target then answers only requests that the proxy
+            redirected, each by a signed grant that is good for five minutes.
+        transformers: URLs of running transformers (`t2t.cluster.etl`), by the names of the ETLs that clients ask for.
+        hosts: Host names under which clients reach this server. Addresses, `localhost`, `host` and this machine's
+            own name are always known; requests for any other name are refused, and so are those of web pages.
+
+    Returns:
+        The running server; use it in a `with` block, or call its `close()`.
     """
     folder = Folder(directory)
     proxy_socket = _listen(host, port)
@@ -56,7 +69,10 @@ def serve(
     except OSError:
         proxy_socket.close()
         raise
-    return Server(folder, proxy_socket, target_socket, token=token, transformers=dict(transformers or {}))
+    names = frozenset(each.rstrip(".").lower() for each in (host, socket.gethostname(), *hosts) if each)
+    return Server(
+        folder, proxy_socket, target_socket, token=token, transformers=dict(transformers or {}), names=names
+    )
 
 
 class Server:
@@ -70,6 +86,7 @@ class Server:
         *,
         token: str | None,
         transformers: Mapping[str, str],
+        names: frozenset[str] = frozenset(),
     ) -> None:
         self._proxy = _address(proxy_socket, "p")
         self._target = _address(target_socket, "t")
@@ -79,6 +96,7 @@ class Server:
         self._folder = folder
         self._token = token
         self._transformers = transformers
+        self._names = names
         self._sockets = proxy_socket, target_socket
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._run, name="ais-server", daemon=True)
@@ -119,14 +137,17 @@ class Server:
                 token=self._token,
                 seen=self.requests,
                 transformers=self._transformers,
+                names=self._names,
             )
-            runners = [
-                await _start(node, sock)
-                for node, sock in zip((Proxy(cluster), Target(cluster)), self._sockets, strict=True)
-            ]
+            nodes = zip((Proxy(cluster), Target(cluster)), self._sockets, strict=True)
+            servers = [(_bounded(node), sock) for node, sock in nodes]
+            runners = [await _start(server, sock) for server, sock in servers]
+            watches = [asyncio.ensure_future(server.watch()) for server, _ in servers]
             self._started.set_result((asyncio.get_running_loop(), stop))
             await stop.wait()
             sums.stop()
+            for watch in watches:
+                watch.cancel()
             await _shut(runners)
 
 
@@ -150,14 +171,19 @@ def _address(sock: socket.socket, role: str) -> Address:
     return Address(role + secrets.token_hex(8), _WILDCARDS.get(host, host), port)
 
 
-async def _start(node: Node, sock: socket.socket) -> web.ServerRunner:
-    server = web.Server(
+def _bounded(node: Node) -> BoundedServer:
+    return BoundedServer(
         node,
         access_log=None,
         auto_decompress=False,  # an object that is put gzipped is stored as it comes
         max_line_size=LINE_BYTES,
+        max_headers=HEADERS,
+        max_field_size=FIELD_BYTES,
         read_bufsize=BUFFER_BYTES,
     )
+
+
+async def _start(server: BoundedServer, sock: socket.socket) -> web.ServerRunner:
     runner = web.ServerRunner(server, shutdown_timeout=GRACE)
     await runner.setup()
     await web.SockSite(runner, sock, backlog=BACKLOG).start()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import tarfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from ais_tar2tf.server.archives import is_archive, joined, list_members
+from ais_tar2tf.server.calls import whole_number
 from ais_tar2tf.server.checksums import Checksums, Content
 from ais_tar2tf.server.folder import TEMPORARY, Folder
 from ais_tar2tf.server.refusals import bad_request, not_served, unreadable
@@ -43,11 +42,11 @@ class Listing:
         >>> Listing.of({"prefix": "train-", "pagesize": 2}).size
         2
         """
-        if _int(value, "flags") & NOT_SERVED_FLAGS:
+        if whole_number(value, "flags") & NOT_SERVED_FLAGS:
             raise not_served("a listing with these flags")
         if isinstance(value.get("pagesize"), str):
             raise unreadable("list (map[string]interface {}), err: apc.LsoMsg.PageSize: a number is expected")
-        size = _int(value, "pagesize")
+        size = whole_number(value, "pagesize")
         if size < 0:
             raise bad_request(f"pagesize must be zero or more, not {size}")
         return cls(
@@ -55,16 +54,8 @@ class Listing:
             after=max(str(value.get("continuation_token") or ""), str(value.get("start_after") or "")),
             size=min(size or PAGE, PAGE),
             props=frozenset(str(value.get("props") or "name,size").replace(" ", "").split(",")),
-            inside=bool(_int(value, "flags") & INSIDE),
+            inside=bool(whole_number(value, "flags") & INSIDE),
         )
-
-
-def _int(value: Mapping[str, object], field: str) -> int:
-    raw = value.get(field) or 0
-    try:
-        return int(str(raw))  # AIStore's flags are a string that holds a number
-    except ValueError as error:
-        raise bad_request(f"{field} must be a whole number, not {raw!r}") from error
 
 
 Entry = dict[str, str | int]
@@ -128,8 +119,8 @@ def _inside(entry: Entry, path: str) -> list[Entry]:
     """The members of an archive, and the mark of it on its own entry; nothing where it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123  # a path as scandir gives it
-            members = joined(str(entry["name"]), list_members(file, path))
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile):
+            members = joined(str(entry["name"]), list_members(file, path, most=PAGE))
+    except Exception:  # noqa: BLE001  # decompressors and readers raise many kinds; the listing goes on without it
         return []
     entry["flags"] = CACHED | IS_ARCHIVE
     return [

@@ -10,14 +10,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import xxhash
 from aiohttp import web
 
-from ais_tar2tf.server.calls import Call, Seen, parse, peer_of, refuse, split_target
+from ais_tar2tf.server.calls import Call, Seen, decoded_target, parse, peer_of, refuse, split_target
 from ais_tar2tf.server.checksums import Checksums
+from ais_tar2tf.server.connections import Connection
 from ais_tar2tf.server.folder import Folder
+from ais_tar2tf.server.grants import Grants
+from ais_tar2tf.server.origins import foreign
 from ais_tar2tf.server.refusals import RefusedError, from_os_error, no_etl, no_such_call, not_served
 
 __all__ = ["Address", "Cluster", "Node"]
@@ -28,6 +31,8 @@ _ELSEWHERE = frozenset(  # what a real node answers for, and this one does not
         "s3", "sort", "tokens", "vote", "xaction", "buckets",
     }
 )  # fmt: skip
+
+_SEEN_CHARS = 4096  # of what is remembered of a request's path, and of its query
 
 T = TypeVar("T")
 
@@ -57,7 +62,9 @@ class Cluster:
     target: Address
     token: str | None
     seen: deque[Seen]
+    grants: Grants = field(default_factory=Grants)
     transformers: Mapping[str, str] = field(default_factory=dict[str, str])  # URLs by the names of ETLs
+    names: frozenset[str] = frozenset()  # host names under which clients reach this server
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call what blocks for long on another thread."""
@@ -67,10 +74,10 @@ class Cluster:
         sent = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         return self.token is None or hmac.compare_digest(sent, f"Bearer {self.token}".encode())
 
-    def is_granted(self, call: Call) -> bool:
-        """Say whether the proxy sent this request here: the redirect's query is what lets it in."""
-        pid, utm = call.query.get("pid", ""), call.query.get("utm", "")
-        return hmac.compare_digest(pid.encode(), self.proxy.daemon_id.encode()) and utm.isdecimal()
+    def is_granted(self, request: web.BaseRequest) -> bool:
+        """Return whether the proxy sent this request here: the redirect's query carries a grant for it."""
+        path, query = decoded_target(request)
+        return self.grants.allows(request.method, path, query)
 
     def map(self) -> dict[str, object]:
         proxy, target = _describe(self.proxy, "proxy"), _describe(self.target, "target")
@@ -115,8 +122,17 @@ class Node(ABC):
         self._started: int = time.monotonic_ns()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("Connection", request.protocol)
+        connection.begin()
+        try:
+            return await self._answered(request)
+        finally:
+            connection.end()
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         self._remember(request)
         try:
+            self._check_origin(request)
             call = parse(request)
             self.authorize(call)
             return await self.answer(call)
@@ -124,6 +140,11 @@ class Node(ABC):
             return refuse(request, refusal, node=self.name)
         except OSError as error:
             return refuse(request, from_os_error(error), node=self.name)
+
+    def _check_origin(self, request: web.BaseRequest) -> None:
+        reason = foreign(request.headers, self.cluster.names)
+        if reason:
+            raise RefusedError(403, reason)
 
     @property
     def name(self) -> str:
@@ -138,7 +159,15 @@ class Node(ABC):
     def _remember(self, request: web.BaseRequest) -> None:
         path, query = split_target(request)
         headers = request.headers
-        seen = Seen(self.role, request.method, path, query, headers.get("Range"), "Authorization" in headers)
+        shown = headers.get("Range")
+        seen = Seen(
+            self.role,
+            request.method[:_SEEN_CHARS],
+            path[:_SEEN_CHARS],
+            query[:_SEEN_CHARS],
+            shown and shown[:_SEEN_CHARS],
+            "Authorization" in headers,
+        )
         self.cluster.seen.append(seen)
 
     def common(self, call: Call) -> web.StreamResponse:

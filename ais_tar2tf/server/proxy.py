@@ -15,9 +15,10 @@ from aiohttp import web
 
 from ais_tar2tf.server.archives import matcher
 from ais_tar2tf.server.calls import Call, read_action, split_target
+from ais_tar2tf.server.grants import GRANT
 from ais_tar2tf.server.listing import Listing, page_as_json, page_as_msgpack, read_page
 from ais_tar2tf.server.nodes import Address, Cluster, Node
-from ais_tar2tf.server.refusals import RefusedError, no_name, not_served, unauthorized, unreadable
+from ais_tar2tf.server.refusals import RefusedError, bad_request, no_name, not_served, unauthorized, unreadable
 
 __all__ = ["Proxy"]
 
@@ -105,10 +106,15 @@ class Proxy(Node):
         written, query = split_target(request)
         written += job
         path = unquote(written, errors="surrogateescape")
+        asked = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
         grant = {"pid": self.cluster.proxy.daemon_id, "utm": str(time.time_ns())}
+        if self.cluster.token is not None:
+            if any(name == GRANT for name, _ in asked):
+                raise bad_request(f"the parameter {GRANT!r} is the proxy's own: leave it out")
+            grant[GRANT] = self.cluster.grants.sign(request.method, path, [*asked, *grant.items()])
         if any(character in path for character in "%?# +"):
             # As Go writes a path, and its values in order.
-            granted = urlencode(sorted([*parse_qsl(query, keep_blank_values=True), *grant.items()]))
+            granted = urlencode(sorted([*asked, *grant.items()]), errors="surrogateescape")
             path = quote(path, safe="/$&+,:;=@", errors="surrogateescape")
         else:
             granted = f"{query}{'&' if query else ''}{urlencode(grant)}"
