@@ -26,6 +26,10 @@ def serve(
         str, typer.Option(help="the address to listen on; 0.0.0.0 is everybody's", metavar="ADDRESS")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one", min=0, max=65535, metavar="N")] = DEFAULT_PORT,
+    allow_host: Annotated[
+        list[str],
+        typer.Option(help="a host name by which clients reach this server; may be repeated", metavar="NAME"),
+    ] = [],  # noqa: B006  # typer's way to say that there may be none
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -33,7 +37,8 @@ def serve(
     """Serve a folder as AIStore buckets, to try things with.
 
     Its sub-folders are the buckets; Ctrl-C ends it. The endpoint is printed on stdout. A token that clients must
-    send is taken from AIS_AUTHN_TOKEN.
+    send is taken from AIS_AUTHN_TOKEN. Clients reach the server by an address, by localhost, by this machine's name,
+    or by a name that --allow-host gives.
 
     \b
     Example:
@@ -54,7 +59,8 @@ def serve(
 
     ended = _on_signal()
     try:
-        server = start(folder, host=host, port=port, token=os.environ.get("AIS_AUTHN_TOKEN") or None)
+        token = os.environ.get("AIS_AUTHN_TOKEN") or None
+        server = start(folder, host=host, port=port, token=token, hosts=allow_host)
     except ServerError as error:
         fail(console, str(error), "choose another port: --port 0 takes a free one", exits.NETWORK)
     with server:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import google_crc32c
 import xxhash
 
 from ais_tar2tf import forking
 
-__all__ = ["Checksums", "Content"]
+__all__ = ["Checksums", "Content", "Stated"]
 
 ENTRIES = 65_536  # remembered checksums; some 200 bytes each
 CHUNK_BYTES = 1024 * 1024  # read and hashed at once: large enough that calls do not count
+_SHOWN = 128  # characters of a stated checksum in an error: a sha512 has as many
 YOUNG_NS = 50_000_000  # a file's clock may tick every 10 ms: one that was just written can change without a trace
 
 
@@ -30,6 +34,52 @@ class Content(NamedTuple):
     @classmethod
     def of(cls, path: str, stat: os.stat_result) -> Content:
         return cls(path, stat.st_ino, stat.st_mtime_ns, stat.st_size)
+
+
+class Stated:
+    """The checksum that a client states for what it sends, compared with what comes."""
+
+    def __init__(self, kind: str, value: str) -> None:
+        self._kind = kind
+        self._value = value.lower()
+        self._hasher: Any = _HASHERS[kind]() if kind in _HASHERS and value else None
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> Stated:
+        """Read AIStore's headers; a client that sends none of them states nothing."""
+        return cls(headers.get("Ais-Checksum-Type", "").lower(), headers.get("Ais-Checksum-Value", ""))
+
+    def update(self, chunk: bytes) -> None:
+        if self._hasher is not None:
+            self._hasher.update(chunk)
+
+    @property
+    def differs(self) -> bool:
+        return self._hasher is not None and self._hasher.hexdigest() != self._value
+
+    @property
+    def shown(self) -> str:
+        return f"{self._kind}({self._value[:_SHOWN]} != {self._hasher.hexdigest()})"
+
+
+class _Crc32c:
+    def __init__(self) -> None:
+        self._sum = google_crc32c.Checksum()
+
+    def update(self, chunk: bytes) -> None:
+        self._sum.update(chunk)
+
+    def hexdigest(self) -> str:
+        return self._sum.hexdigest().decode()
+
+
+_HASHERS: dict[str, Callable[[], Any]] = {
+    "xxhash2": xxhash.xxh64,
+    "md5": lambda: hashlib.md5(usedforsecurity=False),
+    "sha256": hashlib.sha256,
+    "sha512": hashlib.sha512,
+    "crc32c": _Crc32c,
+}
 
 
 class Checksums:

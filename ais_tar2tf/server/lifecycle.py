@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -14,6 +15,7 @@ from contextlib import suppress
 from typing import Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ais_tar2tf.errors import ServerError
 from ais_tar2tf.server.calls import Seen
@@ -33,6 +35,7 @@ LINE_BYTES = 64 * 1024  # of a request line: a name of 4 KiB is 12 KiB when perc
 BUFFER_BYTES = 256 * 1024  # of a body, received and not yet written: for all connections together 256 MiB at most
 HEADERS = 128  # fields of a request
 FIELD_BYTES = 16 * 1024  # of one field: tokens take a few kilobytes
+LINGERING = 1.0  # seconds for the rest of a body that was refused: a client that still sends then reads the answer
 GRACE = 0.1  # seconds that requests under way have when the server closes
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
@@ -171,11 +174,21 @@ def _address(sock: socket.socket, role: str) -> Address:
     return Address(role + secrets.token_hex(8), _WILDCARDS.get(host, host), port)
 
 
+def _log() -> logging.Logger:
+    """Return a log for faults of this server; a request that cannot be parsed is its client's fault."""
+    log = logging.getLogger("ais_tar2tf.server")
+    if not log.filters:
+        log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+    return log
+
+
 def _bounded(node: Node) -> BoundedServer:
     return BoundedServer(
         node,
         access_log=None,
+        logger=_log(),
         auto_decompress=False,  # an object that is put gzipped is stored as it comes
+        lingering_time=LINGERING,
         max_line_size=LINE_BYTES,
         max_headers=HEADERS,
         max_field_size=FIELD_BYTES,

@@ -9,6 +9,7 @@ __all__ = [
     "LONGEST_BUCKET",
     "RefusedError",
     "bad_bucket_name",
+    "bad_checksum",
     "bad_match_mode",
     "bad_pattern",
     "bad_provider",
@@ -108,6 +109,11 @@ def not_served(what: str) -> RefusedError:
 
 
 # AIStore's own client reads these messages: "ais://bucket" without a slash is a bucket, with one an object.
+
+
+def bad_checksum(shown: str, bucket: str, name: str) -> RefusedError:
+    message = f"BAD DATA CHECKSUM: {shown} (context: ais://{bucket}/{name})"
+    return RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="ErrBadCksum")
 
 
 def no_bucket(bucket: str) -> RefusedError:

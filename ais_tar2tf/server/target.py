@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from tarfile import TarError
@@ -13,11 +13,13 @@ from aiohttp import web
 from ais_tar2tf.server.archives import Member, begin_entry, end_mark, matcher, read_members
 from ais_tar2tf.server.batches import batch_pieces
 from ais_tar2tf.server.calls import Call, in_time, read_body, split_target
-from ais_tar2tf.server.folder import Stored, Upload
+from ais_tar2tf.server.checksums import Stated
+from ais_tar2tf.server.folder import Stored
 from ais_tar2tf.server.nodes import Address, Cluster, Node
 from ais_tar2tf.server.ranges import parse_range
 from ais_tar2tf.server.refusals import (
     RefusedError,
+    bad_checksum,
     no_etl,
     no_member,
     no_name,
@@ -28,6 +30,8 @@ from ais_tar2tf.server.refusals import (
 from ais_tar2tf.server.transforming import Passage
 
 __all__ = ["Target"]
+
+PASSAGES = 4  # objects that transformers work on at once: each may hold a thread of the pool for minutes
 
 
 class Target(Node):
@@ -41,6 +45,7 @@ class Target(Node):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
+        self._passages = asyncio.Semaphore(PASSAGES)
         self._object_calls: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._get,
             "HEAD": self._head,
@@ -115,13 +120,14 @@ class Target(Node):
             raise no_etl()
         with self.cluster.folder.open(call.bucket, call.name) as stored:
             arguments, name = call.query.get("etl_args", ""), f"{call.bucket}/{call.name}"
-            passage = Passage(url)
-            try:
-                await self.cluster.run(passage.begin, name, stored.file, stored.content.size, arguments)
-                response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-                return await self._stream(call.request, response, passage)
-            finally:
-                passage.close()
+            async with self._passages:
+                passage = Passage(url)
+                try:
+                    await self.cluster.run(passage.begin, name, stored.file, stored.content.size, arguments)
+                    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+                    return await self._stream(call.request, response, passage)
+                finally:
+                    passage.close()
 
     async def _batch(self, call: Call) -> web.StreamResponse:
         """A tar of objects, of their ranges and of members of shards, in the order that was asked for."""
@@ -178,12 +184,15 @@ class Target(Node):
 
     async def _put(self, call: Call) -> web.StreamResponse:
         cluster, request = self.cluster, call.request
+        stated = Stated.of(request.headers)
         with cluster.folder.upload(call.bucket, call.name) as upload:
             if request.headers.get("Expect", "").lower() == "100-continue":
                 await _say_continue(request)
             while chunk := await in_time(request.content.readany()):
                 await cluster.run(upload.write, chunk)
-            _verify(request.headers, upload)
+                stated.update(chunk)
+            if stated.differs:
+                raise bad_checksum(stated.shown, call.bucket, call.name)
             content, version = cluster.folder.commit(call.bucket, call.name, upload)
         cluster.sums.remember(content, upload.checksum)
         return web.Response(headers=_headers(upload.checksum, version))
@@ -210,10 +219,6 @@ def _first_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         if size > 0:
             yield piece[:size]
         size -= len(piece)
-
-
-def _verify(headers: Mapping[str, str], upload: Upload) -> None:
-    del headers, upload
 
 
 def _headers(checksum: str, version: int) -> dict[str, str]:
