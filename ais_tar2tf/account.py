@@ -48,6 +48,7 @@ class Stats:
     reading: float = 0.0  # seconds spent in making records, that wait included
     idle: float = 0.0  # seconds between two chunks of records, in which nobody wanted one
     mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by how many run at once
+    seed: int | None = None  # of the order of the latest shuffled dataset: given, drawn, or options.SHARED_SEED
     chosen: dict[str, Choice] = field(default_factory=dict[str, Choice])  # what nobody gave, latest: "connections", …
 
     @property
@@ -81,7 +82,8 @@ class Stats:
     def since(self, before: Stats) -> Stats:
         """What happened between `before`, a copy, and now."""
         numbers = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in _numbers()}
-        return Stats(**numbers, skipped=self.skipped - before.skipped, chosen=dict(self.chosen))
+        skipped = self.skipped - before.skipped
+        return Stats(**numbers, skipped=skipped, seed=self.seed, chosen=dict(self.chosen))
 
     def copy(self) -> Stats:
         """As it is now; these go on counting."""
@@ -89,7 +91,7 @@ class Stats:
 
 
 def _numbers() -> list[Field[Any]]:
-    return [each for each in fields(Stats) if each.name not in ("skipped", "chosen")]
+    return [each for each in fields(Stats) if each.name not in ("skipped", "seed", "chosen")]
 
 
 class Account:

@@ -19,6 +19,7 @@ __all__ = [
     "KIB",
     "LEAST_READ_AHEAD",
     "MIB",
+    "SHARED_SEED",
     "TUNED_CONNECTIONS",
     "Cache",
     "Card",
@@ -41,6 +42,8 @@ LEAST_READ_AHEAD = 4 * MIB  # of one of the streams that share a read-ahead, how
 _TURN = 64  # records
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
+
+SHARED_SEED = 0  # of a shuffled dataset that is split among hosts and has no seed=; any number that all of them know
 
 
 TUNED_CONNECTIONS = 8  # where nobody said how many: four streams of these are still no burden to one target
@@ -170,7 +173,7 @@ class Shuffle(_Checked):
     window_bytes: int = 64 * MIB
     shards: int = 4  # read at once; each has its part of Limits.read_ahead_bytes
     turn: int | None = None  # records from one shard before the next one's turn; None: 64, or its part of the window
-    seed: int | None = None  # None: drawn when an epoch begins, and kept in checkpoints
+    seed: int | None = None  # None: drawn when the dataset is made, kept in checkpoints; with shard=, SHARED_SEED
     reshuffle_each_epoch: bool = True
     whole: bool = False  # instead: a permutation over all records of all shards, each read by itself; needs an index
 

@@ -14,7 +14,7 @@ _ADVICE = {
     "parsing": "a larger parallel=, fewer fields by select(), a mapping that runs as a graph, or more cores",
     "consumer": "nothing here: the training step, or what was put behind the dataset, takes its time",
 }
-_TOLD_APART = frozenset({"network_wait", "reading", "idle", "mapping", "skipped", "chosen"})
+_TOLD_APART = frozenset({"network_wait", "reading", "idle", "mapping", "skipped", "chosen", "seed"})
 _PREFIX = "ais_tar2tf"
 
 

@@ -13,7 +13,18 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.records import Record
 
-__all__ = ["Lists", "Part", "Predicates", "Ratios", "Route", "Single", "described", "parts_of", "route_of"]
+__all__ = [
+    "Lists",
+    "Part",
+    "Predicates",
+    "Ratios",
+    "Route",
+    "Single",
+    "described",
+    "parts_of",
+    "route_of",
+    "share_of",
+]
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HASHES = 2**64
@@ -144,6 +155,27 @@ def parts_of(expression: str, counts: Mapping[str, int]) -> list[Part]:
     [Part(split='train', start=0, stop=5), Part(split='val', start=15, stop=20)]
     """
     return [_part(each, expression, counts) for each in expression.split("+")]
+
+
+def share_of(parts: Sequence[Part], host: int, hosts: int) -> list[Part]:
+    """Return the part of each part that one of several hosts reads.
+
+    All hosts together read every record once; the numbers of their records differ by at most one.
+
+    >>> share_of([Part("train", 0, 5), Part("val", 0, 5)], 1, 3)
+    [Part(split='train', start=3, stop=5), Part(split='val', start=0, stop=1)]
+    """
+    if not 0 <= host < hosts:
+        raise OptionError(f"shard=(i, n) needs 0 <= i < n, not ({host}, {hosts})")
+    total = sum(part.stop - part.start for part in parts)
+    begin, end = total * host // hosts, total * (host + 1) // hosts
+    shares: list[Part] = []
+    at = 0
+    for part in parts:
+        start, stop = max(begin - at, 0), min(end - at, part.stop - part.start)
+        shares.append(Part(part.split, part.start + start, part.start + max(start, stop)))
+        at += part.stop - part.start
+    return shares
 
 
 def _part(text: str, expression: str, counts: Mapping[str, int]) -> Part:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.shelf import Records
-from ais_tar2tf.options import KIB, MIB
+from ais_tar2tf.options import KIB, MIB, SHARED_SEED
 from ais_tar2tf.parsing import parser
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema import Field, Schema
@@ -50,15 +50,30 @@ class LoadRequest:
     batch: int | None
     drop_remainder: bool
     interleave: int | None
+    split: bool = False  # among hosts: tf.data is not to split it once more
     counted: bool = True  # it gives all records; not so where workers share them
 
 
 def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
-    """Serialized Examples, or a tar's records, as the request wants them."""
+    """Build the dataset of a request: serialized Examples, or the records of tars."""
     import tensorflow as tf
 
-    if request.manifest.format == "tar" and request.records.parts:
-        return _of_tar(request)
+    from ais_tar2tf.tfdata.workers import several_workers
+
+    if request.seed is None and several_workers():
+        request = replace(request, seed=SHARED_SEED)
+    is_tar = request.manifest.format == "tar" and request.records.parts
+    dataset = _of_tar(request) if is_tar else _of_examples(request)
+    if not request.split:
+        return dataset
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.with_options(options)
+
+
+def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:
+    import tensorflow as tf
+
     whole = request.local and request.manifest.format == "tfrecord"
     order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
     examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records.payloads)

@@ -11,13 +11,13 @@ from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.shelf import Records, Shelf
-from ais_tar2tf.export.splits import Part, parts_of
+from ais_tar2tf.export.splits import Part, parts_of, share_of
 from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.options import Limits, Retry, Timeouts, whole_number
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.source import Source, open_source, read_options
+from ais_tar2tf.source import Source, host_of, open_source, read_options
 from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
@@ -121,15 +121,17 @@ class Loaded:
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
     ) -> tf.data.Dataset[Any]:
         """A tf.data.Dataset of known length: dicts with a tensor for each feature, in the order of the files.
 
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does
-        not have is empty, or 0. `shuffle`: True, or a window in records.
+        not have is empty, or 0. `shuffle`: True, or a window in records. `shard`: a range of the records for this
+        host, disjoint from the ranges of all other hosts, as `Source.dataset` takes it.
         """
         from ais_tar2tf.loading.dataset import build_dataset
 
-        return build_dataset(self.request(split, shuffle, seed, batch, drop_remainder, interleave))
+        return build_dataset(self.request(split, shuffle, seed, batch, drop_remainder, interleave, shard))
 
     @property
     def local(self) -> bool:
@@ -144,13 +146,16 @@ class Loaded:
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
     ) -> LoadRequest:
         """What `dataset` builds from."""
         from ais_tar2tf.loading.dataset import LoadRequest
 
+        parts = share_of(parts_of(split, self.splits), *host_of(shard))
+
         return LoadRequest(
             manifest=self.manifest,
-            records=self.split(split),
+            records=Records(self._shelf, parts),
             url=self._files.url,
             local=self._files.local,
             open_tar=lambda names: self._open_tar([self._files.url(name) for name in names]),
@@ -159,4 +164,5 @@ class Loaded:
             batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
             interleave=None if interleave is None else whole_number("interleave", interleave, least=1),
+            split=shard is not None,
         )

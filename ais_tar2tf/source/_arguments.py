@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
 from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls, whole_number
+from ais_tar2tf.plan.seeds import Seed, choose_seed
 
 __all__ = ["host_of", "read_options", "seed_of", "shuffle_option"]
 
@@ -31,9 +31,12 @@ def read_options(
     return Read(**named, allow_missing_end=allow_missing_end, allow_concatenated=allow_concatenated)  # type: ignore[arg-type]
 
 
-def seed_of(how: Shuffle | None) -> int:
-    """Its own, else one that nobody can foresee."""
-    return random.getrandbits(62) if how is None or how.seed is None else how.seed
+def seed_of(how: Shuffle | None, *, shared: bool = False) -> Seed:
+    """Return the seed of an order; an order without a shuffle has a fixed one.
+
+    `shared` says that hosts split the order, so that all of them need the same seed.
+    """
+    return Seed(0) if how is None else choose_seed(how.seed, shared=shared)
 
 
 def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:

@@ -46,6 +46,11 @@ class Prepared:
         """The dataset of a reading, as `Source.dataset` is asked for it. -1 is tf.data's `repeat` and AUTOTUNE."""
         from ais_tar2tf.tfdata.chunks import Request
         from ais_tar2tf.tfdata.dataset import dataset_of
+        from ais_tar2tf.tfdata.workers import several_workers
+
+        seed = seed_of(how, shared=shard is not None or several_workers())
+        if how is not None:
+            account.stats.seed = seed.value
 
         request = Request(
             reading=reading,
@@ -56,11 +61,11 @@ class Prepared:
             batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
             repeat=-1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1),
-            seed=seed_of(how),
+            seed=seed,
             start_at=whole_number("start_at", start_at, least=0),
             parallel=None if parallel in (None, -1) else whole_number("parallel", parallel, least=1),
             record_bytes=self.record_bytes,
-            auto_shard=shard is None,
+            split=shard is not None,
         )
         return dataset_of(request)
 

@@ -239,10 +239,11 @@ class Source:
 
         `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
         `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
-        by itself and needs an index; `shard=(i, n)`: this host's share, `"env"` asks
-        `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records as every other host; `start_at`: a record's
-        number in the order; `repeat=None`: for ever. `parallel`: calls of `map` at once; if it is not
-        given, what they take decides. Order depends on neither `parallel` nor read-ahead.
+        by itself and needs an index. Without `seed` every run has another order (`stats.seed` says which seed was
+        drawn); with `shard` the seed is then `options.SHARED_SEED`, so that the shares of all hosts are disjoint.
+        `shard=(i, n)`: this host's share, `"env"` asks `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records
+        as every other host; `start_at`: a record's number in the order; `repeat=None`: for ever. `parallel`: calls of
+        `map` at once; if it is not given, what they take decides. Order depends on neither `parallel` nor read-ahead.
         """
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(

@@ -19,12 +19,14 @@ from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
+from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Begin", "Chunks", "Request"]
 
+_NO_SHUFFLE = Seed(0)
 _REMEMBERED_RUNS = 64  # iterators of one dataset whose end is still known
 
 
@@ -40,10 +42,10 @@ class Request:
     batch: int | None = None
     drop_remainder: bool = False
     repeat: int = 1
-    seed: int = 0
+    seed: Seed = _NO_SHUFFLE
     start_at: int = 0
     parallel: int | None = None
-    auto_shard: bool = True
+    split: bool = False  # among hosts, by `shard=`; tf.data's auto-sharding then is off
     record_bytes: int = 0  # of a usual one
 
     @property
@@ -64,7 +66,7 @@ class Request:
     @property
     def records(self) -> int | None:
         """How many records an iterator gives; -1 for records without an end, None where it is not known."""
-        each = self.reading.length(self.seed)
+        each = self.reading.length(self.seed.value)
         if self.repeat < 0:
             return 0 if each == 0 else -1
         return None if each is None else max(0, self.repeat * each - self.start_at)
@@ -83,6 +85,7 @@ class Begin:
     """Where iterators begin that were told so: a dataset and what is made of it share one."""
 
     at: tuple[int, int] | None = None  # an epoch, and records of it that are left out
+    seed: int | None = None  # in place of a drawn one
 
 
 class Chunks:
@@ -123,7 +126,7 @@ class Chunks:
             if self._mapping is None:
                 raise
             self._refused = error
-            return self._as_arrays(state, self.request.reading.begin(0, self.request.seed, 1), Records())
+            return self._as_arrays(state, self.request.reading.begin(0, self._seed, 1), Records())
         run = self._run(at)
         whose.append(run)
         if run.error is not None:
@@ -230,7 +233,7 @@ class Chunks:
             return self._restored(state)
         request = self.request
         epoch, skipped = (self._begun(), 0) if self.begin.at is None else self.begin.at
-        begin = request.reading.begin(epoch, request.seed, request.repeat)
+        begin = request.reading.begin(epoch, self._seed, request.repeat)
         position = replace(begin, run=random.SystemRandom().getrandbits(62))
         position = replace(self._behind(position, skipped + request.start_at), count=request.start_at)
         run = self._run(position)
@@ -243,6 +246,12 @@ class Chunks:
         with self._lock:
             self._next_epoch = max(self._next_epoch, at.epoch + max(0, at.epochs_left) + 1)
         return at
+
+    @property
+    def _seed(self) -> int:
+        """The seed of an iterator that begins."""
+        seed = self.request.seed
+        return seed.value if self.begin.seed is None or not seed.drawn else self.begin.seed
 
     def _begun(self) -> int:
         """The epoch of an iterator that begins; of those without an end each does so one later than the last."""

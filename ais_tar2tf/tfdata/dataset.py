@@ -9,19 +9,20 @@ position from a pool, or opens one there. The records, their order and their shu
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.errors import StoreError
-from ais_tar2tf.options import KIB, MIB, Shuffle, whole_number
+from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
+from ais_tar2tf.plan.seeds import choose_seed
 from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
 from ais_tar2tf.tfdata.mapped import CORES, map_graph, map_python, tell_calls, threads
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
+from ais_tar2tf.tfdata.workers import several_workers
 
 __all__ = ["ShardDataset", "build", "dataset_of"]
 
@@ -88,13 +89,26 @@ class ShardDataset(Dataset):
         reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> ShardDataset:
-        """Shards in another order, records permuted in windows of `buffer_size`; a checkpoint stays small."""
+        """Permute the shards, and the records in windows of `buffer_size`; a checkpoint stays small.
+
+        Without `seed` every run has another order; a dataset that `shard=` splits uses `options.SHARED_SEED`.
+        """
         del name
-        seed = random.getrandbits(62) if seed is None else whole_number("seed", seed)
-        how = Shuffle(seed=seed, reshuffle_each_epoch=reshuffle_each_iteration is not False)
-        how = how if buffer_size is None else replace(how, window=buffer_size)
         request = self._chunks.request
-        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=seed), self._chunks.begin)
+        chosen = choose_seed(seed, shared=request.split or several_workers())
+        how = Shuffle(seed=chosen.value, reshuffle_each_epoch=reshuffle_each_iteration is not False)
+        how = how if buffer_size is None else replace(how, window=buffer_size)
+        request.account.stats.seed = chosen.value
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=chosen), self._chunks.begin)
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Any:
+        """Keep every `num_shards`-th element, as tf.data does; `shard=` reads only this host's shards, and is faster.
+
+        Hosts that each drew a seed would keep overlapping elements: a drawn seed becomes `options.SHARED_SEED`.
+        """
+        if self._chunks.request.seed.drawn:
+            self._chunks.begin.seed = self._chunks.request.account.stats.seed = SHARED_SEED
+        return super().shard(num_shards, index, name)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Any:
         """As `repeat=`: a checkpoint then knows the epoch. tf.data's own counts, and tells nobody."""
@@ -145,7 +159,7 @@ def _options(request: Request) -> Any:
         options.threading.private_threadpool_size = threads(request)
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     policy = tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = policy.DATA if request.auto_shard else policy.OFF
+    options.experimental_distribute.auto_shard_policy = policy.OFF if request.split else policy.DATA
     return options
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.datum.configs import DatasetConfigs
-from ais_tar2tf.datum.reader.files import open_directory, share_of
+from ais_tar2tf.datum.reader.files import open_directory
 from ais_tar2tf.errors import OptionTypeError, SchemaError
+from ais_tar2tf.export.splits import share_of
 from ais_tar2tf.source import host_of
 
 __all__ = ["Dataset", "load"]

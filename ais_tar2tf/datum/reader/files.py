@@ -15,7 +15,7 @@ from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.options import Read
 from ais_tar2tf.schema import Schema
 
-__all__ = ["Directory", "open_directory", "share_of"]
+__all__ = ["Directory", "open_directory"]
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,3 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
         files=files_at(where, Read()),
         place=place,
     )
-
-
-def share_of(parts: list[Part], host: int, hosts: int) -> list[Part]:
-    """This host's part of the examples: as many as the others', one more or less, and no other host's."""
-    total = sum(part.stop - part.start for part in parts)
-    begin, end = total * host // hosts, total * (host + 1) // hosts
-    shares: list[Part] = []
-    at = 0
-    for part in parts:
-        start, stop = max(begin - at, 0), min(end - at, part.stop - part.start)
-        if start < stop:
-            shares.append(Part(part.split, part.start + start, part.start + stop))
-        at += part.stop - part.start
-    return shares

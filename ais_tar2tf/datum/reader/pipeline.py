@@ -16,6 +16,7 @@ from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
 from ais_tar2tf.mapping import held
 from ais_tar2tf.schema import Field
+from ais_tar2tf.tfdata.workers import several_workers
 
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
@@ -39,8 +40,8 @@ class Pipeline:
     def build(self, repeat: int | None, shuffle: bool) -> Any:
         """The dataset; or one batch of tensors, when all of it was asked for."""
         configs, stage = self.configs, self.stage
-        # What is not shuffled is wanted in order.
-        deterministic = stage.deterministic or not shuffle
+        # What is not shuffled is wanted in order, and workers that share a dataset need the same order.
+        deterministic = stage.deterministic or not shuffle or several_workers()
         dataset = self._examples(shuffle, deterministic)
         if configs.cache:
             dataset = dataset.cache(self._cache_file(shuffle))
