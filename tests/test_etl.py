@@ -32,9 +32,11 @@ from aistore.sdk.types import EnvVar, ETLRuntimeSpec, ETLSpecMsg
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.cluster.etl import Definition, Transformer
+from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.cluster.etl.sources import body_blocks
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.ops import Convert, Decode, Func, Rename, Resize, Rotate, Select, SelectDict, SelectJSON
+from ais_tar2tf.options import Timeouts
 from ais_tar2tf.stores.memory import MemoryStore
 
 CONVERSIONS = [Rename(image="jpg;png"), Decode("image", channels=3), Resize("image", (8, 9)), Rotate("image", 30)]
@@ -59,12 +61,17 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def at(url: str, path: str) -> str:
+    """The path with the secret in front, where the service has one."""
+    return urlsplit(url).path + path
+
+
 def asked(
     url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=200)
     try:
-        connection.request(method, path, body, headers or {})
+        connection.request(method, at(url, path), body, headers or {})
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
@@ -150,7 +157,7 @@ def test_a_body_in_chunks_and_a_connection_that_is_kept() -> None:
     with transformer.serve() as service:
         connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
         for body in (SHARD, iter([SHARD[:1000], SHARD[1000:]]), SHARD):
-            connection.request("PUT", PATH, body, encode_chunked=not isinstance(body, bytes))
+            connection.request("PUT", at(service.url, PATH), body, encode_chunked=not isinstance(body, bytes))
             answer = connection.getresponse()
             assert (answer.status, answer.read()) == (200, expected)
         connection.close()
@@ -194,7 +201,7 @@ def test_an_error_behind_the_first_piece_ends_the_connection_early() -> None:
     shard = made.tar([(f"r/{number}", fields) for number in range(20)])[:-100_000]
     with Transformer(conversions=[Rename(data="bin")], selections=[SelectDict({"data": "data"})]).serve() as service:
         connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
-        connection.request("PUT", PATH, shard)
+        connection.request("PUT", at(service.url, PATH), shard)
         answer = connection.getresponse()
         assert answer.status == 200
         with pytest.raises(http.client.IncompleteRead):
@@ -258,11 +265,16 @@ def test_a_later_transformer_that_breaks_off_ends_the_connection_early() -> None
                 pass
             connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nmore\r\nno size\r\n")
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, Transformer().serve() as service:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Transformer().serve(nodes=[f"127.0.0.1:{listener.getsockname()[1]}"]) as service,
+    ):
         thread = threading.Thread(target=node, args=(listener,))
         thread.start()
         connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
-        connection.request("PUT", PATH, SHARD, {"Ais-Node-Url": f"http://127.0.0.1:{listener.getsockname()[1]}"})
+        connection.request(
+            "PUT", at(service.url, PATH), SHARD, {"Ais-Node-Url": f"http://127.0.0.1:{listener.getsockname()[1]}"}
+        )
         answer = connection.getresponse()
         assert (answer.status, answer.fp.read()) == (200, b"")  # no last chunk
         answer.close()
@@ -317,7 +329,8 @@ def test_an_error_ends_the_talk_for_a_text_would_mean_success(tmp_path: Path) ->
 def test_a_message_in_many_frames_with_pings_between_them() -> None:
     transformer = Transformer(**DEFINITIONS["function"])
     with transformer.serve() as service, socket.create_connection(("127.0.0.1", urlsplit(service.url).port)) as sock:
-        sock.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+        sock.sendall(f"GET {at(service.url, '/ws')} HTTP/1.1\r\n".encode())
+        sock.sendall(b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
         sock.sendall(b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
         stream = sock.makefile("rb")
         assert stream.readline().startswith(b"HTTP/1.1 101")
@@ -372,7 +385,7 @@ def test_stopping_leaves_no_thread_and_waits_for_the_shard_under_way(monkeypatch
     idle.request("GET", "/live")
     assert idle.getresponse().read() == b"Running"
     busy = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
-    busy.putrequest("PUT", PATH)
+    busy.putrequest("PUT", at(service.url, PATH))
     busy.putheader("Content-Length", str(len(SHARD)))
     busy.endheaders(SHARD[:100])
     wait(lambda: len(service._server.busy) == 1)
@@ -420,7 +433,7 @@ def test_memory_is_bounded_whatever_the_shard_has(tmp_path: Path) -> None:
 def pushed(url: str, path: str, body: Path | None) -> int:
     """As Go does it: the body is sent while the answer is read. How many bytes came."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
-    connection.putrequest("PUT", path)
+    connection.putrequest("PUT", at(url, path))
     connection.putheader("Content-Length", str(body.stat().st_size if body else 0))
     connection.endheaders()
 
@@ -549,7 +562,7 @@ def test_what_the_container_runs_serves_the_same_definition(tmp_path: Path) -> N
     command = json.loads(lines[-1].removeprefix("CMD "))
     assert command[:3] == ["python", "-m", "ais_tar2tf.cluster.etl"]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    arguments = [sys.executable, *command[1:], "--host", "127.0.0.1", "--port", "0"]
+    arguments = [sys.executable, *command[1:], "--root", str(tmp_path), "--host", "127.0.0.1", "--port", "0"]
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, env={**os.environ, **variables, "PYTHONPATH": path}, text=True
     ) as process:
@@ -579,3 +592,126 @@ def test_a_container_without_a_definition_says_so() -> None:
         )
         assert done.returncode == 2
         assert "AIS_TAR2TF_ETL is not set" in done.stderr or "no definition" in done.stderr
+
+
+# Who may ask, and whom the service asks
+
+
+def exchanged(url: str, request: bytes) -> bytes:
+    """All that comes back on one connection."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), 60) as wire:
+        wire.sendall(request)
+        wire.shutdown(socket.SHUT_WR)
+        received = b""
+        while piece := wire.recv(65536):
+            received += piece
+    return received
+
+
+def test_nobody_is_answered_without_the_secret(target: Target) -> None:
+    with Transformer(**DEFINITIONS["function"]).serve(target=target.url) as service:
+        bare = urlsplit(service.url)._replace(path="").geturl()
+        for url in (bare, f"{bare}/wrong", f"{service.url}x"):
+            assert asked(url, "PUT", PATH, SHARD)[0] == 403
+            assert asked(url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})[0] == 403
+            assert asked(url, "GET", PATH)[0] == 403
+            assert asked(url, "GET", "/ws")[0] == 403
+        assert asked(bare, "GET", "/live")[0] == asked(service.url, "GET", "/live")[0] == 200
+        assert target.puts == []
+        assert asked(service.url, "PUT", PATH, SHARD)[0] == 200
+
+
+def test_output_goes_to_the_targets_of_the_cluster_alone(target: Target) -> None:
+    """An unknown node is refused before anything of the shard is sent there."""
+    nodes = {"tmap": {"t9": {"public_net": {"node_hostname": "127.0.0.1", "daemon_port": "9", "direct_url": 3}}}}
+    target.objects["/v1/daemon"] = json.dumps(nodes).encode()
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere, Transformer().serve(target=target.url) as service:
+        elsewhere.settimeout(0.2)
+        for node in (
+            f"http://127.0.0.1:{elsewhere.getsockname()[1]}",
+            "http://169.254.169.254",
+            "http://x",
+            "http://",
+        ):
+            status, said = asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": f"{node}/v1/objects/d/x"})
+            assert status in (403, 502), said
+        with pytest.raises(TimeoutError):
+            elsewhere.accept()
+        listed = "http://127.0.0.1:9/v1/objects/d/x"
+        assert asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": listed})[0] == 502  # allowed, and not there
+        assert asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})[0] == 204
+
+
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b"{" * 100_000, b'{"tmap": 3}', b'{"tmap": {"t": 3, "u": {"public_net": []}}}']
+)
+def test_a_cluster_map_that_is_none_allows_nobody(target: Target, document: bytes) -> None:
+    target.objects["/v1/daemon"] = document
+    peers = Peers(target.url, ["Next:7"], Timeouts())
+    assert [peers.allows_node(url) for url in (target.url, "http://next:7/x", "http://127.0.0.1:9")] == [1, 1, 0]
+    assert [peers.allows_client(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "")] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: -5\r\n",
+        b"Content-Length: 5, 5\r\n",
+        b"Content-Length: 0x5\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+@pytest.mark.parametrize("method", [b"PUT", b"GET"])
+def test_a_request_whose_end_is_not_clear_has_one_answer(method: bytes, framing: bytes) -> None:
+    """And what follows is not taken for a request: it may have come from somebody else."""
+    follows = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
+    with Transformer(**DEFINITIONS["function"]).serve() as service:
+        path = at(service.url, PATH).encode()
+        request = method + b" " + path + b" HTTP/1.1\r\nHost: x\r\n" + framing + b"\r\n0\r\n\r\n" + follows
+        answers = exchanged(service.url, request)
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("path", ["/live", PATH, f"{PATH}?etl_fqn=%2Fetc%2Fhostname", "/ws"])
+@pytest.mark.parametrize("secret", [True, False])
+def test_a_body_that_nobody_reads_is_no_request(path: str, secret: bool) -> None:
+    inner = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
+    for method in (b"GET", b"PUT"):
+        with Transformer(**DEFINITIONS["function"]).serve() as service:
+            where = (at(service.url, path) if secret else path).encode()
+            head = b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(inner)
+            answers = exchanged(service.url, method + b" " + where + head + inner)
+        assert answers.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_root_is_named_by_who_starts_the_etl() -> None:
+    transformer = Transformer()
+    command = transformer.spec(image="x")["runtime"]["command"]
+    assert "--root" not in command
+    assert transformer.spec(image="x", roots=["/ais/mp1"])["runtime"]["command"] == [*command, "--root", "/ais/mp1"]
+    assert json.loads(transformer.containerfile(roots=["/a"]).splitlines()[-1][4:]) == [*command, "--root", "/a"]
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ais_tar2tf.cluster.etl.service._CONNECTIONS", 2)
+    with Transformer(**DEFINITIONS["function"]).serve() as service:
+        parts = urlsplit(service.url)
+        held = [socket.create_connection((parts.hostname, parts.port), 60) for _ in range(2)]
+        wait(lambda: len(service._server._open) == 2)
+        with pytest.raises((http.client.HTTPException, ConnectionError, AssertionError)):
+            assert asked(service.url, "GET", "/live")[0] == 200
+        for each in held:
+            each.close()
+        wait(lambda: not service._server._open)
+        assert asked(service.url, "GET", "/live")[0] == 200

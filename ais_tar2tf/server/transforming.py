@@ -28,6 +28,7 @@ class Passage(Iterator[bytes]):
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_PATIENCE)
+        self._prefix = urlsplit(url).path.rstrip("/")
         self._lock = forking.lock()  # around what `close` must see whole, or not begun
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
@@ -75,7 +76,7 @@ class Passage(Iterator[bytes]):
             if self._closed:
                 raise ConnectionAbortedError("closed before it began")
             self._socket = sock = connection.sock
-            connection.putrequest("PUT", f"/{quote(name)}{query}")
+            connection.putrequest("PUT", f"{self._prefix}/{quote(name)}{query}")
             connection.putheader("Content-Length", str(size))
             connection.endheaders()
             # The output comes while the object is still sent.

@@ -8,7 +8,7 @@ import signal
 import sys
 
 from ais_tar2tf import forking
-from ais_tar2tf.cluster.etl.definition import ENVIRONMENT, Definition
+from ais_tar2tf.cluster.etl.definition import ENVIRONMENT, SECRET_NAME, Definition
 from ais_tar2tf.cluster.etl.transformer import Transformer
 from ais_tar2tf.errors import Tar2TFError
 
@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104  # in its pod, for the target
     parser.add_argument("--port", type=int, default=8000)  # the port that AIStore expects
     parser.add_argument("--root", action="append", default=[], help="folder whose files a target may name; several")
+    parser.add_argument("--node", action="append", default=[], help="host:port that output may be put to; several")
     options = parser.parse_args()
     said = os.environ.get(ENVIRONMENT)
     if not said:
@@ -31,7 +32,10 @@ def main() -> int:
     ended = forking.event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with transformer.serve(port=options.port, host=options.host, roots=options.root) as service:
+    secret = os.environ.get(SECRET_NAME, "")
+    with transformer.serve(
+        port=options.port, host=options.host, roots=options.root, secret=secret, nodes=options.node
+    ) as service:
         print(f"serving {service.url}", flush=True)
         ended.wait()
     return 0

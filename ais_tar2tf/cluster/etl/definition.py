@@ -15,10 +15,13 @@ from ais_tar2tf.mapping import default_record_to_example
 from ais_tar2tf.ops import Func, Pipeline
 from ais_tar2tf.records import Record, splitter
 
-__all__ = ["ENVIRONMENT", "OUTPUTS", "Definition"]
+__all__ = ["ENVIRONMENT", "OUTPUTS", "SECRET_NAME", "Definition"]
 
 ENVIRONMENT = "AIS_TAR2TF_ETL"
 """Where a container finds its definition."""
+
+SECRET_NAME = "AIS_TAR2TF_ETL_SECRET"  # noqa: S105  # a variable's name
+"""Where a container finds the first part of every request's path; without it, the cluster's targets may ask."""
 
 OUTPUTS = ("tfrecord", "tar")
 _VERSION = 1

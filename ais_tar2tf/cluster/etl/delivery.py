@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from ais_tar2tf.errors import StoreError, Tar2TFError, TransportError
+from ais_tar2tf.cluster.etl.peers import Peers
+from ais_tar2tf.errors import AccessDenied, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import MIB, Timeouts
 
 __all__ = ["LENGTH", "NODE", "Delivered", "deliver"]
@@ -31,9 +32,21 @@ class Delivered:
 
 
 def deliver(
-    pieces: Iterable[bytes], nodes: str, *, target: str, path: str, arguments: str, timeouts: Timeouts
+    pieces: Iterable[bytes],
+    nodes: str,
+    *,
+    target: str,
+    path: str,
+    arguments: str,
+    timeouts: Timeouts,
+    peers: Peers,
 ) -> Delivered:
-    """PUT the pieces to the first node, with the others in a header."""
+    """PUT the pieces to the first node, with the others in a header.
+
+    Raises:
+        AccessDenied: The node is none of `peers`.
+        TransportError: The node did not take the output.
+    """
     first, _, others = nodes.partition(",")
     parts, host = urlsplit(first.strip()), urlsplit(target)
     where = f"{host.path.rstrip('/')}/{parts.path.lstrip('/')}" if parts.path.strip("/") else path
@@ -41,6 +54,12 @@ def deliver(
     shown = f"{parts.scheme}://{parts.netloc}"
     if (host.scheme or parts.scheme) != "http" or not parts.netloc:
         raise StoreError("a node to put the output to is named by an http:// URL", url=shown)
+    if not peers.allows_node(shown):
+        raise AccessDenied(
+            "this node is no target of the cluster: name it by --node (nodes=) if output is to go there",
+            url=shown,
+            status=403,
+        )
     connection = http.client.HTTPConnection(parts.netloc, timeout=timeouts.idle)
     sent = 0
 

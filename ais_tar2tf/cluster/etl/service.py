@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import threading
@@ -15,7 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from ais_tar2tf import forking
 from ais_tar2tf.cluster.etl.delivery import LENGTH, NODE, Delivered, deliver
-from ais_tar2tf.cluster.etl.sources import body_blocks, file_blocks, pulled_blocks, shard_url
+from ais_tar2tf.cluster.etl.peers import Peers
+from ais_tar2tf.cluster.etl.sources import Body, file_blocks, pulled_blocks, shard_url
 from ais_tar2tf.cluster.etl.transform import Transform
 from ais_tar2tf.cluster.etl.websocket import TEXT, ClosedError, Socket, accept_key
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, Tar2TFError
@@ -27,14 +29,24 @@ _CONTROL = 1 * MIB  # of a control message: names and arguments
 _STOP = 10.0  # seconds that shards under way have when the service stops
 _POLL = 0.05  # seconds between two looks whether to stop
 _BACKLOG = 512  # connections that wait: a target opens several for every job
+_CONNECTIONS = 512  # open at once, each with a thread; a target opens a few for every job
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_QUIET = 600.0  # seconds without a byte until a connection is closed: a target's jobs keep theirs between objects
+_DRAINED = 1 * MIB  # of a refused request's body that is read, so that its sender reads the answer
 _SAID = 2_000  # characters of an error
 _LEAVING = 1001  # "going away"
+_DIGITS = 18  # of a length: more would be an exabyte
 _FAILED = 1011  # why a talk ends: RFC 6455's "internal error"
 _SUCCESS = "direct put success"
 
 
 class Service:
-    """A running transformer. `ready` says whether it takes shards; `/health` says it to the cluster."""
+    """A running transformer.
+
+    `url` is where it takes shards. With a secret, the URL's path is the secret, and requests without it are refused;
+    without one, requests are answered from this machine and from the cluster's targets alone. `ready` tells whether
+    it takes shards; `/health` tells the cluster, and needs no secret.
+    """
 
     def __init__(
         self,
@@ -46,18 +58,23 @@ class Service:
         target: str = "",
         workers: int | None = None,
         timeouts: Timeouts | None = None,
+        secret: str = "",
+        nodes: Sequence[str] = (),
     ) -> None:
         self.transform: Transform = transform
         self.roots: tuple[str, ...] = tuple(roots)
         self.target: str = target
         self.timeouts: Timeouts = timeouts or Timeouts()
+        self.secret: str = secret
+        self.peers: Peers = Peers(target, nodes, self.timeouts)
         self.ready: bool = False
         self.closing: bool = False
         self._turns = forking.semaphore(workers or os.cpu_count() or 1)  # shards that are worked on at once
         self._server = _Server((host, port), _Handler, self)
         address = self._server.server_address
         shown = str(address[0])
-        self.url: str = f"http://{'127.0.0.1' if shown == '0.0.0.0' else shown}:{address[1]}"  # noqa: S104
+        listening = f"http://{'127.0.0.1' if shown == '0.0.0.0' else shown}:{address[1]}"  # noqa: S104
+        self.url: str = f"{listening}/{secret}" if secret else listening
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="ais_tar2tf-etl", daemon=True
         )
@@ -104,6 +121,13 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread that `end_connections` knows before it runs."""
+        with self._lock:
+            full = len(self._open) >= _CONNECTIONS
+        if full:
+            with suppress(OSError):
+                request.sendall(_BUSY)
+            self.shutdown_request(request)
+            return
         thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
         with self._lock:
             self._open[thread] = request
@@ -136,6 +160,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 64 * 1024
+    timeout = _QUIET
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
     _begun = False  # an answer that has its status already
 
@@ -152,33 +177,85 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:  # http.server's name
         """hpush: the shard is the body, or a file that is named."""
-        chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
-        body = body_blocks(self.rfile, None if chunked else int(self.headers.get("Content-Length") or 0))
-        file = self.asked.get("etl_fqn")
-        blocks = file_blocks(file, self.service.roots) if file else body
-        self._answer(blocks, body)
+        body = self._body()
+        if body is None:
+            return
+        if not self._admits():
+            self._forbid(body)
+        else:
+            file = self.asked.get("etl_fqn")
+            self._answer(file_blocks(file, self.service.roots) if file else body, body)
 
     def do_GET(self) -> None:
         """hpull: the shard is to be asked of the target; beside it /health and the handshake of ws."""
+        body = self._body()
+        if body is None:
+            return
+        admitted = self._admits()
         path = urlsplit(self.path).path
         if path in ("/health", "/ready", "/live"):
             well = self.service.ready or path == "/live"
             self._say(200 if well else 503, "Running" if well else "not ready")
-        elif path == "/ws":
-            self._talk()
+            self._leave(body)
+        elif admitted:
+            self._get(body)
         else:
-            asked = self.asked
-            if "etl_fqn" in asked:
-                self._answer(file_blocks(asked["etl_fqn"], self.service.roots), iter(()))
-                return
+            self._forbid(body)
+
+    def _get(self, body: Body) -> None:
+        path, asked = urlsplit(self.path).path, self.asked
+        if path == "/ws":
+            self._talk()
+        elif "etl_fqn" in asked:
+            self._answer(file_blocks(asked["etl_fqn"], self.service.roots), body)
+        else:
             passed = {name: value for name, value in asked.items() if not name.startswith("etl_")}
-            self._answer(self._pulled(path, passed), iter(()))
+            self._answer(self._pulled(path, passed), body)
+
+    def _body(self) -> Body | None:
+        """Return the request's body; refuse a request whose end cannot be told for sure, and return None."""
+        lengths = self.headers.get_all("Content-Length") or []
+        codings = self.headers.get_all("Transfer-Encoding") or []
+        if codings and not lengths and [each.strip().lower() for each in codings] == ["chunked"]:
+            return Body(self.rfile, None)
+        if not codings and not lengths:
+            return Body(self.rfile, 0)
+        if not codings and len(lengths) == 1 and lengths[0].isascii() and lengths[0].isdecimal():
+            return Body(self.rfile, int(lengths[0][:_DIGITS]))
+        self.close_connection = True
+        self._say(400, "the request's length is stated twice, or not as HTTP has it")
+        return None
+
+    def _admits(self) -> bool:
+        """Return whether this client may ask; take the secret off the path if it is there."""
+        service = self.service
+        if not service.secret:
+            return service.peers.allows_client(str(self.client_address[0]))
+        first, _, rest = self.path[1:].partition("/")
+        if not hmac.compare_digest(first.encode("utf-8", "surrogateescape"), service.secret.encode()):
+            return False
+        self.path = f"/{rest}"
+        return True
+
+    def _forbid(self, body: Body) -> None:
+        self._say(403, "requests are answered with the service's secret, or from the cluster's targets")
+        self._leave(body)
+
+    def _leave(self, body: Body) -> None:
+        """Read what is left of a request's body, or close: it must not be taken for the next request."""
+        read = 0
+        try:
+            while not body.whole and read <= _DRAINED:
+                read += len(next(body, b""))
+        except (ConnectionError, TimeoutError):
+            pass
+        self.close_connection |= not body.whole
 
     def _pulled(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         with pulled_blocks(self.service.target, path, query, self.service.timeouts) as blocks:
             yield from blocks
 
-    def _answer(self, blocks: Iterator[bytes], body: Iterator[bytes]) -> None:
+    def _answer(self, blocks: Iterator[bytes], body: Body) -> None:
         """The output. An error before its first piece has a status; one behind it ends the connection."""
         asked, path = self.asked, urlsplit(self.path).path
         self._begun = False
@@ -199,6 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._refuse(error, body)
         finally:
+            self._leave(body)
             self.close_connection |= self.service.closing
             self.server.busy.discard(threading.current_thread())
             _close(blocks)
@@ -209,7 +287,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _delivered(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> Delivered:
         service = self.service
         return deliver(
-            pieces, nodes, target=service.target, path=path, arguments=arguments, timeouts=service.timeouts
+            pieces,
+            nodes,
+            target=service.target,
+            path=path,
+            arguments=arguments,
+            timeouts=service.timeouts,
+            peers=service.peers,
         )
 
     def _put_directly(self, pieces: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
@@ -218,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
             with closing(done.content) as content:
                 self._send(content)
             return
+        self._begun = True
         self.send_response(done.status)
         self.send_header(LENGTH, str(done.length))
         self.end_headers()
@@ -236,11 +321,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
-    def _refuse(self, error: Exception, body: Iterator[bytes]) -> None:
-        """Status and text, behind the rest of the body: a client that still sends hears nothing."""
-        with suppress(ConnectionError):
+    def _refuse(self, error: Exception, body: Body) -> None:
+        """Answer with status and text, after the rest of the body: a client that still sends hears nothing."""
+        with suppress(ConnectionError, TimeoutError):
             for _ in body:
                 pass
+            self._begun = True
             self._say(_status_of(error), _text_of(error))
 
     def _say(self, status: int, text: str) -> None:
@@ -255,6 +341,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _talk(self) -> None:
         """Messages in turns: a control message, the shard unless a file is named, and then the output."""
+        self.close_connection = True
         key = self.headers.get("Sec-WebSocket-Key")
         if not key or self.headers.get("Upgrade", "").lower() != "websocket":
             self._say(400, "this is where a WebSocket begins")
@@ -265,7 +352,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Sec-WebSocket-Accept", accept_key(key))
         self.end_headers()
         self.wfile.flush()
-        self.close_connection = True
         socket = Socket(cast("Any", self.rfile), cast("Any", self.wfile))
         try:
             while not self.service.closing:
@@ -300,7 +386,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _control(message: bytes) -> dict[str, Any]:
-    found: Any = json.loads(message)
+    try:
+        found: Any = json.loads(message)
+    except (ValueError, RecursionError) as error:
+        raise ClosedError(f"a control message is no JSON ({error})") from error
     if not isinstance(found, dict):
         raise ClosedError("a control message is a JSON object")
     return cast("dict[str, Any]", found)
@@ -310,7 +399,7 @@ def _said_shard(arguments: str) -> str:
     """The shard's URL, if the client said it by `etl_args`: a target names no bucket over ws."""
     try:
         said: Any = json.loads(arguments) if arguments else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(said.get("shard") or "") if isinstance(said, dict) else ""
 

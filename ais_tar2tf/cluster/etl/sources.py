@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError
 from ais_tar2tf.options import KIB, MIB, Timeouts
 from ais_tar2tf.stores.once import reading
 
-__all__ = ["BLOCK", "Readable", "body_blocks", "file_blocks", "pulled_blocks", "shard_url"]
+__all__ = ["BLOCK", "Body", "Readable", "body_blocks", "file_blocks", "pulled_blocks", "shard_url"]
 
 BLOCK = 1 * MIB
 """Read at once."""
 
+_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
+_TRAILERS = 100  # fields after the last chunk
 _LINE = 64 * KIB  # of a chunk's length, with whatever extensions
 
 
@@ -29,8 +32,28 @@ class Readable(Protocol):
     def readline(self, size: int, /) -> bytes: ...
 
 
+class Body(Iterator[bytes]):
+    """A request's body, block by block, which knows whether it was read to its end.
+
+    Args:
+        stream: Where the body comes from.
+        length: Its length; None where it comes in chunks.
+    """
+
+    def __init__(self, stream: Readable, length: int | None) -> None:
+        self._blocks = body_blocks(stream, length)
+        self.whole: bool = length == 0
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._blocks)
+        except StopIteration:
+            self.whole = True
+            raise
+
+
 def body_blocks(stream: Readable, length: int | None) -> Iterator[bytes]:
-    """A request's body: as long as it says (None: in chunks)."""
+    """Yield a request's body: `length` bytes, or chunks as HTTP has them where `length` is None."""
     if length is None:
         yield from _chunks(stream)
         return
@@ -44,17 +67,19 @@ def body_blocks(stream: Readable, length: int | None) -> Iterator[bytes]:
 
 def _chunks(stream: Readable) -> Iterator[bytes]:
     while True:
-        line = stream.readline(_LINE)
-        try:
-            left = int(line.partition(b";")[0], 16)
-        except ValueError:
-            raise ConnectionError("the request's chunks are not as HTTP has them") from None
+        size = stream.readline(_LINE).partition(b";")[0].strip()
+        if not _CHUNK_SIZE.fullmatch(size):
+            raise ConnectionError("the request's chunks are not as HTTP has them")
+        left = int(size, 16)
         if left == 0:
-            while stream.readline(_LINE).strip():
-                pass
-            return
+            break
         yield from body_blocks(stream, left)
-        stream.readline(_LINE)
+        if stream.readline(_LINE) not in (b"\r\n", b"\n"):
+            raise ConnectionError("the request's chunks are not as HTTP has them")
+    for _ in range(_TRAILERS):
+        if not stream.readline(_LINE).strip():
+            return
+    raise ConnectionError(f"the request has more than {_TRAILERS} fields behind its body")
 
 
 def file_blocks(quoted: str, roots: Sequence[str]) -> Iterator[bytes]:
@@ -63,12 +88,12 @@ def file_blocks(quoted: str, roots: Sequence[str]) -> Iterator[bytes]:
     if not any(Path(path).is_relative_to(os.path.realpath(root)) for root in roots):
         raise AccessDenied("files are read only below the folders that --root (roots=) names", url=path, status=403)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         raise ShardNotFound(f"the target's file cannot be opened ({error.strerror})", url=path) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.path.realpath(path) != path:
         os.close(descriptor)
-        raise ShardNotFound("this is no file", url=path)
+        raise ShardNotFound("this is no file, or a folder on the way to it was replaced", url=path)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         while block := file.read(BLOCK):
             yield block

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -72,11 +73,24 @@ class Transformer:
         target: str | None = None,
         workers: int | None = None,
         timeouts: Timeouts | None = None,
+        secret: str | None = None,
+        nodes: Sequence[str] = (),
     ) -> Service:
         """Answer a target's requests until `close()`: PUT (hpush), GET (hpull), /ws, /health.
 
-        `roots`: folders whose files a target may name instead of sending them; `target`: where hpull asks for
-        objects, else AIS_TARGET_URL; `workers`: shards at once, else as many as there are CPUs.
+        Args:
+            port: The port; 0 lets the system choose.
+            host: The address to listen on.
+            roots: Folders whose files a target may name instead of sending them.
+            target: Where hpull asks for objects; AIS_TARGET_URL if it is not given.
+            workers: Shards at once; as many as there are CPUs if it is not given.
+            timeouts: For requests of the service's own.
+            secret: The first part of every request's path, and part of the service's `url`. Drawn if it is not given;
+                with an empty one, only this machine and the cluster's targets are answered.
+            nodes: Nodes, as `host:port`, that output may be put to beside the targets of the cluster.
+
+        Returns:
+            The running service; use it in a `with` block, or call its `close()`.
         """
         return Service(
             self._transform,
@@ -86,6 +100,8 @@ class Transformer:
             target=os.environ.get("AIS_TARGET_URL", "") if target is None else target,
             workers=workers,
             timeouts=timeouts,
+            secret=secrets.token_urlsafe(24) if secret is None else secret,
+            nodes=nodes,
         )
 
     def spec(
