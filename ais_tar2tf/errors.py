@@ -24,6 +24,7 @@
     ├── MappingError           .shard .key          a mapping raised, or a field did not decode
     ├── SchemaError            (ValueError)         records do not fit what was said or seen of them
     │   ├── NoFeature          (TypeError)          a value that has no form in a tf.train.Example
+    │   ├── UnclearLayout                           files that leave open what is a record, a class or a split
     │   ├── FeatureOverflow    (OverflowError)      a number that an int64 or a float32 cannot hold
     │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
     ├── UnsafeName             (ValueError)         a name in a document or listing that could leave its root
@@ -73,6 +74,7 @@ __all__ = [
     "TemplateError",
     "TransportError",
     "TruncatedArchive",
+    "UnclearLayout",
     "UnsafeName",
     "UnsupportedArchive",
 ]
@@ -216,6 +218,10 @@ class SchemaError(Tar2TFError, ValueError):
 
 class NoFeature(SchemaError, TypeError):
     """A value that has no form in a tf.train.Example; the text names its field."""
+
+
+class UnclearLayout(SchemaError):
+    """The names of files leave open what is a record, a class or a split; the text names the options that decide."""
 
 
 class FeatureOverflow(SchemaError, OverflowError):

@@ -33,10 +33,13 @@ import numpy as np
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.stores import Identity
 
-__all__ = ["INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of"]
+__all__ = ["CLASSES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of", "is_beside"]
 
 INDEX_NAME = "index.t2t"
 """The object, beside the shards, in which their index is looked for."""
+
+CLASSES_NAME = "classes.json"
+"""The object, beside the shards, that names the classes which their labels stand for."""
 
 MANIFEST_NAME = "manifest.json"
 """The object, beside files that were exported, which counts their records, too."""
@@ -49,6 +52,15 @@ _TAR_BLOCK = 512
 _MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, unpacked: 2 million keys of 100 characters
 _WIDS = "wids-shard-index-v1"
 _MANIFEST = "manifest"  # what an export's manifest begins with
+
+
+def is_beside(name: str) -> bool:
+    """Return whether an object is a document that lies among shards, and no shard.
+
+    >>> is_beside("train/index.t2t"), is_beside("train/0.tar")
+    (True, False)
+    """
+    return name.rpartition("/")[2] in (INDEX_NAME, CLASSES_NAME)
 
 
 class Cut(NamedTuple):

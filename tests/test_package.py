@@ -23,10 +23,10 @@ LAYERS = [
     "errors", "options", "names", "documents", "retries", "allocation", "forking", "account", "watching",
     "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "shard_index", "environment", "plan", "features",
-    "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader", "indexing", "reading", "mapping",
-    "decoders", "ops", "tfdata", "callbacks", "parsing", "export", "source", "mixing", "loading", "writing",
-    "packing", "cluster", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat", "cli",
-    "__main__",
+    "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader", "indexing", "class_names", "reading",
+    "mapping", "decoders", "ops", "tfdata", "callbacks", "parsing", "export", "source", "mixing", "loading",
+    "writing", "packing", "cluster", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat",
+    "cli", "__main__",
 ]  # fmt: skip
 PURE = [
     "errors", "options", "names", "documents", "retries", "account", "watching", "templates", "globs", "archive",

@@ -12,6 +12,7 @@ from ais_tar2tf.card._plots import bars, histogram, line, shown_number
 from ais_tar2tf.card._samples import Sample, Shown
 from ais_tar2tf.card._style import STYLE
 from ais_tar2tf.card._survey import Survey
+from ais_tar2tf.card._words import Words
 
 __all__ = ["document", "loader", "render"]
 
@@ -122,14 +123,14 @@ def _samples(survey: Survey) -> str:
     samples = survey.samples
     if not samples:
         return "<p>There are no records.</p>"
-    cells = "".join(map(_sample, samples))
+    cells = "".join(_sample(sample, survey) for sample in samples)
     chosen = f"{len(samples)} of {survey.records:,} records, chosen evenly from all of them."
     return f"<p class=soft>{chosen}</p><ul class=sheet>{cells}</ul>"
 
 
-def _sample(sample: Sample) -> str:
+def _sample(sample: Sample, survey: Survey) -> str:
     media = "".join(_media(shown, sample.key) for shown in sample.fields)
-    rows = "".join(_told(shown) for shown in sample.fields)
+    rows = "".join(_told(shown, survey) for shown in sample.fields)
     seen = f"<div class=seen>{media}</div>" if media else ""
     where = html.escape(f"{sample.shard}, record {sample.number:,}".removeprefix(", "), quote=True)
     return (
@@ -158,8 +159,10 @@ def _data(shown: Shown) -> str:
     return f"data:{shown.media_type};base64,{base64.b64encode(shown.content).decode()}"
 
 
-def _told(shown: Shown) -> str:
+def _told(shown: Shown, survey: Survey) -> str:
     text = html.escape(shown.content) if shown.form == "text" else ""
+    name = survey.class_name(shown.name, text)
+    text = text if name is None else f"{text} {html.escape(name)}"
     if text and len(text) <= 24 and not shown.note:
         text = f"<span class=tag>{text}</span>"
     note = f"<span class=soft>{html.escape(shown.note)}</span>" if shown.note else ""
@@ -216,8 +219,17 @@ def _balance(field: FieldSurvey, survey: Survey) -> str:
     return (
         f"<div class=field><h3>{html.escape(field.name)}</h3>"
         f"<p class='soft small'>{said}</p>"
-        f"{bars('', words, survey.limits.shown_words, field.records)}</div>"
+        f"{bars('', _named(words, field.name, survey), survey.limits.shown_words, field.records)}</div>"
     )
+
+
+def _named(words: Words, field: str, survey: Survey) -> Words:
+    """The same counts, with the names of classes beside their numbers."""
+    named = Words(len(words.counts), 0)
+    for word, count in words.counts.items():
+        name = survey.class_name(field, word)
+        named.counts[word if name is None else f"{word} {name}"] = count
+    return named
 
 
 def _fields(survey: Survey) -> str:
@@ -299,9 +311,10 @@ def _loader(code: str) -> str:
     )
 
 
-def loader(url: str, fields: Sequence[str], endpoint: str | None = None) -> str:
+def loader(url: str, fields: Sequence[str], endpoint: str | None = None, grouping: str | None = None) -> str:
     """Python that loads the data into TensorFlow."""
     at = f", endpoint={endpoint!r}" if endpoint and url.startswith("ais://") else ""
+    at += f", grouping={grouping!r}" if grouping else ""
     image = next((name for name in fields if name.rpartition(".")[2] in _IMAGES), None)
     if image is None or "cls" not in fields:
         return _RAW_LOADER.format(url=url, at=at)

@@ -13,7 +13,7 @@ import typer
 
 from ais_tar2tf.cli.carding import write_page
 from ais_tar2tf.cli.console import Console, counted, quantity, width_of
-from ais_tar2tf.cli.verbs import Batch, Endpoint, Json, Quiet, Urls, Verbose, WithTensorflow, verb
+from ais_tar2tf.cli.verbs import Batch, Endpoint, Grouping, Json, Quiet, Urls, Verbose, WithTensorflow, verb
 from ais_tar2tf.errors import SchemaError, ShardNotFound
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="for each measurement", min=0.05, max=600, metavar="N")] = 2.0,
     batch: Batch = 128,
     tensorflow: WithTensorflow = True,
+    grouping: Grouping = None,
     endpoint: Endpoint = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -50,10 +51,13 @@ def bench(
       ais-tar2tf bench 'ais://imagenet/train-{000..146}.tar' -o bench.html
     """
     from ais_tar2tf.cli.judging import judge
+    from ais_tar2tf.cli.places import chosen_grouping
     from ais_tar2tf.source import open_source
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    rates, sample = _measured(console, urls, endpoint, seconds, batch, with_tensorflow=tensorflow)
+    rates, sample = _measured(
+        console, urls, endpoint, seconds, batch, with_tensorflow=tensorflow, grouping=chosen_grouping(grouping)
+    )
     can_cache = "cache" in inspect.signature(open_source).parameters
     verdict = judge(rates, sample.record_bytes, os.cpu_count() or 1, batch=batch, can_cache=can_cache)
     document = _document(rates, sample, verdict)
@@ -66,7 +70,14 @@ def bench(
 
 
 def _measured(
-    console: Console, urls: Sequence[str], endpoint: str | None, seconds: float, batch: int, *, with_tensorflow: bool
+    console: Console,
+    urls: Sequence[str],
+    endpoint: str | None,
+    seconds: float,
+    batch: int,
+    *,
+    with_tensorflow: bool,
+    grouping: str,
 ) -> tuple[Rates, Sample]:
     from ais_tar2tf.cli import stages
     from ais_tar2tf.cli.judging import Rates
@@ -78,7 +89,7 @@ def _measured(
         if not names:
             raise ShardNotFound("nothing is there", url=urls[0])
         console.note(f"taking a sample of {counted(len(names), 'shard')}")
-        sample = stages.take_sample(store, names)
+        sample = stages.take_sample(store, names, grouping)
         if not sample.records:
             raise SchemaError(f"{urls[0]}: there are no records to measure with")
         downloads: list[tuple[int, Measured]] = []
@@ -118,7 +129,9 @@ def _with_tensorflow(
     source = sample.source
 
     def live() -> Source:
-        return open_source([as_template(url) for url in urls], endpoint=endpoint, on_error="skip-shard")
+        return open_source(
+            [as_template(url) for url in urls], endpoint=endpoint, grouping=sample.grouping, on_error="skip-shard"
+        )
 
     handed_over = stages.in_batches("into tf.data", source, None, batch, seconds, sample)
     mapping = stages.decoding(sample)

@@ -10,7 +10,7 @@ import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, counted, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Grouping, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 from ais_tar2tf.errors import ExportError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = ["card", "write_page"]
 def card(
     urls: UrlsOrOut,
     out: Annotated[Path, typer.Option("--out", "-o", help="the file to write", metavar="FILE")] = Path("card.html"),
+    grouping: Grouping = None,
     endpoint: Endpoint = None,
     fields: Fields = None,
     records: Most = None,
@@ -46,11 +47,13 @@ def card(
     if dry_run:
         _rehearse(console, urls, out, endpoint)
         return
-    reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="reading")
+    reading = read_all(
+        urls, console, endpoint=endpoint, fields=fields, most=records, what="reading", grouping=grouping
+    )
     survey = reading.survey
     note = "" if reading.whole else "only the first of them were read"
     title = urls[0] if len(urls) == 1 else f"{urls[0]} and more"
-    page = render(survey, title, note=note, code=_code(reading, urls, endpoint))
+    page = render(survey, title, note=note, code=_code(reading, urls, endpoint, grouping))
     write_page(out, page)
     size = out.stat().st_size
     document = {"card": str(out), "card_bytes": size, **survey.to_json()}
@@ -72,12 +75,12 @@ def _rehearse(console: Console, urls: list[str], out: Path, endpoint: str | None
     console.document(document, lambda: console.data(text))
 
 
-def _code(reading: Reading, urls: list[str], endpoint: str | None) -> str:
+def _code(reading: Reading, urls: list[str], endpoint: str | None, grouping: str | None) -> str:
     from ais_tar2tf.card import loader
     from ais_tar2tf.cli.places import as_template
 
     if reading.split is None:
-        return loader(as_template(urls[0]), list(reading.survey.fields), endpoint)
+        return loader(as_template(urls[0]), list(reading.survey.fields), endpoint, grouping)
     loaded = f"t2t.load({urls[0]!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
     return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
 

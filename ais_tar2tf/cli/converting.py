@@ -17,6 +17,7 @@ from ais_tar2tf.cli.verbs import (
     Exists,
     Fields,
     Format,
+    Grouping,
     Json,
     OnErrors,
     Out,
@@ -70,6 +71,7 @@ def convert(
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
     on_error: OnErrors = "raise",
     fields: Fields = None,
+    grouping: Grouping = None,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -86,7 +88,7 @@ def convert(
       ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    from ais_tar2tf.cli.places import as_template, chosen_fields
+    from ais_tar2tf.cli.places import as_template, chosen_fields, chosen_grouping
     from ais_tar2tf.export import DEFAULT_SIZE
     from ais_tar2tf.source import open_source
 
@@ -106,7 +108,12 @@ def convert(
         "idx": idx,
         "endpoint": endpoint,
     }
-    reading: dict[str, Any] = {"endpoint": endpoint, "fields": chosen_fields(fields), "on_error": on_error}
+    reading: dict[str, Any] = {
+        "endpoint": endpoint,
+        "fields": chosen_fields(fields),
+        "grouping": chosen_grouping(grouping),
+        "on_error": on_error,
+    }
     with open_source([as_template(url) for url in urls], **reading) as source:
         if dry_run:
             _rehearse(console, urls, out, endpoint, {**export, "shard": share})

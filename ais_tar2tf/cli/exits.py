@@ -20,6 +20,7 @@ from ais_tar2tf.errors import (
     Tar2TFError,
     TemplateError,
     TransportError,
+    UnclearLayout,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ INTERRUPTED = 130  # what shells expect of Ctrl-C; a command that leaves somethi
 _CODES: tuple[tuple[type[Tar2TFError], int], ...] = (
     (OptionError, USAGE),
     (TemplateError, USAGE),
+    (UnclearLayout, USAGE),
     (ShardNotFound, NOT_FOUND),
     (AccessDenied, ACCESS),
     (TransportError, NETWORK),
@@ -67,6 +69,11 @@ _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
 _BY_TEXT = (
     ("exists='replace'", "on the command line that is: --exists replace (of pack: --replace)"),
     ("no name for the shards", "say it, and where a number goes: 'ais://bucket/train-{:05d}.tar'"),
+    (
+        "says where their names go",
+        "the same command with that template, or a split alone: ais-tar2tf pack DIR/train URL",
+    ),
+    ("there is nothing to pack", "a record's files have an extension, as 1.jpg: see ais-tar2tf pack --help"),
     ("nothing to finish", "run on every host: ais-tar2tf convert URL OUT --shard I/N"),
     ("say out=", "on the command line that is: --out PLACE"),
     ("no endpoint", "--endpoint http://host:51080, or export AIS_ENDPOINT=…; without a cluster: ais-tar2tf demo"),

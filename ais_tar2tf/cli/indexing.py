@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ais_tar2tf.cli.console import Console, counted, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Json, Quiet, Stopped, Urls, Verbose, verb
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Grouping, Json, Quiet, Stopped, Urls, Verbose, verb
 
 __all__ = ["index"]
 
@@ -24,6 +24,7 @@ def index(
     counts_only: Annotated[
         bool, typer.Option("--counts-only", help="how many records there are, and no more; AIStore lists that unread")
     ] = False,
+    grouping: Grouping = None,
     endpoint: Endpoint = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -39,11 +40,12 @@ def index(
     Example:
       ais-tar2tf index 'ais://imagenet/train-{000..146}.tar'
     """
-    from ais_tar2tf.cli.places import as_template, extent
+    from ais_tar2tf.cli.places import as_template, chosen_grouping, extent
     from ais_tar2tf.source import index_shards
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     where = out or "beside the shards"
+    chosen = chosen_grouping(grouping)
     if dry_run:
         count, size = extent(urls, endpoint)
         text = f"would read {counted(count, 'shard')} ({quantity(size)}) and write an index {where}"
@@ -56,6 +58,7 @@ def index(
             endpoint=endpoint,
             progress=console.bars,
             counts_only=counts_only,
+            grouping=chosen,
         )
     except KeyboardInterrupt:
         raise Stopped("there is no new index", "name fewer shards at a time", in_part=False) from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, quantity
-from ais_tar2tf.cli.verbs import Endpoint, Fields, Json, Most, Quiet, UrlsOrOut, Verbose, verb
+from ais_tar2tf.cli.verbs import Endpoint, Fields, Grouping, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 
 if TYPE_CHECKING:
     from ais_tar2tf.card import Survey
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _SHOWN = 3  # bad records of a kind: the fourth one seldom tells more
+_CLASSES = 12  # named in a line
 
 
 @verb
 def inspect(
     urls: UrlsOrOut,
+    grouping: Grouping = None,
     endpoint: Endpoint = None,
     fields: Fields = None,
     records: Most = None,
@@ -41,7 +44,9 @@ def inspect(
     from ais_tar2tf.cli.surveying import read_all
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    reading = read_all(urls, console, endpoint=endpoint, fields=fields, most=records, what="inspecting")
+    reading = read_all(
+        urls, console, endpoint=endpoint, fields=fields, most=records, what="inspecting", grouping=grouping
+    )
     survey = reading.survey
     console.document(_document(reading), lambda: _show(console, reading))
     if reading.stopped:
@@ -80,6 +85,8 @@ def _show(console: Console, reading: Reading) -> None:
     console.data(f"records  {survey.records:,}{part}")
     console.data(f"shards   {len(survey.shards):,}")
     console.data(f"bytes    {quantity(survey.bytes)} in fields, {quantity(stats.bytes)} received")
+    if survey.classes:
+        console.data(f"classes  {_classes(survey.classes)}")
     if stats.ignored:
         console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
     console.data(f"bad      {survey.faulty:,}")
@@ -95,6 +102,17 @@ def _show_bad(console: Console, survey: Survey) -> None:
             console.point(bad.text, "·")
     if survey.faulty > _SHOWN:
         console.data("  --json names more of them")
+
+
+def _classes(names: Sequence[str]) -> str:
+    """The names of classes with their numbers.
+
+    >>> _classes(["ant", "bee"])
+    '2: ant 0, bee 1'
+    """
+    shown = ", ".join(f"{name} {number}" for number, name in enumerate(names[:_CLASSES]))
+    more = f", … ({len(names) - _CLASSES:,} more in --json)" if len(names) > _CLASSES else ""
+    return f"{len(names):,}: {shown}{more}"
 
 
 def _presence(reading: Reading, name: str) -> str:

@@ -8,11 +8,12 @@ from pathlib import Path
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.options import Read
-from ais_tar2tf.shard_index import INDEX_NAME
+from ais_tar2tf.records import splitter
+from ais_tar2tf.shard_index import is_beside
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
-__all__ = ["as_listed", "as_template", "chosen_fields", "extent", "objects", "store_of"]
+__all__ = ["as_listed", "as_template", "chosen_fields", "chosen_grouping", "extent", "objects", "store_of"]
 
 _PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
@@ -55,18 +56,29 @@ def chosen_fields(fields: str | None) -> list[str] | None:
     return None if fields is None else [field.strip() for field in fields.split(",") if field.strip()]
 
 
+def chosen_grouping(grouping: str | None) -> str:
+    """The grouping that was given, or the one that is usual; an OptionError when there is none of that name.
+
+    >>> chosen_grouping(None), chosen_grouping("last-dot")
+    ('first-dot', 'last-dot')
+    """
+    chosen = grouping or "first-dot"
+    splitter(chosen)
+    return chosen
+
+
 def objects(
     urls: Sequence[str], endpoint: str | None, *, shards_only: bool = True
 ) -> Iterator[tuple[str, ObjectInfo]]:
     """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time.
 
-    `shards_only` leaves out an index that lies among shards, as `open` does.
+    `shards_only` leaves out the index and the class names that lie among shards, as `open` does.
     """
     for url in map(as_listed, urls):
         store, name = store_of(url, endpoint)
         try:
             for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
-                if not shards_only or info.name.rpartition("/")[2] != INDEX_NAME:
+                if not shards_only or not is_beside(info.name):
                     yield store.url(info.name), info
         finally:
             store.close()

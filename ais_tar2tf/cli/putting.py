@@ -27,6 +27,9 @@ def put(
         ),
     ],
     endpoint: Endpoint = None,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="store what links in folders point to, also outside of them")
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="also what is there already, with the same size")] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -34,6 +37,8 @@ def put(
     verbose: Verbose = 0,
 ) -> None:
     """Put files into a bucket, which is made if need be.
+
+    Hidden files in a folder, and links that lead out of it, are left out and named.
 
     What is there already with the same name and size is left, so the same command goes on after a break.
 
@@ -44,7 +49,7 @@ def put(
     from ais_tar2tf.cli.places import as_listed, store_of
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    named = _named(files, console)
+    named = _named(files, console, follow_links=follow_links)
     store, prefix = store_of(as_listed(url), endpoint)
     if _is_name(prefix, files):
         named = [("", files[0])]
@@ -84,17 +89,26 @@ def _tell(console: Console, stored: list[str], kept: list[str], *, dry_run: bool
     console.note(f"{len(stored)} {would}stored, {len(kept)} there already")
 
 
-def _named(files: list[Path], console: Console) -> list[tuple[str, Path]]:
+def _named(files: list[Path], console: Console, *, follow_links: bool) -> list[tuple[str, Path]]:
     """Names in the store: a file's own name, and within a folder the path below it."""
+    from ais_tar2tf.packing.confined import Confined
+    from ais_tar2tf.packing.left_out import LeftOut
+
     named: list[tuple[str, Path]] = []
+    left_out = LeftOut()
     for each in files:
         if each.is_dir():
-            below = sorted(path for path in each.rglob("*") if path.is_file())
-            named += [(path.relative_to(each).as_posix(), path) for path in below]
+            root = Confined(each, follow_links=follow_links)
+            found = (
+                f"{folder.path}/{name}".lstrip("/") for folder in root.walk(left_out) for name, _ in folder.files
+            )
+            named += [(name, root.path_of(name)) for name in sorted(found)]
         elif each.is_file():
             named.append((each.name, each))
         else:
             fail(console, f"{each}: there is no such file", "check the path; nothing was stored", exits.NOT_FOUND)
+    if left_out:
+        console.note(f"left out: {left_out}")
     return named
 
 

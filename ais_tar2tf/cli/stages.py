@@ -60,6 +60,7 @@ class Sample:
     bytes: int
     records: int
     fields: tuple[str, ...]
+    grouping: str = "first-dot"
 
     @property
     def record_bytes(self) -> float:
@@ -67,7 +68,7 @@ class Sample:
         return self.bytes / self.records if self.records else 0.0
 
     def source(self) -> Source:
-        return open_source(self.urls, on_error="skip-shard")  # the last shard may be cut
+        return open_source(self.urls, grouping=self.grouping, on_error="skip-shard")  # the last shard may be cut
 
 
 def _blocks(store: Store, names: Iterable[str], connections: int) -> Generator[tuple[str, memoryview]]:
@@ -82,7 +83,7 @@ def _blocks(store: Store, names: Iterable[str], connections: int) -> Generator[t
         fetch.close()
 
 
-def take_sample(store: Store, names: Sequence[str]) -> Sample:
+def take_sample(store: Store, names: Sequence[str], grouping: str = "first-dot") -> Sample:
     """Whole shards into memory until they are enough; the last one may be cut."""
     kept: dict[str, bytearray] = {}
     total = 0
@@ -97,10 +98,10 @@ def take_sample(store: Store, names: Sequence[str]) -> Sample:
     urls = [memory.url(name) for name in kept]
     fields: dict[str, None] = {}
     records = 0
-    for record in open_source(urls, on_error="skip-shard").records():
+    for record in open_source(urls, grouping=grouping, on_error="skip-shard").records():
         records += 1
         fields.update(dict.fromkeys(record))
-    return Sample(urls, total, records, tuple(name for name in fields if not name.startswith("__")))
+    return Sample(urls, total, records, tuple(name for name in fields if not name.startswith("__")), grouping)
 
 
 def download(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
 from ais_tar2tf.cli.console import Console
-from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, extent, store_of
-from ais_tar2tf.errors import AccessDenied, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, chosen_grouping, extent, store_of
+from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
 
@@ -33,7 +33,14 @@ class Reading:
         self.split: str | None = None  # the first one, when record files were read
 
 
-def opened(urls: Sequence[str], *, endpoint: str | None, fields: str | None, survey: Survey | None = None) -> Source:
+def opened(
+    urls: Sequence[str],
+    *,
+    endpoint: str | None,
+    fields: str | None,
+    grouping: str | None = None,
+    survey: Survey | None = None,
+) -> Source:
     """The source; with `survey`, what is wrong with its data is noted there."""
 
     def noted(error: Tar2TFError) -> None:
@@ -43,26 +50,46 @@ def opened(urls: Sequence[str], *, endpoint: str | None, fields: str | None, sur
 
     templates = [as_template(url) for url in urls]
     return open_source(
-        templates, endpoint=endpoint, fields=chosen_fields(fields), on_error=noted if survey is not None else "raise"
+        templates,
+        endpoint=endpoint,
+        fields=chosen_fields(fields),
+        grouping=chosen_grouping(grouping),
+        on_error=noted if survey is not None else "raise",
     )
 
 
 def read_all(
-    urls: Sequence[str], console: Console, *, endpoint: str | None, fields: str | None, most: int | None, what: str
+    urls: Sequence[str],
+    console: Console,
+    *,
+    endpoint: str | None,
+    fields: str | None,
+    most: int | None,
+    what: str,
+    grouping: str | None = None,
 ) -> Reading:
     """Every record, or the first `most`. After Ctrl-C: what was read until then."""
-    loaded = _export_at(urls[0], endpoint) if len(urls) == 1 and fields is None else None
+    loaded = _export_at(urls[0], endpoint) if len(urls) == 1 and fields is grouping is None else None
     reading = Reading()
     if loaded is not None:
         _read_export(reading, loaded, console, most, what)
         return reading
-    with opened(urls, endpoint=endpoint, fields=fields, survey=reading.survey) as source:
+    with opened(urls, endpoint=endpoint, fields=fields, grouping=grouping, survey=reading.survey) as source:
         reading.stats = source.stats
         reading.shards = sum(1 for _ in source.shards)
         console.detail(f"{reading.shards:,} shards")
+        _name_classes(reading, lambda: source.classes)
         with console.progress(what, reading.shards) as progress:
             _read(reading, source.records(), progress, most)
+    reading.survey.check_classes()
     return reading
+
+
+def _name_classes(reading: Reading, classes: Callable[[], tuple[str, ...]]) -> None:
+    try:
+        reading.survey.classes = classes()
+    except SchemaError as error:  # a damaged classes.json is bad, and not the end
+        reading.survey.fault(error)
 
 
 def extent_of(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:

@@ -23,6 +23,7 @@ __all__ = [
     "Exists",
     "Fields",
     "Format",
+    "Grouping",
     "Json",
     "Most",
     "OnErrors",
@@ -45,6 +46,7 @@ T = TypeVar("T")
 _FORMATS = ("tfrecord", "array_record", "tar")
 _EXISTS = ("resume", "replace", "error")
 _ALIGNS = ("stream", "shard")
+_GROUPINGS = ("first-dot", "last-dot")
 _ON_ERRORS = ("raise", "skip-record", "skip-shard")
 
 # What verbs take.
@@ -70,6 +72,14 @@ Endpoint = Annotated[
 Fields = Annotated[
     str | None,
     typer.Option("--fields", help="only these, as 'jpg,cls?'; the others are skipped", metavar="NAMES"),
+]
+Grouping = Annotated[
+    str | None,
+    typer.Option(
+        help="a.b.jpg is: first-dot (the default): a field b.jpg of a; last-dot: a field jpg of a.b",
+        metavar="HOW",
+        autocompletion=lambda: _GROUPINGS,
+    ),
 ]
 Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1, metavar="N")]
 OnErrors = Annotated[

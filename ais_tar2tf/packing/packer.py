@@ -1,172 +1,204 @@
-"""t2t.pack: a folder, a CSV, or records → tar shards in a store, each proved by reading it back."""
+"""t2t.pack: a folder, a CSV file, or records → tar shards in a store, each proved by reading it back."""
 
 from __future__ import annotations
 
 import contextlib
-import re
+import logging
+import os
 import tempfile
-from collections.abc import Generator, Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 
-import xxhash
-
-from ais_tar2tf.errors import ChecksumMismatch, ExportError, OptionError, ShardNotFound, Tar2TFError, TemplateError
-from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, bounds_of
-from ais_tar2tf.export.tarfiles import END, record_members
-from ais_tar2tf.packing import Rows, records_of
-from ais_tar2tf.progress import progress_for
-from ais_tar2tf.reader import Shards
-from ais_tar2tf.records import Record
-from ais_tar2tf.source import Source, read_options
+from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound
+from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, Bounds
+from ais_tar2tf.options import Limits
+from ais_tar2tf.packing import PackOptions, Rows, contents_of
+from ais_tar2tf.packing.class_files import ClassFiles
+from ais_tar2tf.packing.contents import Part
+from ais_tar2tf.packing.planning import Plan, ShardNames, check_template, plan_of
+from ais_tar2tf.packing.result import Packed
+from ais_tar2tf.packing.shard_files import put_shard, shard_files
+from ais_tar2tf.progress import Progress, progress_for
+from ais_tar2tf.records import Record, splitter
+from ais_tar2tf.source import read_options
 from ais_tar2tf.stores import Store, open_store, split_url
 
-__all__ = ["pack"]
+__all__ = ["look", "pack", "run"]
 
-_PLACE = re.compile(r"\{(:0?\d*d?)?\}")
+_split = splitter("first-dot")
+_logger = logging.getLogger("ais_tar2tf.packing")
 
 
 def pack(
     source: Rows,
-    url: str,
+    url: str | os.PathLike[str],
     *,
     shard_size: int | str | None = DEFAULT_SIZE,
     shard_records: int | None = None,
+    shuffle: bool | int | None = None,
+    grouping: str | None = None,
+    labels: str | None = "auto",
+    splits: bool | None = None,
+    classes: Sequence[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    follow_links: bool = False,
     create: bool = False,
     exists: str = "error",
+    limits: Limits | None = None,
     progress: bool | None = None,
     endpoint: str | None = None,
     token: str | None = None,
-) -> list[str]:
-    """Write records as tar shards `url`, a template such as `ais://bucket/train-{}.tar`; gives the shards' URLs.
+) -> Packed:
+    """Write records as tar shards `url`, a template such as `ais://bucket/train-{:05d}.tar`; return their URLs.
 
-    `source`: a folder, where files of one name are a record, and images alone in a folder for each class are
-    labelled by `cls`; a CSV, where a column `filename` names a file; or dicts with `__key__` and fields. Numbers
-    begin at 0, `{:05d}` pads them. `create=True` makes the bucket; `exists="replace"` replaces the shards that are
-    there, and removes those of a longer run.
+    The result is a list of URLs that also says what was packed and what was left out: `Packed`.
+
+    Args:
+        source: A folder, where files of one name are a record (`1.jpg` and `1.json`), and sub-folders with images (or
+            other files of one kind) are classes: `cls` is the number of the class in the order of their names, as
+            Keras and torchvision number them. Folders named train, val, test … are splits. Hidden files, README and
+            alike, and files outside of the class folders are left out and counted. Or a CSV file, where a column
+            `filename` names a file and `label` its label. Or dicts with `__key__` and fields, whose values are
+            encoded by the extension of the field.
+        url: The shards' names. A number, which begins at 0, goes in place of `{}` or `{:05d}`, the name of a split
+            in place of `{split}`.
+        shard_size: No shard is larger, as "100MB".
+        shard_records: No shard has more records.
+        shuffle: The seed of the records' order, False for the order of names. None: class folders are shuffled with
+            seed 0, since neighbours share their label there; nothing else is.
+        grouping: Where the key of a file's name ends, when it has several dots. "first-dot": `a.seg.png` is the field
+            `seg.png` of the record `a`. "last-dot": it is the record `a_seg`; dots in keys become `_`. None: as
+            "first-dot", but names that look otherwise (`cat.0.jpg`) are refused.
+        labels: "folders": each sub-folder is a class; None: none is; "auto": as the files in them look.
+        splits: True: sub-folders are splits; False: they are not; None: they are when all have such names.
+        classes: All class names in the order of their numbers, where that is not the order of names.
+        root: The folder that file names in a CSV file are below; by default the folder of the CSV file.
+        follow_links: Pack what symbolic links point to, also outside of the folder.
+        create: Make the bucket.
+        exists: "replace" replaces the shards that are there, and removes those of a longer run; "error" refuses.
+        limits: Bounds on what may be packed; see `options.Limits`.
+
+    Raises:
+        ShardNotFound: There is nothing to pack.
+        UnclearLayout: The names of files leave open what is a record, a class or a split; the text says which option
+            decides.
+        ExportError: There are shards already.
 
     >>> import ais_tar2tf as t2t
     >>> t2t.pack([{"__key__": "a", "txt": "hello"}], "memory://doc-pack/train-{}.tar", create=True)
     ['memory://doc-pack/train-0.tar']
     """
-    if exists not in ("error", "replace"):
-        raise OptionError(f"exists is 'error' or 'replace', not {exists!r}")
-    scheme, bucket, template = split_url(url)
-    bounds = bounds_of(shard_size, shard_records, len(END))
-    names, records = _Names(template, str(url)), records_of(source)  # both refuse before a bucket is made
-    store = open_store(scheme, bucket, read_options(), endpoint=endpoint, token=token)
-    try:
+    options = PackOptions(
+        shard_size=shard_size,
+        shard_records=shard_records,
+        shuffle=shuffle,
+        grouping=grouping,
+        labels=labels,
+        splits=splits,
+        classes=classes,
+        root=root,
+        follow_links=follow_links,
+        exists=exists,
+        limits=limits,
+    )
+    plan = look(source, url, options, progress=progress)
+    for text in (*plan.contents.warnings, *plan.contents.unexpected):
+        _logger.warning("%s", text)
+    return run(plan, create=create, progress=progress, endpoint=endpoint, token=token)
+
+
+def look(source: Rows, url: str | os.PathLike[str], options: PackOptions, *, progress: bool | None = None) -> Plan:
+    """Return what `pack` would do; no file of a folder is read for it, and no store is asked."""
+    check_template(os.fspath(url))
+    with progress_for("looking at files", wanted=progress, counted="files") as shown:
+        contents = contents_of(source, options, lambda count: shown.add(count - shown.records, 0))
+    return plan_of(contents, os.fspath(url), options)
+
+
+def run(
+    plan: Plan,
+    *,
+    create: bool = False,
+    progress: bool | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Packed:
+    """Write what `plan` says."""
+    scheme, bucket, _ = split_url(plan.url)
+    records = {part.split: _begun(part, plan) for part in plan.contents.parts if part.records is None}
+    options = plan.options
+    read = read_options(limits=options.limits)
+    with contextlib.closing(open_store(scheme, bucket, read, endpoint=endpoint, token=token)) as store:
         if create:
             store.create()
-        if exists == "error" and _is_there(store, names.at(0)):
-            raise ExportError(f"{store.url(names.at(0))}: there is a shard already; exists='replace' replaces it")
-        written: list[str] = []
-        with (
-            progress_for("pack", wanted=progress) as shown,
-            tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder,
-            contextlib.closing(_shards(records, Boundaries(bounds), Path(folder, "shard.tar"))) as made,
-        ):
-            for number, shard in enumerate(made):
-                _put(store, names.at(number), shard)
-                written.append(names.at(number))
-                shown.add(shard.records, shard.size)
-        _remove_behind(store, names, len(written))
-        return [store.url(name) for name in written]
-    finally:
-        store.close()
+        names = {split: ShardNames(template) for split, template in plan.templates.items()}
+        if options.exists == "error":
+            _refuse_existing(store, names.values())
+        files = ClassFiles(store, read, plan.contents, plan.templates)
+        contents = files.agreed(plan.contents)
+        files.retire(contents)
+        packed = Packed(contents, plan.seed)
+        with progress_for("pack", wanted=progress, size=contents.size) as shown:
+            for part in contents.parts:
+                rows = records.get(part.split) or part.read(contents.numbers, plan.seed)
+                _write_part(store, names[part.split], part.split, rows, options.bounds, packed, shown)
+        packed.classes_files = files.write(contents)
+    return packed
 
 
-class _Names:
-    def __init__(self, template: str, url: str) -> None:
-        if not template or template.endswith("/"):
-            raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
-        self._template = template
-        self._many = _PLACE.search(template) is not None
-
-    def at(self, number: int) -> str:
-        if not self._many and number:
-            raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
-        return _PLACE.sub(lambda found: found[0].format(number), self._template)
-
-    @property
-    def many(self) -> bool:
-        return self._many
+def _begun(part: Part, plan: Plan) -> Iterator[Record]:
+    """Return rows of which the first one is there: nothing is made in a store for none, or for a bad one."""
+    rows = part.read({}, None)
+    first = next(rows, None)
+    if first is None:
+        raise ShardNotFound("there is nothing to pack: no row came", url=plan.url)
+    return chain([_checked(first)], rows)
 
 
-class _Shard:
-    """One tar that is being made, in a file, and what must come back when it is read."""
+def _write_part(
+    store: Store,
+    names: ShardNames,
+    split: str,
+    records: Iterator[Record],
+    bounds: Bounds,
+    packed: Packed,
+    shown: Progress,
+) -> None:
+    def added(record: Record) -> None:
+        size = packed.add_record(record)
+        shown.add(1, size)
 
-    def __init__(self, path: Path) -> None:
-        self.path: Path = path
-        self._file = path.open("wb")
-        self._digest = xxhash.xxh3_128()
-        self.records: int = 0
-        self.size: int = 0
-
-    def add(self, record: Record, members: tuple[bytes, ...]) -> None:
-        self._file.writelines(members)
-        self.size += sum(map(len, members))
-        _sum_up(self._digest, record)
-        self.records += 1
-
-    def finish(self) -> bytes:
-        """The tar is whole; gives the digest of its records."""
-        self._file.write(END)
-        self.close()
-        return self._digest.digest()
-
-    def close(self) -> None:
-        self._file.close()
+    number = 0
+    with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
+        path = Path(folder, "shard.tar")
+        with contextlib.closing(shard_files(map(_checked, records), Boundaries(bounds), path, added)) as made:
+            for shard in made:
+                put_shard(store, names.at(number), shard)
+                packed.add_shard(split, store.url(names.at(number)))
+                number += 1
+    _remove_behind(store, names, number)
 
 
-def _sum_up(digest: xxhash.xxh3_128, record: Record) -> None:
-    for name, value in record.items():
-        if name != "__shard__":
-            body: bytes = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-            digest.update(f"{name}\0{len(body)}\0".encode("utf-8", "surrogateescape") + body)
+def _checked(record: Record) -> Record:
+    """Return a record whose members are read back as the same record."""
+    key = record["__key__"]
+    for field in record:
+        if field != "__key__" and _split(f"{key}.{field}") != (key, field):
+            raise SchemaError(
+                f"record {key!r}, field {field!r}: a key has no dot in its last part, and a field is in lower case; "
+                f"as a member's name {key + '.' + field!r} it would be read as another record. With "
+                "grouping='last-dot' (--grouping last-dot) dots in keys become '_'"
+            )
+    if len(record) < 2:
+        raise SchemaError(f"record {key!r} has no fields")
+    return record
 
 
-def _shards(records: Iterator[Record], boundaries: Boundaries, path: Path) -> Generator[_Shard]:
-    """One at a time: the next one is written over it."""
-    shard = _Shard(path)
-    try:
-        for record in records:
-            members = record_members(record)
-            size = sum(map(len, members))
-            if not boundaries.fitting([size]):
-                yield shard
-                shard = _Shard(path)
-                boundaries.close()
-                boundaries.fitting([size])
-            shard.add(record, members)
-        if shard.records:
-            yield shard
-    finally:
-        shard.close()
-
-
-def _put(store: Store, name: str, shard: _Shard) -> None:
-    """Write a shard, and read it back; one that does not come back as it was does not stay."""
-    expected = shard.finish()
-    store.put(name, shard.path)
-    try:
-        _prove(store, name, shard, expected)
-    except Tar2TFError:
-        with contextlib.suppress(Tar2TFError):
-            store.delete(name)
-        raise
-
-
-def _prove(store: Store, name: str, shard: _Shard, expected: bytes) -> None:
-    digest, records = xxhash.xxh3_128(), 0
-    for record in Source(Shards(store, [name])).records():
-        _sum_up(digest, record)
-        records += 1
-    if records != shard.records or digest.digest() != expected:
-        raise ChecksumMismatch(
-            f"what was read back is not what was written ({records:,} of {shard.records:,} records)",
-            url=store.url(name),
-        )
+def _refuse_existing(store: Store, names: Iterable[ShardNames]) -> None:
+    for each in names:
+        if _is_there(store, each.at(0)):
+            raise ExportError(f"{store.url(each.at(0))}: there is a shard already; exists='replace' replaces it")
 
 
 def _is_there(store: Store, name: str) -> bool:
@@ -177,8 +209,8 @@ def _is_there(store: Store, name: str) -> bool:
     return True
 
 
-def _remove_behind(store: Store, names: _Names, number: int) -> None:
-    """The shards of a run that was longer, without a gap."""
+def _remove_behind(store: Store, names: ShardNames, number: int) -> None:
+    """Remove the shards of a run that was longer, up to the first gap."""
     if not names.many:
         return
     for at in count(number):

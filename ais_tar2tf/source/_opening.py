@@ -14,7 +14,7 @@ from ais_tar2tf.indexing import place_at
 from ais_tar2tf.options import Cache, Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record, Selection
-from ais_tar2tf.shard_index import INDEX_NAME, Index
+from ais_tar2tf.shard_index import Index, is_beside
 from ais_tar2tf.source._arguments import read_options
 from ais_tar2tf.source._source import Source
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
@@ -136,5 +136,5 @@ def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *,
 def _listed(store: Store, pattern: str) -> Iterator[str]:
     matches: Callable[[str], bool] = glob_match(pattern) if is_glob(pattern) else bool
     for info in store.list(glob_prefix(pattern)):
-        if matches(info.name) and info.name.rpartition("/")[2] != INDEX_NAME:
+        if matches(info.name) and not is_beside(info.name):
             yield info.name

@@ -12,6 +12,7 @@ import xxhash
 
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.cache import in_whole_blocks
+from ais_tar2tf.class_names import find_class_names
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
@@ -176,6 +177,18 @@ class Source:
             except SchemaError as error:
                 account.record_error(error)
         return replace(inference.schema, sampled=True)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names that the numbers in `cls` stand for; `()` when no `classes.json` beside the shards names them.
+
+        `t2t.pack` writes it for class folders.
+
+        Raises:
+            SchemaError: The document is damaged.
+        """
+        found = find_class_names(self._shards)
+        return () if found is None else found.names
 
     def records(self, *, decode: Decode | None = None) -> Iterator[Record]:
         """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`.

@@ -1,0 +1,233 @@
+"""Values → the bytes of a file, by the extension of its field, as webdataset's writer does. Nothing is pickled."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ais_tar2tf.errors import MissingDependency, SchemaError
+from ais_tar2tf.schema import extension_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["encoded"]
+
+_MEDIA = frozenset({"wav", "flac", "mp3", "ogg", "opus", "m4a", "mp4", "avi", "mov", "mkv", "webm"})
+_CONTAINERS = frozenset({"h5", "hdf5", "nc", "nc4", "netcdf", "tar", "zip", "parquet", "tfrecord"})
+_PICKLED = frozenset({"pyd", "pickle", "pkl", "pth", "pt"})
+_UNSUPPORTED = frozenset({"ten", "tenbin", "tb", "cbor"})
+_GREY = {"pgm": ("L", "I;16", "I"), "pbm": ("1",)}
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes every time
+
+
+def encoded(key: str, name: str, value: Any) -> bytes:
+    """Return the bytes of the field `name`, whose extension says what file `value` becomes.
+
+    bytes stay as they are. Text and numbers become text; under `json` anything JSON can say becomes JSON; under `npy`
+    an array, under `npz` a dict of arrays, under `msgpack` what msgpack can say; under `jpg`, `png` and alike a PIL
+    image, or an array of uint8, or of floats from 0 to 1. Under `.gz` the same is compressed. Other fields take text,
+    numbers, lists and dicts (as JSON).
+
+    Raises:
+        SchemaError: The value has no such form. The text names the record, the field, and what can be given.
+        MissingDependency: Pillow is needed, and not installed.
+
+    >>> encoded("a", "cls", 3), encoded("a", "meta.json", {"x": [1, 2]})
+    (b'3', b'{"x": [1, 2]}')
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    is_packed = extension_of(name) == "gz"
+    extension = extension_of(name[:-3] if is_packed else name)
+    try:
+        plain = _out_of_tensors(extension, value)
+        data = plain if isinstance(plain, bytes) else _ENCODERS.get(extension, _of_other)(extension, plain)
+    except (_NoFormError, TypeError, ValueError, OSError, OverflowError, RuntimeError) as error:
+        said = str(error) if isinstance(error, _NoFormError) else f"{type(value).__name__} has no such form ({error})"
+        raise SchemaError(f"record {key!r}, field {name!r}: {said}") from error
+    return gzip.compress(data, mtime=0) if is_packed else data
+
+
+class _NoFormError(Exception):
+    """What a field takes, instead of what was given."""
+
+    def __init__(self, extension: str, value: Any, takes: str) -> None:
+        what = type(value).__name__
+        if isinstance(value, np.ndarray):
+            what = f"array of {value.dtype} {value.shape}"
+        super().__init__(f"{what} has no form as {extension or 'a file'}; give {takes}")
+
+
+def _out_of_tensors(extension: str, value: Any) -> Any:
+    """Return NumPy's array for a tensor of TensorFlow's or PyTorch's, and Python's number for one without a shape."""
+    if not isinstance(value, np.ndarray | np.generic) and callable(getattr(value, "numpy", None)):
+        value = value.numpy()
+    is_number = isinstance(value, np.ndarray | np.generic) and not value.shape and extension not in ("npy", "npz")
+    return value.item() if is_number else value
+
+
+# Text, numbers, JSON, msgpack.
+
+
+def _as_text(value: Any) -> bytes | None:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, bool | int | float):
+        return str(int(value) if isinstance(value, bool) else value).encode()
+    return None
+
+
+def _of_text(extension: str, value: Any) -> bytes:
+    data = _as_text(value)
+    if data is None:
+        raise _NoFormError(extension, value, "text, a number, or bytes")
+    return data
+
+
+def _of_json(extension: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        try:
+            json.loads(value)
+        except ValueError:
+            raise _NoFormError(extension, value, "JSON text, or the value itself in a list or dict") from None
+        return value.encode("utf-8", "surrogateescape")
+    return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "surrogateescape")
+
+
+def _of_msgpack(_extension: str, value: Any) -> bytes:
+    import msgpack
+
+    return bytes(msgpack.packb(value, default=_plain) or b"")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON and msgpack have for a value of NumPy's."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"nor has {type(value).__name__}")
+
+
+# Arrays.
+
+
+def _of_npy(extension: str, value: Any) -> bytes:
+    if not isinstance(value, np.ndarray | list | tuple | bool | int | float):
+        raise _NoFormError(extension, value, "an array")
+    file = io.BytesIO()
+    np.lib.format.write_array(file, _numeric(extension, value), allow_pickle=False)
+    return file.getvalue()
+
+
+def _of_npz(extension: str, value: Any) -> bytes:
+    if not isinstance(value, Mapping):
+        raise _NoFormError(extension, value, "a dict of arrays")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in value.items():
+            info = zipfile.ZipInfo(f"{name}.npy", _ZIP_DATE)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _numeric(extension, array), allow_pickle=False)
+    return file.getvalue()
+
+
+def _numeric(extension: str, value: Any) -> np.ndarray[Any, Any]:
+    array = np.asanyarray(value)
+    if array.dtype.hasobject:
+        raise _NoFormError(extension, value, "an array of numbers: Python's objects would have to be pickled")
+    return array
+
+
+# Images.
+
+_FORMATS = {
+    **dict.fromkeys(("jpg", "jpeg", "jpe", "img", "image"), "JPEG"),
+    **dict.fromkeys(("ppm", "pgm", "pbm"), "PPM"),
+    **dict.fromkeys(("tif", "tiff"), "TIFF"),
+    "png": "PNG",
+    "bmp": "BMP",
+    "gif": "GIF",
+    "webp": "WEBP",
+}
+
+
+def _of_image(extension: str, value: Any) -> bytes:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependency("Pillow", extra="card") from error
+    if isinstance(value, np.ndarray):
+        image = Image.fromarray(_pixels(extension, value))
+    elif isinstance(value, Image.Image):
+        image = value
+    else:
+        raise _NoFormError(extension, value, "a PIL image, an array, or the bytes of a file (Path(…).read_bytes())")
+    return _saved(image, extension)
+
+
+def _saved(image: Image, extension: str) -> bytes:
+    modes = _GREY.get(extension)
+    if modes is not None and image.mode not in modes:
+        raise _NoFormError(extension, image, f"image.convert({modes[0]!r}), for this one is {image.mode}")
+    kind = _FORMATS[extension]
+    options = {"quality": 100} if kind == "JPEG" else {"lossless": True} if kind == "WEBP" else {}
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def _pixels(extension: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
+    if array.dtype.kind == "f" and fits and array.size and -0.001 < array.min() <= array.max() < 1.001:
+        array = (np.clip(array, 0, 1) * 255).astype(np.uint8)
+    if not fits or array.dtype != np.uint8:
+        raise _NoFormError(
+            extension, array, "(height, width) or (height, width, 1, 3 or 4) of uint8, or floats 0 to 1"
+        )
+    return array
+
+
+# What stays bytes, and everything else.
+
+
+def _of_bytes(extension: str, value: Any) -> bytes:
+    raise _NoFormError(extension, value, "the bytes of such a file")
+
+
+def _of_pickled(extension: str, value: Any) -> bytes:
+    raise _NoFormError(
+        extension, value, "another extension, such as json, npy or msgpack: pickles run code when read"
+    )
+
+
+def _of_other(extension: str, value: Any) -> bytes:
+    data = _as_text(value)
+    if data is not None:
+        return data
+    if isinstance(value, list | tuple | dict):
+        return _of_json(extension, value)
+    raise _NoFormError(
+        extension, value, "bytes, or name the field npy for an array, json for a list, jpg for an image"
+    )
+
+
+_ENCODERS: dict[str, Callable[[str, Any], bytes]] = {
+    **dict.fromkeys(("txt", "text", "transcript", "html", "htm"), _of_text),
+    **dict.fromkeys(("cls", "cls2", "class", "label", "category", "count", "index", "inx", "id"), _of_text),
+    **dict.fromkeys(("json", "jsn"), _of_json),
+    **dict.fromkeys(("msgpack", "msg", "mp"), _of_msgpack),
+    **dict.fromkeys(_FORMATS, _of_image),
+    **dict.fromkeys(_MEDIA | _CONTAINERS | _UNSUPPORTED, _of_bytes),
+    **dict.fromkeys(_PICKLED, _of_pickled),
+    "npy": _of_npy,
+    "npz": _of_npz,
+}

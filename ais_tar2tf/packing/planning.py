@@ -1,0 +1,88 @@
+"""Everything that is decided before a store is asked: what is packed, under which names, in which order. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ais_tar2tf.class_names import PLACE, folder_and_name
+from ais_tar2tf.errors import ExportError, TemplateError
+from ais_tar2tf.packing.contents import Contents
+from ais_tar2tf.packing.options import PackOptions
+from ais_tar2tf.stores import split_url
+
+__all__ = ["Plan", "ShardNames", "check_template", "plan_of"]
+
+_SEED = 0  # the same folder gives the same shards
+_SPLIT = "{split}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is packed, where to, and in which order."""
+
+    contents: Contents
+    url: str
+    templates: dict[str, str]  # of the shards' names, by split
+    seed: int | None  # None: in the order of names
+    options: PackOptions
+
+
+def plan_of(contents: Contents, url: str, options: PackOptions) -> Plan:
+    """Return the plan to pack `contents` into shards named by the template `url`.
+
+    Raises:
+        TemplateError: The template does not say where the names of splits go, or there are no splits for it.
+    """
+    templates = {part.split: _template_of(url, part.split, contents) for part in contents.parts}
+    return Plan(contents, url, templates, _seed_of(options.shuffle, contents), options)
+
+
+def check_template(url: str) -> None:
+    """Raise TemplateError when the template `url` names a folder, and no shard."""
+    _, _, template = split_url(url)
+    if not template or template.endswith("/"):
+        raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
+
+
+def _template_of(url: str, split: str, contents: Contents) -> str:
+    """Return the template of a split's shards, in which only the number is left open."""
+    template = split_url(url)[2]
+    if _SPLIT in template:
+        if not split:
+            raise TemplateError(
+                f"{url}: there is {_SPLIT} in the name, and no folder named train, val, test or alike"
+            )
+        return template.replace(_SPLIT, split)
+    if len(contents.parts) > 1:
+        splits = ", ".join(part.split for part in contents.parts)
+        number = PLACE.search(template)
+        folder = url.removesuffix(folder_and_name(template)[1])
+        raise TemplateError(
+            f"{url}: there are {len(contents.parts)} splits ({splits}), and no {_SPLIT} says where their names go; "
+            f"take '{folder}{_SPLIT}-{number[0] if number else '{:05d}'}.tar'"
+        )
+    return template
+
+
+def _seed_of(shuffle: bool | int | None, contents: Contents) -> int | None:
+    if shuffle is None:
+        return _SEED if contents.shuffled else None
+    return None if shuffle is False else int(shuffle) if shuffle is not True else _SEED
+
+
+class ShardNames:
+    """The names of one split's shards.
+
+    >>> ShardNames("train-{:05d}.tar").at(3)
+    'train-00003.tar'
+    """
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self.many: bool = PLACE.search(template) is not None
+
+    def at(self, number: int) -> str:
+        """Return the name of a shard by its number, from 0."""
+        if not self.many and number:
+            raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
+        return PLACE.sub(lambda found: found[0].format(number), self._template)
