@@ -151,7 +151,11 @@ def _differs(index: Index, name: str, now: Identity) -> str:
     known = index.get(name)
     assert known is not None
     what = known.identity.differs_from(now)
-    return f"is older than shard {name!r}, whose {what} it has otherwise" if what else ""
+    if what:
+        return f"is older than shard {name!r}, whose {what} it has otherwise"
+    if known.placed and not known.identity.is_strong:
+        return f"cannot be proved to be of shard {name!r}: the store stated no strong validator when it was written"
+    return ""
 
 
 # Writing one.
@@ -200,9 +204,7 @@ def _still_true(shards: Shards, known: Index | None, name: str, counts_only: boo
     entry = known.get(name) if known is not None else None
     if entry is None or not (entry.placed or counts_only):
         return False
-    said, now = entry.identity, shards.store.head(name).identity
-    told = any((said.version and now.version, said.etag and now.etag, said.checksum and now.checksum))
-    return told and said.differs_from(now) is None
+    return entry.identity.is_proved_by(shards.store.head(name).identity)
 
 
 def _entries(

@@ -2,7 +2,7 @@
 
 A shelf's blocks are believed while the object has the content that they are of. Where reading it begins, the store is
 asked (HEAD) unless it said so a short while ago (`Cache.trust`); in the middle of it, what it said at the beginning
-holds. An object of which the store states neither version, ETag nor checksum is not kept.
+holds. An object of which the store states neither a version, a checksum nor another strong validator is not kept.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class CachedStore:
                 pass  # it is another one now: whoever has read the beginning will see that
         body = self._store.open(name, start, stop, interrupt=interrupt)
         identity = body.info.identity.completed_by(Identity(size=body.info.size))
-        if not _is_told(identity) or not identity.size:
+        if not identity.is_strong or not identity.size:
             return body
         self._vouch(name, identity)
         return CachedBody(self, name, identity, body.start, body.stop, interrupt, body)
@@ -135,7 +135,7 @@ class CachedStore:
             return self._content_for_blocks(name, interrupt) if self._share else None
         if not -1 <= self._clock() - known.vouched < self._trust:
             now = self._asked(name, interrupt)
-            if now is None or not _is_same(known.identity, now):
+            if now is None or not known.identity.is_proved_by(now):
                 return None
             self._vouch(name, known.identity)
         else:
@@ -145,7 +145,7 @@ class CachedStore:
     def _content_for_blocks(self, name: str, interrupt: Interrupt | None) -> Identity | None:
         """Of an object of which nothing is here yet."""
         now = self._asked(name, interrupt)
-        if now is None or not _is_told(now) or not now.size:
+        if now is None or not now.is_strong or not now.size:
             return None
         self._vouch(name, now)
         return now
@@ -286,7 +286,7 @@ class CachedStore:
         """Bytes of that content, or ObjectChanged."""
         body = self._store.open(name, start, stop, interrupt=interrupt)
         try:
-            identity.check(body.info.identity, self.url(name))
+            identity.prove(body.info.identity, self.url(name))
         except ObjectChanged:
             body.close()
             self.forget(name)
@@ -296,15 +296,6 @@ class CachedStore:
 
 def _reopened(behind: Callable[[], Store], reopen: Callable[[Store], Store]) -> Store:
     return reopen(behind())
-
-
-def _is_told(identity: Identity) -> bool:
-    return bool(identity.version or identity.etag or identity.checksum)
-
-
-def _is_same(kept: Identity, now: Identity) -> bool:
-    told = any((kept.version and now.version, kept.etag and now.etag, kept.checksum and now.checksum))
-    return told and kept.differs_from(now) is None
 
 
 class CachedRanges(CachedStore):

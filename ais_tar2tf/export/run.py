@@ -326,8 +326,15 @@ def _close_all(writers: Sequence[SplitWriter]) -> None:
 
 
 def _check_begun(found: Identified, known: Identified | None, target: Target) -> None:
-    if known is not None:
-        _same_source(Identity(*known), Identity(*found), "a shard that was read in part", target)
+    if known is None:
+        return
+    before, now = Identity(*known), Identity(*found)
+    _same_source(before, now, "a shard that was read in part", target)
+    if not before.is_proved_by(now):
+        raise ExportError(
+            f"a shard was read in part for {target.out}, and its store states no strong ETag, version or checksum: "
+            "whether it changed cannot be told; exists='replace' reads everything again"
+        )
 
 
 def _shard_read(event: ShardRead, work: WorkFolder, account: Account) -> None:

@@ -129,8 +129,9 @@ class Fetch:
     @property
     def identity(self) -> Identity:
         """Of the current shard, as the store stated it; complete once the first bytes are there."""
-        assert self._planning.current is not None
-        return self._planning.current.identity
+        shard = self._planning.current
+        assert shard is not None
+        return replace(shard.identity, seen=shard.seen or shard.identity.seen) if shard.unproved else shard.identity
 
     @property
     def size(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.fetch._islands import Islands
+from ais_tar2tf.fetch._prefix import Prefix
 from ais_tar2tf.stores import Identity
 
 __all__ = ["Block", "Part", "Shard", "Span"]
@@ -24,6 +25,9 @@ class Span:
     stop: int | None = None
     begins: Callable[[], Sequence[int]] | None = field(default=None, compare=False)
     """Offsets of records in it, rising, the last one's end among them: where an index knows them."""
+    bound: bool = (
+        False  # reading goes on with the content of `identity`, or not at all: a position or an index says so
+    )
 
 
 class Block(NamedTuple):
@@ -32,6 +36,7 @@ class Block(NamedTuple):
     buffer: memoryview
     begin: int
     end: int
+    seen: str = ""  # a hash of the shard up to here, where its store states no strong validator
 
 
 @dataclass(slots=True, eq=False)
@@ -41,14 +46,27 @@ class Shard:
     span: Span
     identity: Identity
     size: int | None = None
+    answered: bool = False
     planned: int = 0  # offset up to which parts were made
     whole: bool = False  # every part was made, or will be when the reader is there
     ranged: bool = False  # its store answered with less than all of it
+    unproved: bool = False  # its store states no strong validator: one answer brings all of it
+    seen: str = ""  # a hash of what was delivered of it, if so
     jumps: bool = False  # it is asked for in windows, for what is behind one may not be wanted
     window: int = 0  # bytes of the next one
     windows: int = 0  # since the last jump
     landed: int = 0  # where that jump led
     islands: Islands | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether an answer has to state the strong validator of what came before."""
+        return (self.answered or self.span.bound) and not self.unproved
+
+    @property
+    def base(self) -> int:
+        """Where the one body of a shard without a strong validator begins: what a position has seen comes again."""
+        return 0 if self.span.identity.seen else self.span.start
 
     @property
     def end(self) -> int | None:
@@ -70,6 +88,8 @@ class Part:
     begun: bool = False
     given_up: bool = False
     blocks: deque[Block] = field(default_factory=deque[Block])
+    held: list[Block] = field(default_factory=list[Block])  # until they are proved to be of the content asked for
+    prefix: Prefix | None = None  # of the shard, as far as it was received; None: its store states a strong validator
     received: int = 0
     delivered: int = 0
     done: bool = False

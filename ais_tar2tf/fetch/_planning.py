@@ -56,6 +56,7 @@ class Planning:
         self._no_more = False
         self._planned = 0  # bytes, over all shards
         self._consumed = 0
+        self._unproved = False  # the shard that answered last has no strong validator
         self._window = 0  # what the last shard ended with, if it was jumped about in: the next one begins with it
         self.parts: deque[Part] = deque()  # in delivery order; the first is being delivered
         self.failed: Exception | None = None  # what `spans` raised
@@ -116,6 +117,7 @@ class Planning:
         if not part.shard.jumps:
             self._consumed += block.end - block.begin
         self._changed()
+        part.shard.seen = block.seen
         block = Block(block.buffer, block.begin + lag, block.end)
         self.delivered += max(0, block.end - block.begin)
         return block if block.begin < block.end else None
@@ -295,20 +297,22 @@ class Planning:
     def note_answer(self, part: Part, body: Body) -> None:
         """The first answer of a shard tells its size, and whether ranges are honoured."""
         shard = part.shard
+        shard.answered = True
         if shard.size is not None or part.given_up:
             return
         shard.identity = shard.identity.completed_by(body.info.identity)
+        self._unproved = shard.unproved
         shard.size = size = self._size_told(part, body)
         end = shard.end
         if size is None or end is None:
             part.stop = shard.span.stop  # all of it comes in this answer
             return
         answered = size if body.stop is None else body.stop
-        shard.ranged = answered < size
+        shard.ranged = answered < size and not shard.unproved
         if part.stop is None or part.stop > end or answered > part.stop:
             part.stop = end  # or the store knows no ranges: this answer brings all that is left
         self._note_planned(part, part.stop)
-        if shard.window and not shard.whole:
+        if shard.window and not shard.whole and not shard.unproved:
             shard.windows = 1
             self._ask_in_windows(shard)
         self.fill()
@@ -359,6 +363,7 @@ class Planning:
         if span is None:
             return None
         shard = Shard(span, span.identity, self._size_known(span), planned=span.start)
+        shard.unproved = bool(span.identity.seen) and not span.identity.is_strong
         if shard.size is None and self._asks_for_ranges(shard):
             shard.window = self.current.window if self.current is not None and self.current.jumps else self._window
         return shard
@@ -368,14 +373,18 @@ class Planning:
         return part.stop == part.shard.span.stop and 0 < part_size(part) <= TOGETHER_BYTES // 2
 
     def _asks_for_ranges(self, shard: Shard) -> bool:
-        return self._read.connections > 1 or shard.span.stop is not None
+        return self._over_connections(shard) or shard.span.stop is not None
+
+    def _over_connections(self, shard: Shard) -> bool:
+        """Whether several requests bring the shard: not where nothing would prove that they are of one content."""
+        return self._read.connections > 1 and not (shard.unproved or self._unproved)
 
     def _stop_of_next(self, shard: Shard) -> int | None:
         """Where the next part of it ends; None: with the shard."""
         if not self._asks_for_ranges(shard):
             return None
         stops = [shard.span.stop, shard.end]
-        if self._read.connections > 1:
+        if self._over_connections(shard):
             stops.append(shard.planned + self._tuning.range_bytes)
         if shard.window:
             stops.append(shard.planned + shard.window)

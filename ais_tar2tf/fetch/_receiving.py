@@ -1,7 +1,8 @@
 """Parts → their bytes, with as many requests as it takes; run by workers, and by a reader that lands behind a jump.
 
-Where a body breaks off, its part goes on from the byte after the last one that came, bound to the same object, so no
-byte is lost and none comes twice.
+Where a body breaks off, its part goes on from the byte after the last one that came, so no byte is lost and none
+comes twice. A second answer must state the strong validator of the first. Where there is none, the shard is requested
+as one body, and after a break from its start again: what came before is compared, by its hash.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.fetch._parts import Block, Part, Shard
 from ais_tar2tf.fetch._planning import BLOCK, Planning
-from ais_tar2tf.options import KIB, Read
+from ais_tar2tf.fetch._prefix import Differs, Prefix
+from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.retries import Tries
-from ais_tar2tf.stores import Body, Interrupt, Ranges, Store
+from ais_tar2tf.stores import Body, Identity, Interrupt, Ranges, Store, asked
 
 __all__ = ["Receiving"]
 
 _LOG = logging.getLogger("ais_tar2tf.fetch")  # of what is tried again; errors are raised, and never logged
 _FIRST_BLOCK = 64 * KIB  # the first record should not wait for a megabyte; blocks double from here
 _CHECKED = 64  # one in so many ranges goes by itself and says which content the shard has: AisStore.read_many
+_MOST_HELD = 128 * MIB  # behind a position, until they are proved: a shuffle window and its read-ahead fit in
 _LET_COME = 256 * KIB  # of a request that nobody wants any more: less than a new connection costs
 
 
@@ -152,7 +155,10 @@ class Receiving:
             answer = self._store.read_many(wanted, interrupt=interrupt)
         except Exception:  # noqa: BLE001  # whatever it was, single requests will tell
             return None
-        if answer is None or any(part.shard.identity.differs_from(answer.identity) for part in parts):
+        if answer is None:
+            return None
+        # AIStore's answer states nothing: `_goes_alone` is for that.
+        if answer.identity != Identity() and not all(p.shard.identity.is_proved_by(answer.identity) for p in parts):
             return None
         return answer.pieces
 
@@ -185,54 +191,106 @@ class Receiving:
                 return
 
     def fetch_once(self, part: Part) -> None:
-        shard, interrupt = part.shard, Interrupt()
+        interrupt = Interrupt()
         with self.lock:
             if self._is_over(part):
                 return
             self._interrupts[interrupt] = (part,)
         try:
-            begin = part.start + part.received
-            asked = time.perf_counter()
-            body = self._store.open(shard.span.name, begin, part.stop, interrupt=interrupt)
-            self._answered(time.perf_counter() - asked)
+            body = self._answer(part, interrupt)
             try:
-                self._check(body, shard, begin)
                 with self.lock:
                     self.planning.note_answer(part, body)
                     self.lock.notify_all()
-                self._skip_to(body, begin)
+                self._pass_to(part, body)
                 self._receive(part, body)
+            except Differs as error:
+                raise self._another(part) from error
             finally:
                 body.close()
         finally:
             with self.lock:
                 del self._interrupts[interrupt]
 
+    def _answer(self, part: Part, interrupt: Interrupt) -> Body:
+        """Request what is left of the part; of a shard without a strong validator all of it, in one body."""
+        shard = part.shard
+        begin, stop = part.start + part.received, part.stop
+        if shard.unproved:
+            begin, stop = shard.base, shard.span.stop
+        body = self._opened(part, begin, stop, interrupt)
+        if shard.unproved and _is_cut(body, shard, stop):
+            body.close()
+            body = self._opened(part, shard.base, shard.span.stop, interrupt)
+        return body
+
+    def _opened(self, part: Part, begin: int, stop: int | None, interrupt: Interrupt) -> Body:
+        asked_at = time.perf_counter()
+        body = self._store.open(part.shard.span.name, begin, stop, interrupt=interrupt)
+        self._answered(time.perf_counter() - asked_at)
+        try:
+            shard, found = part.shard, body.info.identity
+            if body.info.size == begin and shard.is_bound and not shard.identity.is_proved_by(found):
+                # "You have all of it" (416) states nothing else: a HEAD does.
+                found = asked(self._store, shard.span.name, interrupt).identity.completed_by(found)
+            self._check(part, body.info.size, found)
+        except StoreError:
+            body.close()
+            raise
+        return body
+
     def _is_over(self, part: Part) -> bool:
         full = part.stop is not None and part.received >= part.stop - part.start and part.shard.size is not None
         return self.closed or part.given_up or full
 
-    def _check(self, body: Body, shard: Shard, begin: int) -> None:
-        """It is the same object as before, and as long as it was."""
-        url, size = self._store.url(shard.span.name), body.info.size
-        shard.identity.check(body.info.identity, url)
+    def _check(self, part: Part, size: int | None, found: Identity) -> None:
+        """Check that this is the object whose other bytes came before, and that it is as long as it was."""
+        shard, begin = part.shard, part.start + part.received
+        url = self._store.url(shard.span.name)
+        with self.lock:
+            (shard.identity.prove if shard.is_bound else shard.identity.check)(found, url)
+            if not shard.answered:
+                shard.unproved = shard.unproved or not shard.identity.completed_by(found).is_strong
         if size is not None and size < begin:
             raise ObjectChanged(f"it has {size:,} bytes, and was to be read on from byte {begin:,}", url=url)
 
-    def _skip_to(self, body: Body, begin: int) -> None:
-        """A server without ranges sends everything again: read past what we have."""
-        left = begin - body.start
-        buffer = memoryview(bytearray(min(left, BLOCK)))
+    def _another(self, part: Part) -> ObjectChanged:
+        return ObjectChanged(
+            "the object was replaced while it was read, or since the checkpoint was written: its first bytes are "
+            "others now (the store states no strong ETag, version or checksum, so they were compared); start this "
+            "shard again",
+            url=self._url(part),
+        )
+
+    def _pass_to(self, part: Part, body: Body) -> None:
+        """Read past the bytes that came before, and compare them where nothing else proves that they are the same."""
+        shard, begin = part.shard, part.start + part.received
+        if not shard.unproved:
+            self._skip(body, begin - body.start)
+            return
+        self._skip(body, shard.base - body.start)
+        again = Prefix(shard.span.identity.seen)
+        self._skip(body, begin - shard.base, again)
+        if part.prefix is not None and again.text != part.prefix.text:
+            raise Differs
+        part.prefix = again
+
+    def _skip(self, body: Body, left: int, prefix: Prefix | None = None) -> None:
+        buffer = memoryview(bytearray(min(max(0, left), BLOCK)))
         while left > 0:
             count = body.readinto(buffer[:left])
             if not count:
-                raise TransportError(f"it ended before byte {begin:,}", url=self._store.url(body.info.name))
+                raise TransportError(f"it ended {left:,} bytes early", url=self._store.url(body.info.name))
+            if prefix is not None:
+                prefix.add(buffer[:count])
             left -= count
 
     def _receive(self, part: Part, body: Body) -> None:
         block_size = _FIRST_BLOCK if part.start == part.shard.span.start else BLOCK
         while True:
             left = None if part.stop is None else part.stop - part.start - part.received
+            if not left and left is not None and part.shard.unproved:
+                self._check_end(part, body)
             size = block_size if left is None else min(block_size, left)
             if left == 0 or not self._wait_for_room(part, size):
                 return
@@ -240,8 +298,15 @@ class Receiving:
             if not count:
                 if left is not None:
                     raise TransportError(f"it ended {left:,} bytes early", url=self._store.url(body.info.name))
+                if part.prefix is not None and part.prefix.is_pending:
+                    raise Differs
                 return
             block_size = min(BLOCK, 2 * block_size)
+
+    def _check_end(self, part: Part, body: Body) -> None:
+        """A second body may leave open how long the shard is: it must not be longer than the first one was."""
+        if body.info.size is None and part.shard.span.stop is None and body.readinto(memoryview(bytearray(1))):
+            raise Differs
 
     def _fill(self, part: Part, body: Body, block: memoryview, left: int | None) -> int:
         """Fill one block and hand it over; less than full only at the end, or while the reader waits."""
@@ -255,21 +320,46 @@ class Receiving:
                     break
         finally:
             if have:
-                with self.lock:
-                    part.received += have
-                    part.blocks.append(Block(block, 0, have))
-                    self.planning.note_received(part)
-                    self.lock.notify_all()
+                self._deliver(part, block, have)
         return have
+
+    def _deliver(self, part: Part, block: memoryview, count: int) -> None:
+        """Hand over a block, or hold it while bytes that prove it are still to come."""
+        prefix, seen = part.prefix, ""
+        if prefix is not None:
+            prefix.add(block[:count])
+            seen = prefix.text
+        with self.lock:
+            part.received += count
+            part.held.append(Block(block, 0, count, seen))
+            if prefix is None or not prefix.is_pending:
+                part.blocks.extend(part.held)
+                part.held.clear()
+            self.planning.note_received(part)
+            self.lock.notify_all()
 
     def _wait_for_room(self, part: Part, size: int) -> bool:
         """Until the bound of the read-ahead allows `size` more bytes; False when nobody wants them any more."""
+        if part.prefix is not None and part.prefix.is_pending:
+            self._check_held(part, part.prefix)
+            return True
         with self.lock:
             while not self.closed and not part.given_up:
                 if self.planning.has_room(part, size):
                     return True
                 self.lock.wait()
             return False
+
+    def _check_held(self, part: Part, prefix: Prefix) -> None:
+        """Nobody takes these bytes before they are proved, so that the read-ahead's bound would never allow more."""
+        held = prefix.expected_size - part.start
+        if held > _MOST_HELD:
+            raise ObjectChanged(
+                "it is not certain that the object is still the one that the checkpoint is of: the store states no "
+                f"strong ETag, version or checksum, and {held:,} bytes would have to be compared before the first "
+                "record; start this shard again",
+                url=self._url(part),
+            )
 
     def _new_block(self, size: int) -> memoryview:
         with self.lock:
@@ -300,6 +390,15 @@ class Receiving:
             url=error.url,
             retry_after=error.retry_after,
         )
+
+
+def _is_cut(body: Body, shard: Shard, asked: int | None) -> bool:
+    """Whether the answer to a request up to `asked` brings less than all of the shard that is wanted."""
+    if body.stop is None:
+        return False
+    if body.info.size is None:
+        return asked != shard.span.stop
+    return body.start > shard.base or body.stop < min(body.info.size, shard.span.stop or body.info.size)
 
 
 def _is_long(part: Part) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,8 +116,11 @@ class FileFetch:
         if self._body is None:
             self._body = self._open(url)
         left = self._end(self._body) - self._at
-        count = self._body.readinto(self._buffer[: min(left, self._block_size)]) if left else 0
-        if left and not count:
+        if not left:
+            self._body.check()
+            return 0
+        count = self._body.readinto(self._buffer[: min(left, self._block_size)])
+        if not count:
             raise TransportError(f"it ended {left:,} bytes early", url=url)
         return count
 
@@ -124,7 +128,13 @@ class FileFetch:
         """The file, which is the same as before, and as long as it was."""
         body = self._store.open(self._span.name, self._at)
         try:
-            self._identity.check(body.info.identity, url)
+            (self._identity.prove if self._span.bound else self._identity.check)(body.info.identity, url)
+            if not body.state.fits(self._identity.seen):
+                raise ObjectChanged(
+                    "the file was written to since it was read, though its time of modification is what it was; "
+                    "start this shard again",
+                    url=url,
+                )
             if body.info.size is not None and body.info.size < self._at:
                 raise ObjectChanged(
                     f"it has {body.info.size:,} bytes, and was to be read on from byte {self._at:,}", url=url
@@ -132,7 +142,7 @@ class FileFetch:
         except StoreError:
             body.close()
             raise
-        self._identity = self._identity.completed_by(body.info.identity)
+        self._identity = replace(self._identity.completed_by(body.info.identity), seen=body.state.seen)
         return body
 
     def _end(self, body: FileBody) -> int:

@@ -52,7 +52,8 @@ class Mark:
 
     def to_json(self) -> list[Any]:
         i = self.identity
-        return [self.at, self.offset, self.compressed, [i.version, i.etag, i.checksum, i.size], self.number]
+        stated = [i.version, i.etag, i.checksum, i.size, *([i.seen] if i.seen else [])]
+        return [self.at, self.offset, self.compressed, stated, self.number]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Mark:

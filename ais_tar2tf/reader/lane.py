@@ -117,6 +117,7 @@ class Lane:
                 mark.identity,
                 None if mark.compressed else stop,
                 self._shards.begins(order.shards[at]),
+                bound=bool(mark.offset) or stop is not None or mark.identity.is_told,
             )
 
     def _part(self, at: int) -> tuple[Mark, int | None]:
@@ -198,8 +199,12 @@ class Lane:
         return finder.directory
 
     def _read_aside(self, shard: OpenShard, start: int, stop: int) -> bytes:
-        """A range of the same object, whose content is bound to what the stream has of it."""
-        span = Span(shard.name, start, self._fetch.identity, stop)
+        """A range of the same object, bound to the content that the stream has.
+
+        Where nothing proves that, the sizes and checksums in the directory do: each member is compared with them.
+        """
+        identity = self._fetch.identity
+        span = Span(shard.name, start, replace(identity, seen=""), stop, bound=identity.is_strong)
         read = replace(self._shards.read, connections=1)
         aside = Fetch(self._shards.store, iter((span,)), read, self._account, read_ahead_bytes=LEAST_READ_AHEAD)
         self._aside = aside

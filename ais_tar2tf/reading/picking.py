@@ -71,7 +71,7 @@ class _OneRecord:
         return MembersBody(body, ObjectInfo(name, None, Identity()), lambda: self._check(name, interrupt))
 
     def _check(self, name: str, interrupt: Interrupt | None) -> None:
-        self._identity.check(asked(self._store, name, interrupt).identity, self.url(name))
+        self._identity.prove(asked(self._store, name, interrupt).identity, self.url(name))
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
-from ais_tar2tf.stores._base import Identity
+from ais_tar2tf.stores._identity import Identity, validator_of
 
 __all__ = [
     "Headers",
@@ -167,7 +167,7 @@ def identity_of(headers: Headers, size: int | None) -> Identity:
     kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
     return Identity(
         version=headers.get("Ais-Version", ""),
-        etag=headers.get("ETag", "") or headers.get("Last-Modified", ""),
+        etag=validator_of(headers.get("ETag", ""), headers.get("Last-Modified", ""), headers.get("Date", "")),
         checksum=f"{kind}:{digest}" if kind not in ("", "none") and digest else "",
         size=size,
     )

@@ -10,42 +10,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import ObjectChanged
+from ais_tar2tf.stores._identity import Identity
 
 __all__ = ["Asks", "Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store", "asked"]
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What tells one content of an object from another. Empty where the store does not say."""
-
-    version: str = ""
-    etag: str = ""
-    checksum: str = ""  # "xxhash2:0123456789abcdef": algorithm and hex digest of the whole object
-    size: int | None = None
-
-    def differs_from(self, other: Identity) -> str | None:
-        """The name of the first thing in which both are stated and differ."""
-        for name in ("checksum", "version", "etag", "size"):
-            ours, theirs = getattr(self, name), getattr(other, name)
-            if ours not in ("", None) and theirs not in ("", None) and ours != theirs:
-                return name
-        return None
-
-    def completed_by(self, other: Identity) -> Identity:
-        """All that is known: an answer to a range may say less than the first one did."""
-        size = other.size if self.size is None else self.size
-        return Identity(self.version or other.version, self.etag or other.etag, self.checksum or other.checksum, size)
-
-    def check(self, other: Identity, url: str) -> None:
-        """Raises ObjectChanged if `other`, seen later, is another content."""
-        what = self.differs_from(other)
-        if what is not None:
-            raise ObjectChanged(
-                f"the object was replaced while it was read, or since its index or the checkpoint was written: its "
-                f"{what} was {getattr(self, what)!r} and is {getattr(other, what)!r}; start this shard again",
-                url=url,
-            )
 
 
 @dataclass(frozen=True, slots=True)

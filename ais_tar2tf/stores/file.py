@@ -9,20 +9,25 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._file_state import FileState
 
 __all__ = ["FileBody", "FileStore", "translated"]
 
 
 class FileBody:
-    """One open file. It keeps its own position, so that a forked process reads on independently of its parent."""
+    """One open file. It keeps its own position, so that a forked process reads on independently of its parent.
+
+    Each read looks at the file's state, and is an error when somebody wrote to the file since it was opened. A file
+    that another one replaced under its name is read to its end: its bytes stay as they were.
+    """
 
     def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
         self._shown = shown
         self._file = path.open("rb", buffering=0)
-        status = os.fstat(self._file.fileno())
-        self.info = _info(name, status)
+        self.state: FileState = self._state_now()
+        self.info = _info(name, self.state)
         self.start = start
         self.stop = self.info.size
         self._at = start
@@ -36,16 +41,27 @@ class FileBody:
             count = os.preadv(self._file.fileno(), [buffer], self._at)
         except OSError as error:
             raise TransportError(f"reading failed ({error})", url=self._shown) from error
+        self.check()
         self._at += count
         return count
+
+    def check(self) -> None:
+        """Raise ObjectChanged if somebody wrote to the file since it was opened."""
+        now = self._state_now()
+        if now != self.state and (difference := self.state.difference(now)):
+            raise ObjectChanged(
+                f"the file was written to while it was read: {difference}; start this shard again", url=self._shown
+            )
 
     def close(self) -> None:
         self._file.close()
 
+    def _state_now(self) -> FileState:
+        return FileState.of(os.fstat(self._file.fileno()))
 
-def _info(name: str, status: os.stat_result) -> ObjectInfo:
-    version = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
-    return ObjectInfo(name, status.st_size, Identity(version=version, size=status.st_size))
+
+def _info(name: str, state: FileState) -> ObjectInfo:
+    return ObjectInfo(name, state.size, Identity(version=state.version, size=state.size))
 
 
 class FileStore:
@@ -71,7 +87,7 @@ class FileStore:
 
     def head(self, name: str) -> ObjectInfo:
         try:
-            return _info(name, self._path(name).stat())
+            return _info(name, FileState.of(self._path(name).stat()))
         except OSError as error:
             raise translated(error, self.url(name)) from error
 
@@ -139,7 +155,7 @@ class FileStore:
                 yield from self._walk(f"{folder}{entry.name}/", "")
             elif entry.is_file():
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    yield _info(f"{folder}{entry.name}", entry.stat())
+                    yield _info(f"{folder}{entry.name}", FileState.of(entry.stat()))
 
 
 def _listing_order(entry: os.DirEntry[str]) -> str:
