@@ -36,11 +36,16 @@
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
 The text of an error says what to do next. The attributes say where: they are also in the text.
+
+TensorFlow turns errors into text. An iterator over a dataset of ours turns the text into our error again; behind
+further stages, in `model.fit` for example, `original` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from copy import copy
 
 __all__ = [
     "AccessDenied",
@@ -77,7 +82,11 @@ __all__ = [
     "UnclearLayout",
     "UnsafeName",
     "UnsupportedArchive",
+    "for_tensorflow",
+    "original",
 ]
+
+_REMEMBERED = 64  # errors that became text of TensorFlow's, and can be found again
 
 
 class Tar2TFError(Exception):
@@ -272,3 +281,85 @@ class MissingDependency(Tar2TFError, ImportError):
         super().__init__(f"{package} is needed here and is not installed: pip install 'ais_tar2tf[{extra}]'")
         self.package: str = package
         self.extra: str = extra
+
+
+# Errors that pass through TensorFlow, which keeps their text only.
+
+_passed: deque[Tar2TFError] = deque(maxlen=_REMEMBERED)
+
+
+def original(error: BaseException | None) -> Tar2TFError | None:
+    """Return the error of this package that an error of TensorFlow's was made of.
+
+    Args:
+        error: What was caught, in any thread of the process in which the dataset was made.
+
+    Returns:
+        An error equal to the one that was raised, with its attributes and its cause. `error` itself, when it is one
+        of ours. None when no error of ours is in it, or when more than 64 others were raised since.
+
+    >>> error = SchemaError("field 'cls' is missing")
+    >>> text = f"Error in user-defined function: SchemaError: {for_tensorflow(error)} [Op:IteratorGetNext]"
+    >>> original(RuntimeError(text))
+    SchemaError("field 'cls' is missing")
+    >>> print(original(RuntimeError("out of memory")))
+    None
+    """
+    for each in _with_causes(error):
+        if isinstance(each, Tar2TFError):
+            return each
+        text = str(each)
+        found = [passed for passed in _passed.copy() if _text_of(passed) in text]
+        if found:
+            latest = max(reversed(found), key=lambda passed: len(_text_of(passed)))
+            return _again(latest, cause=latest.__cause__)
+    return None
+
+
+def for_tensorflow(error: Tar2TFError) -> Tar2TFError:
+    """Return an equal error to raise into TensorFlow: without causes, its text in characters that TensorFlow keeps.
+
+    The error itself is remembered with its causes for `original`.
+    """
+    _drop_frames(error)
+    _passed.append(error)
+    plain = _again(error, cause=None)
+    plain.message = _kept(error.message)
+    return plain
+
+
+def _again(error: Tar2TFError, *, cause: BaseException | None) -> Tar2TFError:
+    """Return an equal error: who raises one gives it a traceback, whose frames are not to be remembered here."""
+    again = copy(error)
+    again.__cause__ = cause
+    return again
+
+
+def _text_of(error: Tar2TFError) -> str:
+    return f"{type(error).__name__}: {_kept(error.message)}"
+
+
+def _kept(text: str) -> str:
+    """Return the text with names that are not UTF-8 written out: TensorFlow drops the whole of such a text."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _drop_frames(error: Tar2TFError) -> None:
+    """Let go of the frames of our functions, which hold buffers and open streams; those of a mapping stay."""
+    for each in _with_causes(error):
+        frames = each.__traceback__ if isinstance(error, MappingError) else None
+        while frames is not None and not _is_of_user(frames.tb_frame.f_globals.get("__name__", "")):
+            frames = frames.tb_next
+        each.__traceback__ = frames
+
+
+def _is_of_user(module: str) -> bool:
+    return module.partition(".")[0] not in ("ais_tar2tf", "tensorflow")

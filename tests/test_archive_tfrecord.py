@@ -145,7 +145,7 @@ def test_a_dataset_of_numbers_says_what_to_do(tmp_path: Path) -> None:
     with opened("numbers", written(tmp_path, numbered(3))) as source:
         lengths = source.dataset(lambda record: tf.strings.length(record["image/encoded"]))
         assert list(lengths.as_numpy_iterator()) == [50] * 3
-        with pytest.raises((SchemaError, tf.errors.OpError), match="holds numbers, and a dataset's fields are bytes"):
+        with pytest.raises(SchemaError, match="holds numbers, and a dataset's fields are bytes"):
             list(source.dataset())
 
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import importlib
 import importlib.util
 import inspect
 import pickle
+import threading
+import traceback
+import weakref
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
+import ais_tar2tf as t2t
+import shards as made
 from ais_tar2tf import errors
+from ais_tar2tf.errors import MappingError, ShardNotFound, original
+from ais_tar2tf.stores.memory import MemoryStore
+from ours import raises_ours
 from test_package import modules
 
 # Exceptions that are raised here and are no Tar2TFError, with the reason why each may be.
@@ -25,6 +35,7 @@ ALLOWED = {
     ("ais_tar2tf.plan.single_records", "KeyError"): "Mapping.__getitem__: get() and `in` expect it",
     ("ais_tar2tf.tfdata.tracing", "KeyError"): "dict.__missing__, caught where the mapping is traced",
     ("ais_tar2tf.tfdata.tracing", "TypeError"): "caught where the mapping is traced, which then runs as Python",
+    ("ais_tar2tf.tfdata.iterating", "StopIteration"): "an iterator's __next__",
     ("ais_tar2tf.server.transforming", "StopIteration"): "an iterator's __next__",
     ("ais_tar2tf.cluster.etl.delivery", "StopIteration"): "an iterator's __next__",
     # Methods that a subclass overrides.
@@ -102,7 +113,10 @@ def test_every_error_that_is_raised_is_ours(module):
 def test_every_exception_that_is_allowed_is_still_raised():
     raises = {(module, name.rpartition(".")[2]) for module in ["ais_tar2tf", *modules()] for name in raised(module)}
     for module, name in ALLOWED:
-        assert any(found.startswith(module.removesuffix("*")) and name == each for found, each in raises), module
+        assert any(found.startswith(module.removesuffix("*")) and name == each for found, each in raises), (
+            module,
+            name,
+        )
 
 
 def test_the_walk_sees_a_foreign_error(tmp_path, monkeypatch):
@@ -130,3 +144,152 @@ def test_what_is_wrong_with_a_call_is_also_pythons_own(kind, builtin):
     assert isinstance(error, builtin)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  # ours, made a line above
     assert (type(again), str(again)) == (kind, "no")
+
+
+# Out of TensorFlow.
+
+
+@pytest.fixture(scope="module")
+def bad() -> str:
+    """A shard of 40 records, of which the 21st has a word where a number belongs."""
+    store = MemoryStore("errors")
+    store.put("bad.tar", made.labelled("bad", 40, lambda i: {"txt": b"word" if i == 20 else b"%d" % i}))
+    return store.url("bad.tar")
+
+
+def in_graph(record):
+    return tf.strings.to_number(record["txt"])
+
+
+def in_python(record):
+    return float(record["txt"].decode())
+
+
+def dataset_of(url, mapping, **options):
+    python = {"output_types": tf.float32, "output_shapes": ()} if mapping is in_python else {}
+    return t2t.open(url).dataset(mapping, **python, **options)
+
+
+READERS = {
+    "for": list,
+    "numpy": lambda dataset: list(dataset.as_numpy_iterator()),
+    "get_next": lambda dataset: [iterator.get_next() for iterator in [iter(dataset)] for _ in range(40)],
+    "optional": lambda dataset: [
+        iterator.get_next_as_optional().get_value() for iterator in [iter(dataset)] for _ in range(40)
+    ],
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 8}, {"shuffle": True, "seed": 1}])
+@pytest.mark.parametrize("mapping", [in_graph, in_python])
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_an_iterator_over_our_dataset_raises_our_error(bad, mapping, read, options):
+    with pytest.raises(MappingError, match="could not") as caught:
+        read(dataset_of(bad, mapping, **options))
+    assert (caught.value.shard, caught.value.key) == (bad, "bad/000020")
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("mapping", [in_graph, in_python])
+@pytest.mark.parametrize(
+    "stage",
+    [lambda d: d.map(lambda x: x + 1), lambda d: d.interleave(tf.data.Dataset.from_tensors), lambda d: d.cache()],
+)
+def test_behind_other_stages_the_original_is_found(bad, mapping, stage):
+    with raises_ours(MappingError, "bad/000020"):
+        list(stage(dataset_of(bad, mapping)))
+
+
+def test_fit_and_reduce_and_another_thread(bad):
+    dataset = dataset_of(bad, in_graph).map(lambda x: (x[tf.newaxis], x[tf.newaxis])).batch(4)
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    with raises_ours(MappingError, "bad/000020"):
+        model.fit(dataset, verbose=0)
+    with raises_ours(MappingError, "bad/000020"):
+        dataset_of(bad, in_graph).reduce(0.0, lambda total, x: total + x)
+    caught: list[BaseException] = []
+
+    def read():
+        try:
+            list(dataset.prefetch(1))
+        except tf.errors.OpError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert isinstance(original(caught[0]), MappingError)
+
+
+def test_of_two_errors_each_is_found(bad):
+    """One text is the beginning of the other."""
+    missing = MemoryStore("errors").url("none.tar")
+    for url, kind in ((bad, MappingError), (missing, ShardNotFound), (f"{missing}.gz", ShardNotFound)):
+        with raises_ours(kind, url):
+            list(t2t.open([url]).select("txt").dataset(in_graph).prefetch(1))
+
+
+def test_what_is_not_ours_has_no_original(bad):
+    assert original(None) is None
+    assert original(ValueError("no")) is None
+    numbers = tf.data.Dataset.from_tensor_slices([1.0, float("inf")])
+    theirs = numbers.map(lambda x: tf.debugging.check_numerics(x, "larger"))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        list(theirs)
+    assert original(caught.value) is None
+    with pytest.raises(MappingError) as mine:
+        list(dataset_of(bad, in_graph))
+    assert original(mine.value) is mine.value
+
+
+def test_the_line_of_the_mapping_is_in_the_traceback_and_nothing_of_tensorflow(bad):
+    with pytest.raises(MappingError) as caught:
+        list(dataset_of(bad, in_python))
+    told = "".join(traceback.format_exception(caught.value))
+    assert 'return float(record["txt"].decode())' in told
+    assert "tensorflow/python" not in told
+
+
+def test_a_name_that_is_no_text_is_still_told():
+    """TensorFlow drops the whole text of an error that has a character of no encoding."""
+    store = MemoryStore("errors")
+    store.put("a.tar", made.tar([("caf\udce9", {"txt": b"x"})]))
+    with pytest.raises(MappingError) as caught:
+        list(dataset_of(store.url("a.tar"), in_graph))
+    assert caught.value.key == "caf\udce9"
+    with pytest.raises(tf.errors.OpError, match=r"caf\\udce9"):
+        list(dataset_of(store.url("a.tar"), in_graph).map(lambda x: x))
+
+
+def test_errors_that_are_remembered_hold_no_frames_and_are_bounded():
+    class Large:
+        pass
+
+    def fails(held: Large) -> None:  # as a frame of ours holds buffers
+        raise errors.SchemaError(f"once, with a {type(held).__name__}")
+
+    large = Large()
+    gone = weakref.ref(large)
+    try:
+        fails(large)
+    except errors.SchemaError as error:
+        text = f"SchemaError: {errors.for_tensorflow(error)}"
+    del large
+    gc.collect()
+    assert gone() is None
+    assert str(original(RuntimeError(text))) == "once, with a Large"
+    for number in range(100):
+        errors.for_tensorflow(errors.SchemaError(f"another {number}"))
+    assert original(RuntimeError(text)) is None
+
+
+def test_a_checkpoint_and_a_function_take_the_iterator(bad, tmp_path):
+    iterator = iter(dataset_of(bad, in_graph))
+    step = tf.function(lambda numbers: next(numbers))
+    assert [float(step(iterator)) for _ in range(3)] == [0, 1, 2]
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+    assert float(next(iterator)) == 3
+    fresh = iter(dataset_of(bad, in_graph))
+    tf.train.Checkpoint(iterator=fresh).restore(saved)
+    assert float(next(fresh)) == 3

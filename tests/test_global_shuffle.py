@@ -184,7 +184,7 @@ def test_a_changed_object_is_told(tmp_path):
     t2t.index(url := f"{tmp_path}/{{0..3}}.tar")
     dataset = t2t.open(url).dataset(shuffle="global", seed=1)
     (tmp_path / "2.tar").write_bytes(shard(2, COUNTS[2]))
-    with pytest.raises(tf.errors.OpError, match=f"{ObjectChanged.__name__}.*2.tar"):
+    with pytest.raises(ObjectChanged, match=r"2\.tar"):
         list(dataset)
 
 
@@ -275,5 +275,5 @@ def test_on_a_real_aistore(aistore, url):
         assert RECORDS // 2 < sum(asked) <= RECORDS - len(COUNTS)  # the first of each shard says which content it has
         assert all(1 < count <= 128 for count in asked)
         store.put("0.tar", shard(0, COUNTS[0]) + bytes(1024))
-        with pytest.raises(tf.errors.OpError, match=ObjectChanged.__name__):
+        with pytest.raises(ObjectChanged):
             numbers(source)

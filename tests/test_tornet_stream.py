@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 from ais_tar2tf import tornet
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import MappingError, SchemaError
 from ais_tar2tf.tornet.training import RANGES
 from tornet_data import ROOT, assert_same, by_event, expected
 
@@ -81,7 +81,7 @@ def test_only_the_chosen_features_are_given(bucket: Any) -> None:
 def test_a_sample_that_does_not_decode_is_named(tornet_root: Path, tmp_path: Path) -> None:
     records = [{"__key__": "bad", "nc": b"\x89HDF\r\n\x1a\n" + bytes(50)}]
     (shard,) = t2t.pack(records, f"{tmp_path}/bad.tar", progress=False)
-    with pytest.raises(tf.errors.OpError, match=r"bad.tar, record 'bad': the netCDF file: not a TorNet sample"):
+    with pytest.raises(MappingError, match=r"bad.tar, record 'bad': the netCDF file: not a TorNet sample"):
         list(tornet.stream(shard))
 
 

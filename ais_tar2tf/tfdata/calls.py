@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.errors import Tar2TFError, for_tensorflow
 from ais_tar2tf.fetch import close_all
 
 __all__ = ["plainly", "watched"]
@@ -76,7 +76,7 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Our errors without what led to them: TensorFlow makes one text of all of it, and ours says it already."""
+    """Return the function as TensorFlow calls it: watched, and with errors whose text survives TensorFlow."""
     function = watched(function)
 
     @wraps(function)
@@ -84,8 +84,6 @@ def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*arguments)
         except Tar2TFError as error:
-            error.__cause__ = None
-            error.__suppress_context__ = True
-            raise error.with_traceback(None)  # noqa: B904  # on purpose: see above
+            raise for_tensorflow(error) from None
 
     return call

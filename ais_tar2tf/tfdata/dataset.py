@@ -20,6 +20,7 @@ from ais_tar2tf.plan.seeds import choose_seed
 from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
+from ais_tar2tf.tfdata.iterating import iterate
 from ais_tar2tf.tfdata.mapped import CORES, map_graph, map_python, tell_calls, threads
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.workers import several_workers
@@ -51,7 +52,7 @@ class ShardDataset(Dataset):
             raise StoreError(
                 "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url
             )
-        return super().__iter__()
+        return iterate(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise StoreError(

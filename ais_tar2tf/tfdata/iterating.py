@@ -1,0 +1,58 @@
+"""Iterators over our datasets: like TensorFlow's, but an error of ours comes out as it was raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.errors import original
+from ais_tar2tf.tfdata.graphs import Dataset, tf
+
+if TYPE_CHECKING:
+    OwnedIterator = Any
+else:
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator  # what `iter` gives; nothing public names it
+
+__all__ = ["OurIterator", "iterate"]
+
+
+class OurIterator(OwnedIterator):
+    """An iterator whose errors are ours, where they were before TensorFlow made text of them.
+
+    All else is TensorFlow's: a checkpoint saves and restores it, a tf.function takes it.
+    """
+
+    def __next__(self) -> Any:
+        try:
+            return self._next_internal()
+        except tf.errors.OutOfRangeError:
+            raise StopIteration from None
+        except tf.errors.OpError as error:
+            _raise_original(error)
+            raise
+
+    def get_next(self) -> Any:
+        return _ours(self._next_internal)
+
+    def get_next_as_optional(self) -> Any:
+        return _ours(super().get_next_as_optional)
+
+
+def iterate(dataset: Dataset) -> Any:
+    """Return an iterator over a dataset; in a graph it is TensorFlow's own."""
+    return OurIterator(dataset) if tf.executing_eagerly() else Dataset.__iter__(dataset)
+
+
+def _ours(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except tf.errors.OpError as error:
+        _raise_original(error)
+        raise
+
+
+def _raise_original(error: Exception) -> None:
+    """Raise the error of ours that is in one of TensorFlow's, whose own text adds nothing to it."""
+    ours = original(error)
+    if ours is not None:
+        raise ours from ours.__cause__
