@@ -39,6 +39,7 @@ from ais_tar2tf.packing.left_out import (
     SPECIAL,
     UNACCOMPANIED,
 )
+from places import new_name
 
 
 def run(*arguments: object):
@@ -552,12 +553,23 @@ def test_a_file_that_becomes_a_link_while_it_is_packed_is_not_followed(tmp_path,
 # classes.json.
 
 
-@pytest.fixture(params=["file", "memory", "ais"])
+_PLACES = ["file", "memory", "ais"]
+_SERVED = [pytest.param(each, marks=pytest.mark.servers(each)) for each in ("aistore", "minio")]
+
+
+@pytest.fixture(params=[*_PLACES, *_SERVED])
 def place(request, tmp_path, monkeypatch):
     if request.param == "file":
         yield f"{tmp_path}/out"
     elif request.param == "memory":
         yield f"memory://{tmp_path.name}"
+    elif request.param == "aistore":
+        monkeypatch.setenv("AIS_ENDPOINT", request.getfixturevalue("aistore").url)
+        yield f"ais://{new_name()}"
+    elif request.param == "minio":
+        for name, value in request.getfixturevalue("minio").environment.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{new_name()}"
     else:
         (tmp_path / "root").mkdir()
         with t2t.serve(tmp_path / "root") as server:

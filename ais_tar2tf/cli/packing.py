@@ -141,7 +141,7 @@ def _narrate(console: Console, plan: Plan) -> None:
         name = f"{part.split}: " if part.split else ""
         console.note(f"{name}{counted(part.records or 0, 'record')}, {quantity(part.bytes or 0)}")
     if contents.classes:
-        console.note(f"{len(contents.classes):,} classes, which cls has the numbers of:")
+        console.note(f"{len(contents.classes):,} classes; the label (the field cls) is the number:")
         for number, (name, count) in enumerate(list(contents.by_class.items())[:_SHOWN]):
             console.note(f"  {number}  {name}  ({counted(count, 'record')})")
         if len(contents.classes) > _SHOWN:
@@ -178,3 +178,6 @@ def _tell(console: Console, packed: Packed, plan: Plan) -> None:
         console.note(f"the classes have the numbers of the shards beside: {', '.join(packed.classes)}")
     for each in packed.classes_files:
         console.note(f"the names of the classes are in {each}")
+    for split, urls in (packed.splits or {"": packed}).items():
+        template = plan.readable(split, len(urls))
+        console.note(f"look at {split or 'them'}: ais-tar2tf card '{template}' · load: t2t.open({template!r})")

@@ -9,6 +9,7 @@ from ais_tar2tf.errors import ExportError, TemplateError
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.options import PackOptions
 from ais_tar2tf.stores import split_url
+from ais_tar2tf.templates import escape
 
 __all__ = ["Plan", "ShardNames", "check_template", "plan_of"]
 
@@ -25,6 +26,11 @@ class Plan:
     templates: dict[str, str]  # of the shards' names, by split
     seed: int | None  # None: in the order of names
     options: PackOptions
+
+    def readable(self, split: str, count: int) -> str:
+        """Return the template under which the first `count` shards of a split are opened."""
+        base = self.url[: len(self.url) - len(split_url(self.url)[2])]
+        return base + ShardNames(self.templates[split]).first(count)
 
 
 def plan_of(contents: Contents, url: str, options: PackOptions) -> Plan:
@@ -86,3 +92,16 @@ class ShardNames:
         if not self.many and number:
             raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
         return PLACE.sub(lambda found: found[0].format(number), self._template)
+
+    def first(self, count: int) -> str:
+        """Return the template, as `t2t.open` reads it, of the first `count` shards.
+
+        >>> ShardNames("train-{:03d}.tar").first(12)
+        'train-{000..011}.tar'
+        """
+        places = list(PLACE.finditer(self._template))
+        if len(places) != 1 or count < 2:
+            return escape(self.at(0))
+        (found,) = places
+        before, after = self._template[: found.start()], self._template[found.end() :]
+        return f"{escape(before)}{{{found[0].format(0)}..{found[0].format(count - 1)}}}{escape(after)}"
