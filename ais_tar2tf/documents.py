@@ -6,24 +6,43 @@ checkpoint's a `CheckpointError`. The sentence always begins with `where`, the f
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
 from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.structure import Check, Fail, check
 
-__all__ = ["CHECKSUM", "Fail", "parse_json", "read_file", "seal", "verify_seal"]
+__all__ = [
+    "CHECKSUM",
+    "Fail",
+    "checksum_of",
+    "document_bytes",
+    "parse_document",
+    "parse_json",
+    "parse_lines",
+    "read_file",
+    "seal",
+    "sealed_line",
+    "verify_seal",
+]
 
-Fail = Callable[[str], Tar2TFError]
-"""Makes the error that a reader of this kind of document raises."""
+_T = TypeVar("_T")
 
 CHECKSUM = "document_checksum"
 """The key under which a sealed JSON document keeps the checksum of all its other keys."""
 
 _DEPTH = 64  # of nested lists and objects; ours have at most ten
+_DENSE = 8  # bytes that a list or object takes at least, on average: an honest one takes 20, `[],` in memory 64
+_SMALL = 64 * 1024  # bytes of a document whose density does not matter
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def read_file(path: Path, *, most: int, limit: str, fail: Fail) -> bytes:
@@ -33,44 +52,80 @@ def read_file(path: Path, *, most: int, limit: str, fail: Fail) -> bytes:
         path: The file.
         most: The bound in bytes.
         limit: The field of `options.Limits` that sets the bound, for the error.
-        fail: Makes the error for a document that is too large. A file that cannot be opened raises `OSError`.
+        fail: Makes the error for a document that is too large, or no regular file. A file that cannot be opened
+            raises `OSError`.
     """
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise fail(f"{path}: the document has more than {most:,} bytes (Limits.{limit})")
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))  # a FIFO waits
+    with open(handle, "rb") as file:  # noqa: PTH123  # an open file, not a path
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise fail(f"{path}: the document is no regular file")
+        data = file.read(most + 1) if status.st_size <= most else b""
+    if max(status.st_size, len(data)) > most:
+        raise fail(f"{path}: the document has over {most:,} bytes, Limits.{limit}")
     return data
 
 
-def parse_json(data: bytes, *, where: str, fail: Fail) -> dict[str, Any]:
+def parse_json(data: bytes | str, *, where: str, fail: Fail) -> dict[str, Any]:
     """Return the JSON object that `data` holds; raise `fail(…)` for anything else, however it is malformed."""
-    try:
-        text = data.decode("utf-8", "surrogateescape")
-        if _depth(text) > _DEPTH:
-            raise fail(f"{where}: the document is damaged: lists and objects are nested more than {_DEPTH} deep")
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, Tar2TFError):
-            raise
-        raise fail(f"{where}: the document is damaged: it is not JSON ({error})") from error
+    document = _parsed(data, where, fail)
     if not isinstance(document, dict):
         raise fail(f"{where}: the document is damaged: it holds no JSON object")
     return document
 
 
-def _depth(text: str) -> int:
-    """Return an upper bound of how deep lists and objects are nested: brackets within strings count, too."""
-    deepest = depth = 0
-    for character in text if text.count("[") + text.count("{") > _DEPTH else "":
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
+def _parsed(data: bytes | str, where: str, fail: Fail) -> Any:
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8", "surrogateescape")
+        if _is_crowded(text):
+            raise fail(f"{where}: the document is damaged: it holds little but empty lists and objects")
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, Tar2TFError):
+            raise
+        raise fail(f"{where}: the document is damaged: it is not JSON ({error})") from error
+    if _is_deep(document):
+        raise fail(f"{where}: the document is damaged: lists and objects are nested more than {_DEPTH} deep")
+    return document
 
 
-def seal(document: dict[str, Any]) -> dict[str, Any]:
+def _is_crowded(text: str) -> bool:
+    """Return whether a parsed text would take far more memory than its length lets expect."""
+
+    def dense(text: str) -> bool:
+        return (text.count("[") + text.count("{")) * _DENSE > length
+
+    length = len(text)
+    return length > _SMALL and dense(text) and dense(_STRING.sub("", text))  # brackets within strings don't count
+
+
+def _is_deep(document: Any) -> bool:
+    level = [document] if type(document) in (dict, list) else []
+    for _ in range(_DEPTH):
+        inner = [each.values() if type(each) is dict else each for each in level]
+        level = [value for values in inner for value in values if type(value) in (dict, list)]
+    return bool(level)
+
+
+def parse_document(data: bytes | str, expected: Check[_T], *, where: str, fail: Fail) -> _T:
+    """Return what `expected` makes of the JSON object that `data` holds, once its checksum is verified.
+
+    Args:
+        data: The document's bytes.
+        expected: Its structure; see `structure`.
+        where: The document's file or URL, for the error.
+        fail: Makes the error for a document that is damaged, or something else.
+    """
+    document = verify_seal(parse_json(data, where=where, fail=fail), where=where, fail=fail)
+    return check(document, expected, where=where, fail=fail)
+
+
+# Checksums.
+
+
+def seal(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a checksum of all that it says under `CHECKSUM`."""
     return {**document, CHECKSUM: _checksum(document)}
 
@@ -88,7 +143,48 @@ def verify_seal(document: dict[str, Any], *, where: str, fail: Fail) -> dict[str
     return plain
 
 
-def _checksum(document: dict[str, Any]) -> str:
+def _checksum(document: Mapping[str, Any]) -> str:
     """Hash the document's values, independent of spacing and of the order of keys."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return f"xxh3-128:{xxhash.xxh3_128_hexdigest(canonical.encode())}"
+    return checksum_of(canonical.encode())
+
+
+def checksum_of(data: bytes) -> str:
+    """Return the checksum of bytes, as documents of ours state it."""
+    return f"xxh3-128:{xxhash.xxh3_128_hexdigest(data)}"
+
+
+def document_bytes(document: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
+    """Return a sealed document as it stands in its file; names of files that are no UTF-8 keep their bytes."""
+    text = json.dumps(seal(document), indent=indent, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+# Journals: a sealed document a line.
+
+
+def sealed_line(document: Mapping[str, Any]) -> bytes:
+    """Return a sealed document as one line of a journal."""
+    return json.dumps(seal(document), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def parse_lines(lines: Iterable[bytes], expected: Check[_T], *, where: str, fail: Fail) -> list[_T]:
+    """Return what the lines of a journal say, each checked as a document of its own.
+
+    Lines at the end that are damaged were being written when the machine stopped: they are left out. A damaged line
+    before a whole one is an error.
+    """
+    found: list[_T] = []
+    torn: Tar2TFError | None = None
+    for number, line in enumerate(lines, 1):
+        try:
+            if not line.endswith(b"\n"):
+                raise fail(f"{where}, line {number}: the document is damaged: its end is missing")
+            parsed = parse_document(line, expected, where=f"{where}, line {number}", fail=fail)
+        except Tar2TFError as error:
+            torn = torn or error
+            continue
+        if torn is not None:
+            raise torn
+        found.append(parsed)
+    return found

@@ -1,4 +1,4 @@
-"""Names of files and objects below a root, checked so that none can leave it. No I/O.
+"""Names of files and objects below a root, checked so that none can leave it; URLs without what lets one in. No I/O.
 
 Every name that comes from a document, a CSV file, a listing or the path of a URL becomes a `SafeName` before it
 is joined to a folder or sent to a store.
@@ -7,10 +7,20 @@ is joined to a folder or sent to a store.
 from __future__ import annotations
 
 import os
+import re
 
 from ais_tar2tf.errors import UnsafeName
 
-__all__ = ["SafeName"]
+__all__ = ["SafeName", "check_object_name", "shown_url"]
+
+_DOTS = (".", "..")
+_HIDDEN = "…"  # in place of a query
+_SECRET = re.compile(  # names of query parameters that grant access, or stand beside one that does
+    r"x-(amz|goog|ms|oss|cos|obs|bce)-.*|.*(signature|token|secret|password|credential|api[-_]?key).*"
+    r"|(aws|google|oss)access(key)?id|key-pair-id|policy|expires|sig|sign|hmac|auth(orization)?|jwt|code|key|pass"
+    r"|se|sp|sv|sr|st|spr|sip|skoid|sktid|skt|ske|sks|skv"
+)
+_LONG = 32  # characters of a value; what is longer may be a key under any name
 
 
 class SafeName(str):
@@ -40,6 +50,9 @@ class SafeName(str):
             raise UnsafeName(f"{where}: the name {name!r} is refused: {reason}")
         return super().__new__(cls, name)
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # another process gets it as text that was checked here
+
 
 def _reason_against(name: str) -> str:
     """Return why `name` could leave its root, or an empty string."""
@@ -52,6 +65,42 @@ def _reason_against(name: str) -> str:
     if os.name == "nt" and ("\\" in name or ":" in name):
         return "it has a backslash or a drive"
     for part in name.split("/"):
-        if part in ("", ".", ".."):
+        if part in ("", *_DOTS):
             return f"it has a part {part!r}" if part else "it has an empty part"
     return ""
+
+
+def check_object_name(name: str, *, url: str) -> None:
+    """Refuse a name that a server or proxy would take for another object's: `a/../b` is `b` to many.
+
+    Args:
+        name: An object's name in its bucket. Empty parts are allowed here: stores of objects know them.
+        url: The object's URL, for the error.
+
+    Raises:
+        UnsafeName: The name has a part `.` or `..`, or a NUL.
+    """
+    if ("." in name and not {*_DOTS}.isdisjoint(name.split("/"))) or "\0" in name:
+        raise UnsafeName(
+            f"{url}: an object's name with a part '.' or '..' or a NUL is not sent: servers take it for another name"
+        )
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as errors, logs and documents may show it: without a query that grants access.
+
+    A query is hidden when the name of a parameter is one that signed URLs use, or a value is long enough for a key.
+
+    >>> shown_url("https://host/a.tar?download=1")
+    'https://host/a.tar?download=1'
+    >>> shown_url("https://host/a.tar?X-Amz-Date=20260101&X-Amz-Signature=0123456789abcdef")
+    'https://host/a.tar?…'
+    """
+    address, mark, query = url.partition("?")
+    if not mark:
+        return url
+    for parameter in re.split("[&;]", query):
+        name, _, value = parameter.partition("=")
+        if len(value or name) >= _LONG or _SECRET.fullmatch(name.lower()) is not None:
+            return f"{address}?{_HIDDEN}"
+    return url

@@ -125,7 +125,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(ExportError, match="no manifest"):
         t2t.load("memory://nothing/there")
     (tmp_path / "manifest.json").write_text('{"manifest": 1}')
-    with pytest.raises(ExportError, match="no manifest of ours"):
+    with pytest.raises(ExportError, match=r"manifest\.json: the document is damaged: 'format' is expected"):
         t2t.load(tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_what_may_not_be_read(tmp_path, monkeypatch):
     for reading in (loaded.verify, lambda: loaded[0], lambda: list(loaded.records())):
         with pytest.raises(AccessDenied, match="00000-of-00001"):
             reading()
-    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    monkeypatch.setattr("os.open", denied)
     with pytest.raises(AccessDenied, match=r"manifest\.json"):
         t2t.load(tmp_path / "out")
 

@@ -20,8 +20,8 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "names", "documents", "retries", "allocation", "forking", "account", "watching",
-    "templates", "globs", "csv_files",
+    "errors", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
+    "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "shard_index", "environment", "plan", "features",
     "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader", "indexing", "class_names", "reading",
     "mapping", "decoders", "ops", "tfdata", "callbacks", "parsing", "export", "source", "mixing", "loading",
@@ -29,8 +29,8 @@ LAYERS = [
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "errors", "options", "names", "documents", "retries", "account", "watching", "templates", "globs", "archive",
-    "records", "shard_index",
+    "errors", "options", "names", "structure", "documents", "retries", "account", "watching", "templates",
+    "globs", "archive", "records", "shard_index",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",
 ]  # fmt: skip

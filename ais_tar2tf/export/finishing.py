@@ -15,7 +15,6 @@ from ais_tar2tf.export.portions import PREFIX, Portion, PortionOutput, Staging
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
-from ais_tar2tf.schema import Schema
 
 __all__ = ["finish", "publish_portions", "publishing"]
 
@@ -57,6 +56,7 @@ def _finish(out: str, split: str | None, endpoint: str | None, token: str | None
     waiting = [each for each in place.folders(PREFIX) if split in (None, *each.removeprefix(PREFIX).split("+"))]
     for folder in waiting:
         staging = Staging(place, folder)
+        staging.claim()
         if not staging.sweep():
             portions = staging.hosts()
             publish_portions(_target_of(portions[0], anywhere), place, staging, portions)
@@ -82,7 +82,7 @@ def _target_of(portion: Portion, anywhere: Target) -> Target:
         name=portion.plan["name"],
         splits=portion.splits,
         align="shard",
-        schema=None if portion.schema is None else Schema.from_json(portion.schema),
+        schema=portion.schema,
         index_files=portion.plan["idx"],
         plan=portion.plan,
     )
@@ -91,7 +91,8 @@ def _target_of(portion: Portion, anywhere: Target) -> Target:
 def publish_portions(target: Target, place: Destination, staging: Staging, portions: Sequence[Portion]) -> Manifest:
     """All portions under final names, the manifest last, and nothing of the staging left."""
     output = PortionOutput(staging, portions)
-    if sorted(output.shards) != list(range(target.plan["shards"])):
+    asked = target.plan["shards"]
+    if len(output.shards) != asked or any(at >= asked for at in output.shards):
         raise ExportError(f"{staging.url()}: the parts hold other shards than were asked for; export them again")
     totals = {split: sum(file.split == split for file in output.files) for split in target.splits}
 

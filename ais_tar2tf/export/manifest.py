@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
 
-from ais_tar2tf.errors import ExportError
-from ais_tar2tf.export.work import Identified
+from ais_tar2tf.documents import document_bytes, parse_document
+from ais_tar2tf.errors import ExportError, SchemaError
+from ais_tar2tf.export.formats import FORMATS
+from ais_tar2tf.export.work import SPLIT, Identified
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import MANIFEST_NAME
+from ais_tar2tf.structure import (
+    Check,
+    Mismatch,
+    anything,
+    boolean,
+    fields,
+    keyed,
+    listed,
+    made,
+    matching,
+    maybe,
+    name,
+    one_of,
+    text,
+    whole,
+)
 
-__all__ = ["MANIFEST", "Manifest", "RecordFile", "SourceObject", "SplitEntry"]
+__all__ = ["MANIFEST", "NAME", "SCHEMA", "Manifest", "RecordFile", "SourceObject", "SplitEntry"]
 
 MANIFEST = MANIFEST_NAME
+NAME = re.compile(r"[A-Za-z0-9_]+")
+"""The name of an export: it is part of its files' names."""
+
 _VERSION = 1
 
 
@@ -85,22 +106,23 @@ class Manifest:
             "schema": self.schema.to_json(),
             "splits": {name: _split_json(entry) for name, entry in sorted(self.splits.items())},
         }
-        return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+        return document_bytes(document)
 
     @classmethod
     def from_json(cls, data: bytes, *, where: str) -> Manifest:
-        try:
-            document: dict[str, Any] = json.loads(data)
-            if document["manifest"] != _VERSION:
-                raise ExportError(f"{where}: the manifest is of version {document['manifest']}, not {_VERSION}")
-            return cls(
-                format=document["format"],
-                name=document["name"],
-                splits={name: _split_of(entry) for name, entry in document["splits"].items()},
-                index_files=document["index_files"],
-            )
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ExportError(f"{where}: this is no manifest of ours ({error})") from error
+        """Return the manifest that a document holds.
+
+        Args:
+            data: The document.
+            where: Its file or URL, for errors.
+
+        Raises:
+            ExportError: The document is damaged, or no manifest of this version.
+            UnsafeName: It names a file outside its folder.
+        """
+        document = parse_document(data, _DOCUMENT, where=where, fail=ExportError)
+        del document["manifest"]
+        return cls(**document)
 
 
 def _split_json(entry: SplitEntry) -> dict[str, Any]:
@@ -116,12 +138,44 @@ def _split_json(entry: SplitEntry) -> dict[str, Any]:
     }
 
 
-def _split_of(entry: dict[str, Any]) -> SplitEntry:
-    return SplitEntry(
-        schema=Schema.from_json(entry["schema"]),
-        files=tuple(RecordFile(**file) for file in entry["files"]),
-        plan=entry["plan"],
-        sources=tuple(SourceObject(**source) for source in entry["sources"]),
-        skipped=entry["skipped"],
-        ignored=entry["ignored"],
-    )
+def _schema(value: Any) -> Schema:
+    try:
+        return Schema.from_json(value)
+    except SchemaError as error:
+        raise Mismatch(f"a schema is expected ({error})", value) from None
+
+
+SCHEMA: Check[Schema] = _schema
+
+
+def _entry(files: list[RecordFile], sources: list[SourceObject], **said: Any) -> SplitEntry:
+    return SplitEntry(tuple(files), sources=tuple(sources), **said)
+
+
+_FILE = made(RecordFile, fields({"name": name, "records": whole(), "bytes": whole(), "checksum": text}))
+_SOURCE = made(
+    SourceObject,
+    fields({"url": text}, {"version": text, "etag": text, "checksum": text, "size": maybe(whole())}),
+)
+_SPLIT = made(
+    _entry,
+    fields(
+        {
+            "files": listed(_FILE),
+            "schema": SCHEMA,
+            "plan": keyed(anything),
+            "sources": listed(_SOURCE),
+            "skipped": keyed(whole()),
+            "ignored": whole(),
+        }
+    ),
+)
+_DOCUMENT = fields(
+    {
+        "manifest": one_of(_VERSION),
+        "format": one_of(*FORMATS),
+        "name": matching(NAME, "a name of letters, digits and '_'"),
+        "index_files": boolean,
+        "splits": keyed(_SPLIT, key=SPLIT),
+    }
+)

@@ -18,7 +18,7 @@ from ais_tar2tf.export.places import Destination, Folder
 from ais_tar2tf.export.raw import Row, framed_rows
 from ais_tar2tf.export.run import Target
 from ais_tar2tf.export.shard_units import Units
-from ais_tar2tf.export.work import FinishedFile, WorkFolder
+from ais_tar2tf.export.work import FinishedFile
 from ais_tar2tf.options import MIB
 
 __all__ = ["FileNames", "PayloadFiles", "Publication"]
@@ -93,7 +93,7 @@ class PayloadFiles:
         self._target = _target(os.fspath(out), groups, size=size, endpoint=endpoint, token=token)
         with self._as_export_error():
             self.place: Destination = self._target.place()
-            self._work = WorkFolder(self._target.work_path(), {}, start_over=True)
+            self._work = self._target.work(start_over=True)
         self._syncer = Syncer(self._work)
         bounds = {
             group: replace(self._target.bounds, records=None if records is None else records.get(group))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from ais_tar2tf import owned
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ShardNotFound, StoreError
+from ais_tar2tf.documents import read_file
+from ais_tar2tf.errors import ExportError, ShardNotFound, StoreError, UnsafeName
 from ais_tar2tf.export.work import sync, write_synced
 from ais_tar2tf.fetch import Fetch, Span
-from ais_tar2tf.options import Read
-from ais_tar2tf.stores import Store, open_store, split_url
+from ais_tar2tf.fetch.whole import fetch_whole
+from ais_tar2tf.names import SafeName
+from ais_tar2tf.options import Limits, Read
+from ais_tar2tf.owned import Layout
+from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 
 __all__ = ["Destination", "Folder", "StorePlace", "place_of", "read_whole"]
 
@@ -56,8 +60,12 @@ class Destination(Protocol):
 
     def delete(self, name: str) -> None: ...
 
-    def delete_folder(self, folder: str) -> None:
-        """With all that is in it."""
+    def claim(self, folder: str, layout: Layout) -> None:
+        """Make a folder here ours, where a place has folders; `ExportError` where another one has its name."""
+        ...
+
+    def delete_folder(self, folder: str, layout: Layout) -> None:
+        """Delete what `layout` describes in a folder of ours, and the folder where nothing else is left."""
         ...
 
     def settle(self, folder: str = "") -> None:
@@ -66,23 +74,27 @@ class Destination(Protocol):
 
 
 class Folder:
-    """A local folder, on the same file system as the work folder in it."""
+    """A local folder, on the same file system as the work folder in it. No name leads out of it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.path: Path = path
+        self._most = (limits or Limits()).document_bytes
+
+    def _path(self, name: str) -> Path:
+        return self.path / SafeName(name, where=os.fspath(self.path))
 
     def url(self, name: str) -> str:
         return os.fspath(self.path / name)
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            return read_file(self._path(name), most=self._most, limit="document_bytes", fail=ExportError)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def size(self, name: str) -> int | None:
         try:
-            return (self.path / name).stat().st_size
+            return self._path(name).stat().st_size
         except FileNotFoundError:
             return None
 
@@ -102,94 +114,107 @@ class Folder:
         return [name for name in self.names(prefix) if (self.path / name).is_dir()]
 
     def write(self, name: str, data: bytes) -> None:
-        write_synced(self.path / name, data)
+        write_synced(self._path(name), data)
 
     def take(self, part: Path, name: str) -> None:
-        part.replace(self.path / name)
+        part.replace(self._path(name))
 
     def move(self, name: str, to: str) -> None:
-        (self.path / name).replace(self.path / to)
+        self._path(name).replace(self._path(to))
 
     def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
 
-    def delete_folder(self, folder: str) -> None:
-        shutil.rmtree(self.path / folder, ignore_errors=True)
+    def claim(self, folder: str, layout: Layout) -> None:
+        owned.claim(self._path(folder), layout, fail=ExportError)
+
+    def delete_folder(self, folder: str, layout: Layout) -> None:
+        owned.remove(self._path(folder), layout, fail=ExportError)
 
     def settle(self, folder: str = "") -> None:
         sync(self.path / folder)
 
 
 class StorePlace:
-    """A prefix in a store: objects appear whole, so a PUT is what a rename is in a folder."""
+    """A prefix in a store, which no name leaves: objects appear whole, so a PUT is what a rename is in a folder."""
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    def __init__(self, store: Store, prefix: str, read: Read | None = None) -> None:
         self._store = store
+        self._read = read or Read()
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def _name(self, name: str) -> str:
+        return self._prefix + SafeName(name, where=self.url(""))
 
     def url(self, name: str) -> str:
         return self._store.url(self._prefix + name)
 
     def read(self, name: str) -> bytes | None:
         try:
-            return read_whole(self._store, self._prefix + name)
+            return fetch_whole(self._store, self._name(name), self._read, limit="document_bytes")
         except ShardNotFound:
             return None
 
     def size(self, name: str) -> int | None:
         try:
-            return self._store.head(self._prefix + name).size
+            return self._store.head(self._name(name)).size
         except ShardNotFound:
             return None
 
     def names(self, prefix: str) -> Iterator[str]:
-        try:
-            for info in self._store.list(self._prefix + prefix):
-                yield info.name.removeprefix(self._prefix)
-        except ShardNotFound:
-            return
+        return (info.name.removeprefix(self._prefix) for info in self._infos(prefix))
 
     def sizes(self, folder: str) -> dict[str, int | None]:
+        return {info.name.removeprefix(self._prefix): info.size for info in self._infos(f"{folder}/")}
+
+    def _infos(self, prefix: str) -> Iterator[ObjectInfo]:
+        begin = self._prefix + prefix
         try:
-            found = self._store.list(f"{self._prefix}{folder}/")
-            return {info.name.removeprefix(self._prefix): info.size for info in found}
+            for info in self._store.list(begin):
+                if not info.name.startswith(begin):
+                    raise UnsafeName(f"the listing of {self.url(prefix)} holds {info.name!r}, which stands elsewhere")
+                yield info
         except ShardNotFound:
-            return {}
+            return
 
     def folders(self, prefix: str) -> list[str]:
         below = (name.partition("/") for name in self.names(prefix))
         return sorted({folder for folder, slash, _ in below if slash})
 
     def write(self, name: str, data: bytes) -> None:
-        self._store.put(self._prefix + name, data)
+        self._store.put(self._name(name), data)
 
     def take(self, part: Path, name: str) -> None:
-        self._store.put(self._prefix + name, part)
+        self._store.put(self._name(name), part)
         part.unlink()
 
     def move(self, name: str, to: str) -> None:
-        if self._store.move(self._prefix + name, self._prefix + to):
+        if self._store.move(self._name(name), self._name(to)):
             return
         with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
             copy = Path(folder) / "file"
-            _download(self._store, self._prefix + name, copy)
-            self._store.put(self._prefix + to, copy)
+            _download(self._store, self._name(name), copy, self._read)
+            self._store.put(self._name(to), copy)
         self.delete(name)
 
     def delete(self, name: str) -> None:
-        self._store.delete(self._prefix + name)
+        self._store.delete(self._name(name))
 
-    def delete_folder(self, folder: str) -> None:
+    def claim(self, folder: str, layout: Layout) -> None:
+        pass  # a prefix is no folder: what is deleted below it has names of ours
+
+    def delete_folder(self, folder: str, layout: Layout) -> None:
+        ours = (name for name in self.sizes(folder) if layout.files.fullmatch(name.removeprefix(f"{folder}/")))
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
-            for _ in pool.map(self.delete, self.sizes(folder)):
+            for _ in pool.map(self.delete, ours):
                 pass
 
     def settle(self, folder: str = "") -> None:
         pass
 
 
-def _download(store: Store, name: str, path: Path) -> None:
-    fetch = Fetch(store, iter([Span(name)]), Read(), Account())
+def _download(store: Store, name: str, path: Path, read: Read) -> None:
+    fetch = Fetch(store, iter([Span(name)]), read, Account())
     try:
         fetch.next_shard()
         with path.open("wb") as file:
@@ -204,9 +229,10 @@ def place_of(
 ) -> Destination:
     """A folder or a URL."""
     scheme, bucket, name = split_url(os.fspath(where))
+    read = read or Read()
     if scheme == "file":
-        return Folder(Path(name))
-    return StorePlace(open_store(scheme, bucket, read or Read(), endpoint=endpoint, token=token), name)
+        return Folder(Path(name), read.limits)
+    return StorePlace(open_store(scheme, bucket, read, endpoint=endpoint, token=token), name, read)
 
 
 def read_whole(store: Store, name: str, start: int = 0, stop: int | None = None) -> bytes:

@@ -17,10 +17,18 @@ from typing import Any
 
 from xxhash import xxh3_64_hexdigest
 
+from ais_tar2tf.documents import document_bytes, parse_document
 from ais_tar2tf.errors import ExportError, PartMissing
+from ais_tar2tf.export.formats import FORMATS
+from ais_tar2tf.export.manifest import NAME, SCHEMA
 from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.publish import index_of
-from ais_tar2tf.export.work import FinishedFile, SourceShard, WorkFolder, file_of, shard_of
+from ais_tar2tf.export.splits import SPLIT_NAME
+from ais_tar2tf.export.work import FILE, SHARD, SPLIT, WORK, FinishedFile, SourceShard, WorkFolder
+from ais_tar2tf.options import Limits
+from ais_tar2tf.owned import Layout
+from ais_tar2tf.schema import Schema
+from ais_tar2tf.structure import Mismatch, anything, boolean, fields, keyed, listed, matching, maybe, one_of, whole
 
 __all__ = ["PREFIX", "Portion", "PortionOutput", "Share", "Staging", "plan_key"]
 
@@ -28,6 +36,12 @@ PREFIX = ".parts-"
 _DONE = "finished"
 _READ_AT_ONCE = 8
 _DESCRIPTION = re.compile(r"(?P<host>\d{5,})-of-(?P<of>\d{5,})\.(?P<key>[0-9a-f]{16})\.json")
+_LABEL = r"(\d{5,}-of-\d{5,}|[0-9a-f]{32})"
+_PARTS = Layout(
+    re.compile(rf"{_DONE}|{_LABEL}\.[0-9a-f]{{16}}\.(json|{SPLIT_NAME}-\d{{5,}}\.part(\.idx)?)"),
+    folders=((re.compile(rf"\.work-{_LABEL}(-[0-9a-f]{{16}})?"), WORK),),
+)
+"""What stands in a folder of portions; nothing else in it is ever deleted."""
 _SHOWN = 8  # hosts that an error names; the attribute has all
 
 
@@ -68,7 +82,7 @@ class Portion:
     label: str
     splits: tuple[str, ...]
     plan: dict[str, Any]
-    schema: dict[str, Any] | None
+    schema: Schema | None
     files: tuple[FinishedFile, ...]
     shards: tuple[SourceShard, ...]
 
@@ -86,22 +100,49 @@ class Portion:
         return replace(self, files=files, shards=tuple(replace(each, at=number(each.at)) for each in self.shards))
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "surrogateescape")
+        schema = None if self.schema is None else self.schema.to_json()
+        return document_bytes({**asdict(replace(self, schema=None)), "schema": schema}, indent=None)
 
     @classmethod
     def from_json(cls, data: bytes, *, where: str) -> Portion:
-        try:
-            document: dict[str, Any] = json.loads(data.decode("utf-8", "surrogateescape"))
-            return cls(
-                label=document["label"],
-                splits=tuple(document["splits"]),
-                plan=document["plan"],
-                schema=document["schema"],
-                files=tuple(map(file_of, document["files"])),
-                shards=tuple(map(shard_of, document["shards"])),
-            )
-        except (ValueError, LookupError, TypeError) as error:
-            raise ExportError(f"{where}: this describes no part of ours ({error})") from error
+        """Return the portion that a document describes; `where` is its file or URL, for errors."""
+        return parse_document(data, _described, where=where, fail=ExportError)
+
+
+_PLAN = fields(
+    {
+        "format": one_of(*FORMATS),
+        "name": matching(NAME, "a name of letters, digits and '_'"),
+        "idx": boolean,
+        "shards": whole(),
+    }
+)
+_PORTION = fields(
+    {
+        "label": matching(re.compile(_LABEL), "the number of a host or a work item"),
+        "splits": listed(SPLIT),
+        "plan": keyed(anything),
+        "schema": maybe(SCHEMA),
+        "files": listed(FILE),
+        "shards": listed(SHARD),
+    }
+)
+
+
+def _described(value: Any) -> Portion:
+    """The portion, whose files are of its splits, and whose shards say something of each of them."""
+    found = _PORTION(value)
+    _PLAN(found["plan"])
+    splits = tuple(found["splits"])
+    for file in found["files"]:
+        if file.split not in splits:
+            raise Mismatch(f"a file of one of the splits {splits} is expected", file.split)
+    for shard in found["shards"]:
+        if len(shard.observed) != len(splits):
+            raise Mismatch(f"something about each of {len(splits)} splits is expected", shard.observed)
+    return Portion(
+        found["label"], splits, found["plan"], found["schema"], tuple(found["files"]), tuple(found["shards"])
+    )
 
 
 class Staging:
@@ -133,7 +174,18 @@ class Staging:
         """A portion that is described."""
         name = self._path(f"{base}.json")
         data = self._place.read(name)
-        return None if data is None else Portion.from_json(data, where=self._place.url(name))
+        if data is None:
+            return None
+        portion = Portion.from_json(data, where=self._place.url(name))
+        if portion.base != base:
+            raise ExportError(
+                f"{self._place.url(name)}: the document is damaged: it describes another part, {portion.base}"
+            )
+        return portion
+
+    def claim(self) -> None:
+        """Make the folder ours; raise where another one has its name."""
+        self._place.claim(self.folder, _PARTS)
 
     def make_room(self, share: Share, key: str, *, replace: bool) -> None:
         """Before a share begins: what another plan, or another number of hosts, left goes, or is an error."""
@@ -154,14 +206,14 @@ class Staging:
                     f"{self._place.url(name)}: a part of another plan, or of another number of hosts, is there; "
                     "exists='replace' takes it away"
                 )
-            if other or (replace and base.startswith(f"{share.label}.")):
+            if _PARTS.files.fullmatch(base) and (other or (replace and base.startswith(f"{share.label}."))):
                 self._place.delete(name)
 
     def sweep(self) -> bool:
         """Take away what was published and killed before its end; True when there was such."""
         if self._place.size(self._path(_DONE)) is None:
             return False
-        self._place.delete_folder(self.folder)
+        self._place.delete_folder(self.folder, _PARTS)
         return True
 
     def add(self, work: WorkFolder, portion: Portion, *, index: bool) -> Portion:
@@ -197,6 +249,8 @@ class Staging:
                 "again with the same options and exists='replace'"
             )
         ((of, key),) = kinds
+        if of > Limits().template:
+            raise ExportError(f"{self.url()}: a part of {of:,} hosts is there, more than there may be shards")
         missing = sorted(set(range(of)) - {int(each["host"]) for each in found})
         if missing:
             raise self.missing(missing, of)
@@ -235,7 +289,7 @@ class Staging:
         """All is published."""
         if self._place.folders(self.folder):
             self._place.write(self._path(_DONE), b"")
-            self._place.delete_folder(self.folder)
+            self._place.delete_folder(self.folder, _PARTS)
 
 
 class PortionOutput:

@@ -92,9 +92,7 @@ class Publisher:
         """Files that have a name which a file of these splits could have, and are none of `known`."""
         found: list[str] = []
         for split in self.splits:
-            pattern = re.compile(
-                rf"{re.escape(self.name)}-{re.escape(split)}(\.(tfrecord|array_record))?-\d{{5,}}-of-\d{{5,}}(\.tar)?(\.idx)?"
-            )
+            pattern = _pattern(self.name, split)
             prefix = f"{self.name}-{split}"
             found += [each for each in self.place.names(prefix) if pattern.fullmatch(each) and each not in known]
         return found
@@ -125,7 +123,12 @@ class Publisher:
         manifest = read_manifest(self.place)
         old = {} if manifest is None else manifest.splits
         kept = {split: entry for split, entry in old.items() if split not in self.splits}
-        stale = {file.name for split in old.keys() - kept.keys() for file in old[split].files}
+        stale = {
+            file.name
+            for split in old.keys() - kept.keys()
+            for file in old[split].files
+            if manifest is not None and _pattern(manifest.name, split).fullmatch(file.name)  # else not of an export
+        }
         if manifest is not None and len(kept) < len(old):
             self._publish_rest(manifest, kept)
         stale |= {f"{name}.idx" for name in stale if manifest is not None and manifest.index_files}
@@ -192,6 +195,12 @@ class Publisher:
             yield
         finally:
             os.close(handle)
+
+
+def _pattern(name: str, split: str) -> re.Pattern[str]:
+    """Return what the names of an export's files look like, whatever its format."""
+    begin = rf"{re.escape(name)}-{re.escape(split)}"
+    return re.compile(rf"{begin}(\.(tfrecord|array_record))?-\d{{5,}}-of-\d{{5,}}(\.tar)?(\.idx)?")
 
 
 def _of_split(output: Output, split: str) -> list[FinishedFile]:

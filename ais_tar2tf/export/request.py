@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
+from ais_tar2tf.export.manifest import NAME
 from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
@@ -29,7 +29,6 @@ from ais_tar2tf.schema import Field, Schema
 
 __all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
-_NAME = re.compile(r"[A-Za-z0-9_]+")
 _ALIGNMENTS = ("stream", "shard")
 
 
@@ -101,7 +100,7 @@ def with_key(schema: Schema) -> Schema:
 
 
 def check_names(name: str, exists: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise OptionError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
     if exists not in EXISTS:
         raise OptionError(f"exists is one of {', '.join(EXISTS)}, not {exists!r}")
@@ -141,6 +140,7 @@ def target_of(
         index_files=options.idx,
         schema=schema,
         share=options.share,
+        read=shards.read,
         endpoint=options.endpoint,
         token=options.token,
         plan={

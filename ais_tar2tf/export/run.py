@@ -26,7 +26,7 @@ from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
 from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
-from ais_tar2tf.options import Writing
+from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, Store, split_url
@@ -54,13 +54,19 @@ class Target:
     schema: Schema | None = None  # of what is written, where it was said
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
+    read: Read = field(default_factory=Read)  # how documents that are there already are read
     endpoint: str | None = None
     token: str | None = None
     share: Share | None = None  # what is written waits beside the others' for `finish`
     staged: bool = False  # what is published was written by shares
 
     def place(self) -> Destination:
-        return place_of(self.out, endpoint=self.endpoint, token=self.token)
+        return place_of(self.out, read=self.read, endpoint=self.endpoint, token=self.token)
+
+    def work(self, *, start_over: bool) -> WorkFolder:
+        """Open the work folder. Behind a URL it stands in the user's cache, and is nobody else's."""
+        private = split_url(self.out)[0] != "file"
+        return WorkFolder(self.work_path(), self.plan, start_over=start_over, private=private)
 
     def work_path(self) -> Path:
         """In the folder itself, so that files are renamed, not copied; of a URL, in the user's cache."""
@@ -178,7 +184,7 @@ def finished(target: Target, place: Destination, store: Store | None) -> Manifes
 def _leftover(target: Target) -> None:
     """The work folder of an export that was killed just behind its end."""
     if target.work_path().exists():
-        work = WorkFolder(target.work_path(), target.plan, start_over=True)
+        work = target.work(start_over=True)
         work.remove()
         work.close()
 
@@ -242,7 +248,7 @@ def _filled(
     target: Target, events: _Events, account: Account, progress: Progress, store: Store | None
 ) -> Generator[WorkFolder]:
     """The work folder with every file finished."""
-    work = WorkFolder(target.work_path(), target.plan, start_over=target.exists == "replace" or not target.resumable)
+    work = target.work(start_over=target.exists == "replace" or not target.resumable)
     try:
         if not work.complete:
             if store is not None:
@@ -265,6 +271,7 @@ def _export_portion(
     """This share, left beside the others until `finish`; one that is there and whole is kept."""
     assert target.share is not None
     staging, key = Staging.of(place, target.splits), plan_key(target.plan)
+    staging.claim()
     staging.make_room(target.share, key, replace=target.exists == "replace")
     there = staging.find_whole(f"{target.share.label}.{key}")
     if there is None:
@@ -279,9 +286,8 @@ def _export_portion(
 
 
 def _portion_of(target: Target, share: Share, work: WorkFolder) -> Portion:
-    schema = None if target.schema is None else target.schema.to_json()
     shards = tuple(work.shards[at] for at in sorted(work.shards))
-    portion = Portion(share.label, tuple(target.splits), target.plan, schema, tuple(work.files), shards)
+    portion = Portion(share.label, tuple(target.splits), target.plan, target.schema, tuple(work.files), shards)
     return portion.moved(share.number)
 
 

@@ -186,5 +186,5 @@ class Shelf:
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             with self._files.stream(file.name) as stream:
                 copy = local_copy(stream, self._folder)
-                path = str(copy.rename(copy.with_name(file.name)))
+                path = str(copy.rename(self._folder / file.name.replace("/", "+")))
         return array_record_module().ArrayRecordReader(path)

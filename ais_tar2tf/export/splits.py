@@ -14,6 +14,7 @@ from ais_tar2tf.errors import OptionError
 from ais_tar2tf.records import Record
 
 __all__ = [
+    "SPLIT_NAME",
     "Lists",
     "Part",
     "Predicates",
@@ -26,7 +27,8 @@ __all__ = [
     "share_of",
 ]
 
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+SPLIT_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+"""A regular expression: the name is part of files' names."""
 _HASHES = 2**64
 
 
@@ -87,7 +89,7 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
     given: dict[str, Any] = {splits: None} if isinstance(splits, str) else dict(splits)
     names = tuple(given)
     for name in names:
-        if not _SPLIT_NAME.fullmatch(name):
+        if not re.fullmatch(SPLIT_NAME, name):
             raise OptionError(f"{name!r} is no name for a split: letters, digits, '_', '.', '-'")
     values = list(given.values())
     if isinstance(splits, str):

@@ -2,6 +2,7 @@
 
 The journal is a line of JSON for each fact, written and synced before anything relies on it:
 the plan, each source shard that was read to its end, each file that is whole and on disk, and `complete`.
+Each line carries a checksum; lines at the end that were being written when the machine stopped are left out.
 """
 
 from __future__ import annotations
@@ -10,22 +11,31 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
+import re
+import stat
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf import owned
+from ais_tar2tf.documents import parse_lines, sealed_line
+from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.export.splits import SPLIT_NAME
 from ais_tar2tf.forking import at_fork
+from ais_tar2tf.options import Limits
+from ais_tar2tf.structure import Check, anything, fields, keyed, listed, made, matching, maybe, row, text, whole
 
 __all__ = [
+    "FILE",
+    "SHARD",
+    "SPLIT",
+    "WORK",
     "FinishedFile",
     "Identified",
     "Place",
     "SourceShard",
     "WorkFolder",
-    "file_of",
-    "shard_of",
     "sync",
     "write_synced",
 ]
@@ -38,6 +48,15 @@ Identified = tuple[str, str, str, int | None]
 
 _JOURNAL = "journal"
 _LOCK = "lock"
+
+WORK = owned.Layout(
+    re.compile(
+        rf"{_JOURNAL}|{_LOCK}|description|empty|\.({_JOURNAL}|description)\.new|{SPLIT_NAME}-\d{{5,}}\.(part|idx)"
+        rf"|{SPLIT_NAME}\.side"
+    ),
+    folders=((re.compile(r"segments-\w{8}"), owned.Layout(re.compile(r"\d{7,}-\d+\.segment"))),),
+)
+"""What stands in a work folder; nothing else in it is ever deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +89,40 @@ class SourceShard:
     observed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # by split
 
 
-def file_of(data: dict[str, Any]) -> FinishedFile:
-    """From JSON."""
-    facts: dict[str, Any] = {**data, "end": tuple(data["end"]), "identity": tuple(data["identity"])}
-    return FinishedFile(**facts)
+# What journals and descriptions hold.
 
-
-def shard_of(data: dict[str, Any]) -> SourceShard:
-    """From JSON."""
-    facts: dict[str, Any] = {**data, "identity": tuple(data["identity"])}
-    return SourceShard(**facts)
+SPLIT: Check[str] = matching(re.compile(SPLIT_NAME), "the name of a split")
+_IDENTIFIED = row(text, text, text, maybe(whole()))
+_SEEN = row(text, whole(), whole(), whole())
+_OBSERVED = fields({"records": whole(), "features": keyed(_SEEN)})
+FILE: Check[FinishedFile] = made(
+    FinishedFile,
+    fields(
+        {
+            "split": SPLIT,
+            "number": whole(),
+            "records": whole(),
+            "bytes": whole(),
+            "checksum": text,
+            "end": row(whole(), whole()),
+        },
+        {"identity": _IDENTIFIED},
+    ),
+)
+SHARD: Check[SourceShard] = made(
+    SourceShard,
+    fields(
+        {"at": whole(), "url": text, "identity": _IDENTIFIED, "records": whole(), "ignored": whole()},
+        {"skipped": keyed(whole()), "observed": listed(_OBSERVED)},
+    ),
+)
+_FACT = fields({}, {"plan": anything, "file": FILE, "shard": SHARD, "complete": anything}, strict=True)
 
 
 class WorkFolder:
     """One export's work: locked while it is open, so that two never write the same files."""
 
-    def __init__(self, path: Path, plan: dict[str, Any], *, start_over: bool = False) -> None:
+    def __init__(self, path: Path, plan: dict[str, Any], *, start_over: bool = False, private: bool = False) -> None:
         self.path: Path = path
         self.files: list[FinishedFile] = []
         self.shards: dict[int, SourceShard] = {}
@@ -93,15 +130,16 @@ class WorkFolder:
         self._journal: int | None = None
         self._lock: int = -1
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            owned.claim(path, WORK, fail=ExportError, mode=0o700 if private else 0o777)
             self._lock = _locked(path)
             if start_over:
                 (path / _JOURNAL).unlink(missing_ok=True)
             self._begin(json.loads(json.dumps(plan)))
+        except Tar2TFError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
-            if isinstance(error, ExportError):
-                raise
             raise ExportError(f"{path.parent}: nothing can be written there ({error.strerror or error})") from error
         at_fork(self)
 
@@ -112,7 +150,7 @@ class WorkFolder:
     def _begin(self, plan: dict[str, Any]) -> None:
         """Take over what the journal says: it is of the same plan, or empty."""
         journal = self.path / _JOURNAL
-        facts = _whole_lines(journal) or [{"plan": plan}]
+        facts = self._facts(journal) or [{"plan": plan}]
         if facts[0] != {"plan": plan}:
             raise ExportError(
                 f"{self.path.parent}: an export with another plan was begun there and did not end; "
@@ -121,24 +159,32 @@ class WorkFolder:
         for fact in facts[1:]:
             self._learn(fact)
         self._clear()
-        write_synced(journal, b"".join(map(_line, facts)))
-        self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        write_synced(journal, b"".join(sealed_line(_as_json(fact)) for fact in facts))
+        self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def _facts(self, journal: Path) -> list[dict[str, Any]]:
+        """The lines of the journal that are whole."""
+        try:
+            return parse_lines(_lines(journal), _FACT, where=str(journal), fail=ExportError)
+        except ExportError as error:
+            raise ExportError(f"{error}; exists='replace' starts over") from error
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "file" in fact:
-            self.files.append(file_of(fact["file"]))
+            self.files.append(fact["file"])
         elif "shard" in fact:
-            shard = shard_of(fact["shard"])
-            self.shards[shard.at] = shard
-        else:
+            self.shards[fact["shard"].at] = fact["shard"]
+        elif fact.get("complete") is True:
             self.complete = True
 
     def _clear(self) -> None:
         """What the journal does not know is a leftover: of a file half written, or of segments."""
         known = {file.part for file in self.files} | {_JOURNAL, _LOCK}
-        for entry in self.path.iterdir():
-            if entry.name not in known:
-                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        owned.clear(self.path, WORK, fail=ExportError, keep=known)
+        for file in self.files:
+            part = self.path / file.part
+            if part.is_symlink() or (part.exists() and not part.is_file()):
+                raise ExportError(f"{part}: this is no file that an export wrote; exists='replace' starts over")
 
     def file_finished(self, file: FinishedFile) -> None:
         self.files.append(file)
@@ -159,7 +205,7 @@ class WorkFolder:
     def _tell(self, fact: dict[str, Any], *, sync: bool = True) -> None:
         if self._journal is None:
             raise ExportError(f"{self.path.parent}: this export was begun by another process, or has ended")
-        os.write(self._journal, _line(fact))
+        os.write(self._journal, sealed_line(fact))
         if sync:
             os.fsync(self._journal)
 
@@ -178,26 +224,33 @@ class WorkFolder:
 
     def remove(self) -> None:
         """All is published."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            owned.remove(self.path, WORK, fail=ExportError)
 
 
-def _line(fact: dict[str, Any]) -> bytes:
-    return json.dumps(fact, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def _as_json(fact: dict[str, Any]) -> dict[str, Any]:
+    return {name: asdict(said) if name in ("file", "shard") else said for name, said in fact.items()}
 
 
-def _whole_lines(journal: Path) -> list[dict[str, Any]]:
-    """The facts; a line that was cut off ends them."""
-    facts: list[dict[str, Any]] = []
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        for line in journal.read_bytes().splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            facts.append(json.loads(line))
-    return facts
+def _lines(journal: Path) -> Iterator[bytes]:
+    """The lines of a journal, if there is one, none of them longer than a document may be."""
+    try:
+        file = journal.open("rb")
+    except FileNotFoundError:
+        return
+    limits = Limits()
+    with file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limits.journal_bytes:
+            raise ExportError(
+                f"{journal}: no regular file, or over {limits.journal_bytes:,} bytes, Limits.journal_bytes"
+            )
+        while line := file.readline(limits.document_bytes):
+            yield line
 
 
 def _locked(folder: Path) -> int:
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -209,7 +262,8 @@ def _locked(folder: Path) -> int:
 def write_synced(path: Path, data: bytes) -> None:
     """Replace a small file at once: written beside, on disk, renamed."""
     beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as file:
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    with open(handle, "wb") as file:  # noqa: PTH123  # an open file: never through a link that stands there
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.structure import Mismatch, boolean, fields, listed, maybe, text, whole
 
 __all__ = ["ANY", "ENCODINGS", "FILE_ENCODINGS", "LISTED", "TEXTS", "Field", "Shape"]
 
@@ -74,9 +75,9 @@ class Field:
     def _check_dtype(self) -> None:
         try:
             dtype = np.dtype(self.dtype)
-        except TypeError as error:
+        except (TypeError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
             raise SchemaError(f"field {self.name!r}: there is no type {self.dtype!r}") from error
-        if dtype.hasobject or dtype.names is not None:
+        if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
             raise SchemaError(f"field {self.name!r}: values of {self.dtype!r} are not stored")
 
     @property
@@ -121,10 +122,10 @@ class Field:
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Field:
         """What `to_json` gave."""
-        unknown = said.keys() - cls.__dataclass_fields__.keys()
-        if unknown or not isinstance(said.get("name"), str) or not isinstance(said.get("dtype"), str):
-            raise SchemaError(f"this is no field: {dict(said)!r}")
-        return cls(**said)
+        try:
+            return cls(**_PLAIN(said))
+        except Mismatch as mismatch:
+            raise SchemaError(f"this is no field: {mismatch}") from None
 
     def merge(self, other: Field) -> Field:
         """One field for values of either; SchemaError when there is none."""
@@ -136,6 +137,20 @@ class Field:
         return replace(
             merged, optional=self.optional or other.optional, vocabulary=_merged_vocabularies(self, other, merged)
         )
+
+
+_FLAGS = dict.fromkeys(("ragged", "sparse", "optional"), boolean)
+_PLAIN = fields(
+    {"name": text, "dtype": text},
+    {
+        "shape": listed(maybe(whole())),
+        "encoding": text,
+        **_FLAGS,
+        "vocabulary": maybe(listed(text)),
+        "format": maybe(text),
+    },
+    strict=True,
+)
 
 
 def _merged_vocabularies(one: Field, other: Field, merged: Field) -> tuple[str, ...] | None:

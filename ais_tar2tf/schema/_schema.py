@@ -9,17 +9,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from ais_tar2tf.documents import parse_json
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.features import decode, encode
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema._field import Field
 from ais_tar2tf.schema._storage import feature_names, restore, store
+from ais_tar2tf.structure import Mismatch, anything, boolean, fields, listed, maybe, whole
 
 __all__ = ["Schema"]
 
 _VERSION = 1
 _HEADINGS = ("field", "type", "stored as", "")
 _SHOWN_WORDS = 3  # of a vocabulary, in a table
+
+_VERSIONED = fields({"version": anything})
+_PLAIN = fields({"fields": listed(Field.from_json)}, {"records": maybe(whole()), "sampled": boolean})
 
 
 @dataclass(frozen=True)
@@ -135,16 +140,13 @@ class Schema:
     @classmethod
     def from_json(cls, said: Mapping[str, Any] | str | bytes) -> Schema:
         """What `to_json` or `to_text` gave."""
+        plain = parse_json(said, where="the schema", fail=SchemaError) if isinstance(said, str | bytes) else said
         try:
-            plain = json.loads(said) if isinstance(said, str | bytes) else said
-            if plain["version"] != _VERSION:
+            if _VERSIONED(plain)["version"] != _VERSION:
                 raise SchemaError(f"a schema of version {plain['version']!r}; this release reads {_VERSION}")
-            fields = tuple(Field.from_json(each) for each in plain["fields"])
-            return cls(fields, records=plain.get("records"), sampled=bool(plain.get("sampled", False)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, SchemaError):
-                raise
-            raise SchemaError(f"this is no schema: {error!r}") from error
+            return cls(**_PLAIN(plain))
+        except Mismatch as mismatch:
+            raise SchemaError(f"this is no schema: {mismatch}") from None
 
     # As a codec.
 

@@ -10,9 +10,22 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ais_tar2tf import forking
+from ais_tar2tf.names import SafeName
 from ais_tar2tf.stores._identity import Identity
 
-__all__ = ["Asks", "Body", "Identity", "Interrupt", "Keeper", "ObjectInfo", "Pieces", "Ranges", "Store", "asked"]
+__all__ = [
+    "Asks",
+    "Body",
+    "Identity",
+    "Interrupt",
+    "Keeper",
+    "ObjectInfo",
+    "Pieces",
+    "Ranges",
+    "Store",
+    "asked",
+    "checked_listing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,21 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def checked_listing(found: Iterator[ObjectInfo], url: str) -> Iterator[ObjectInfo]:
+    """Pass on the objects of a listing whose names stay below the bucket; `url` is what was listed.
+
+    Names that end in a slash mark folders, and hold no data: they are left out.
+
+    Raises:
+        UnsafeName: The listing holds a name that could leave a folder it is joined to.
+    """
+    where = f"the listing of {url}"
+    for info in found:
+        if not info.name.endswith("/"):
+            SafeName(info.name, where=where)
+            yield info
 
 
 @runtime_checkable

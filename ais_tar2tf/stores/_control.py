@@ -141,17 +141,10 @@ class ControlPlane:
         verify = (self._tls.ca or True) if self._tls.verify else False
         try:
             with self._quiet(), _opened(data) as sent:
-                answer = session.request(
-                    method,
-                    url,
-                    data=sent,
-                    timeout=timeouts,
-                    allow_redirects=False,
-                    stream=True,
-                    verify=verify,
-                    cert=self._certificate(),
-                    **content,
-                )
+                request = session.prepare_request(requests.Request(method, url, data=sent, **content))
+                request.url = url  # as it was built: requests would fold `..`, and so name another object
+                how = session.merge_environment_settings(url, {}, True, verify, self._certificate())
+                answer = session.send(request, timeout=timeouts, allow_redirects=False, **how)
             return _held(answer, most, shown)
         except requests.exceptions.SSLError as error:
             raise _no_trust(error, shown) from None

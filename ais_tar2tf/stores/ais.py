@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
+from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import KIB, Read
 from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of
-from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces, checked_listing
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, info_of, range_header
@@ -91,7 +92,7 @@ class AisStore:
         provider: str = "ais",
         etl: str | None = None,
     ) -> None:
-        if not bucket or "/" in bucket:
+        if bucket in ("", ".", "..") or "/" in bucket:
             raise StoreError("a bucket's name is not empty and has no slash", url=f"{provider}://{bucket}")
         self._bucket = bucket
         self._provider = provider
@@ -173,6 +174,9 @@ class AisStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return checked_listing(self._listed(prefix), self.url(prefix))
+
+    def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
         """One page at a time; the last page may be empty.
 
         AIStore (1.5) goes through folders in the order of their entries and goes on behind a name: between two pages
@@ -310,6 +314,7 @@ class AisStore:
 
         It sends the copy to another target by a URL in which the name stands as it is, so that it may get lost there.
         """
+        check_object_name(to, url=self.url(to))
         if not _NOT_IN_PATHS.isdisjoint(to):
             return False
         asked = {"action": "rename-obj", "name": to}
@@ -345,6 +350,7 @@ class AisStore:
         return f"{self._endpoint}/v1/buckets/{quote(self._bucket)}?{urlencode({'provider': self._provider})}"
 
     def _object(self, name: str, query: Mapping[str, str] | None = None) -> str:
+        check_object_name(name, url=self.url(name))
         asked = urlencode({"provider": self._provider, **(query or {})}, quote_via=quote)
         return f"{self._endpoint}/v1/objects/{quote(self._bucket)}/{quote(name)}?{asked}"
 

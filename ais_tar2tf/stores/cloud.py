@@ -14,9 +14,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.stores._answers import followed, identity_of, length_of
-from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, checked_listing
 from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
@@ -40,7 +41,7 @@ class CloudStore:
     """One bucket or container. The signature stands in the URL, which is therefore shown nowhere."""
 
     def __init__(self, scheme: str, bucket: str, read: Read, *, endpoint: str | None = None) -> None:
-        if not bucket:
+        if bucket in ("", ".", ".."):
             raise StoreError("a bucket's name is not empty", url=f"{scheme}://")
         self._scheme = scheme
         self._bucket = bucket
@@ -110,6 +111,9 @@ class CloudStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return checked_listing(self._listed(prefix), self.url(prefix))
+
+    def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
         """obstore's prefixes end at slashes: what comes before ours in its folder is skipped by the offset."""
         if self._tls.certificate:
             raise StoreError(
@@ -157,6 +161,8 @@ class CloudStore:
             raise error_of(error, self.url(name)) from None
 
     def move(self, name: str, to: str) -> bool:
+        check_object_name(name, url=self.url(name))
+        check_object_name(to, url=self.url(to))
         if self._tls.certificate:
             return False  # obstore shows none
         if name + to != quote(name + to) and self._redirects(name):
@@ -213,6 +219,7 @@ class CloudStore:
 
     def _signed(self, method: str, name: str) -> str | None:
         """A URL that may do just this, for some minutes or for ever; None where obstore has no key to sign with."""
+        check_object_name(name, url=self.url(name))
         if not self._signs:
             return self._unsigned(name)
         try:

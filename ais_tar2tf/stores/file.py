@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.names import SafeName
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._file_state import FileState
 
@@ -65,7 +66,7 @@ def _info(name: str, state: FileState) -> ObjectInfo:
 
 
 class FileStore:
-    """A folder; names are paths in it. With an empty folder, names are paths as the user wrote them."""
+    """A folder; names are paths in it, and none leaves it. Without one, names are paths as the user wrote them."""
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder
@@ -139,6 +140,8 @@ class FileStore:
         pass
 
     def _path(self, name: str) -> Path:
+        if self._folder and name:
+            SafeName(name.removesuffix("/"), where=self._folder)
         return Path(self._folder, name)
 
     def _walk(self, folder: str, start: str) -> Iterator[ObjectInfo]:

@@ -9,6 +9,7 @@ import xxhash
 
 from ais_tar2tf import forking
 from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.names import check_object_name
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
 
 __all__ = ["MemoryStore"]
@@ -71,6 +72,7 @@ class MemoryStore:
             yield self.head(name)
 
     def put(self, name: str, data: bytes | Path) -> None:
+        check_object_name(name, url=self.url(name))
         data = data.read_bytes() if isinstance(data, Path) else data
         checksum = f"xxhash2:{xxhash.xxh64_hexdigest(data)}"
         with _buckets.lock:
@@ -80,11 +82,13 @@ class MemoryStore:
             bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
 
     def move(self, name: str, to: str) -> bool:
+        check_object_name(to, url=self.url(to))
         self.put(to, self._object(name)[0])
         self.delete(name)
         return True
 
     def delete(self, name: str) -> None:
+        check_object_name(name, url=self.url(name))
         with _buckets.lock:
             _buckets.objects.get(self._bucket, {}).pop(name, None)
 
@@ -96,6 +100,7 @@ class MemoryStore:
         pass
 
     def _object(self, name: str) -> tuple[bytes, ObjectInfo]:
+        check_object_name(name, url=self.url(name))
         with _buckets.lock:
             found = _buckets.objects.get(self._bucket, {}).get(name)
         if found is None:
