@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ais_tar2tf.escaping import one_line
+
 __all__ = ["Progress", "Shown", "progress_for"]
 
 _EVERY = 0.2  # seconds between two looks at the clock that are shown
@@ -42,7 +44,7 @@ class Progress:
         counted: str = "records",
         patience: float = _PATIENCE,
     ) -> None:
-        self._what = what
+        self._what = one_line(what)
         self._total = total
         self._size = size
         self._counted = counted

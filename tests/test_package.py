@@ -20,7 +20,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
-    "errors", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
+    "errors", "escaping", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "shard_index", "environment", "plan", "features",
     "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader", "indexing", "class_names", "reading",
@@ -29,7 +29,7 @@ LAYERS = [
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "errors", "options", "names", "structure", "documents", "retries", "account", "watching", "templates",
+    "errors", "escaping", "options", "names", "structure", "documents", "retries", "account", "watching", "templates",
     "globs", "archive", "records", "shard_index",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",

@@ -17,8 +17,10 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.errors import AccessDenied, StoreError
 from ais_tar2tf.export import pool
-from ais_tar2tf.options import Retry
-from ais_tar2tf.stores._answers import followed, is_link_local
+from ais_tar2tf.options import Read, Retry
+from ais_tar2tf.stores._answers import followed
+from ais_tar2tf.stores._reach import is_protected
+from ais_tar2tf.stores.ais import AisStore
 from faults import Fault, FaultServer, ais
 from tests.matrix.scene import CANARY, WAYS, credentials
 
@@ -56,6 +58,14 @@ REFUSED = (
     "http://[fe80::1%25lo]:{port}/latest",
     "http://[::ffff:169.254.169.254]/latest",
     "http://[::ffff:a9fe:a9fe]/latest",
+    "http://[::a9fe:a9fe]/latest",
+    "http://[64:ff9b::a9fe:a9fe]/latest",
+    "http://[2002:a9fe:a9fe::1]/latest",
+    "http://[fd00:ec2::254]/latest",
+    "http://[fd20:ce::254]/latest",
+    "http://100.100.100.200/latest",
+    "http://168.63.129.16/machine",
+    "http://192.0.0.192/opc",
     "ftp://127.0.0.1:{port}/{path}",
     "file:///etc/passwd",
     "gopher://127.0.0.1:{port}/{path}",
@@ -141,7 +151,7 @@ def test_a_redirect_never_gives_up_tls(target: str) -> None:
 
 def test_who_is_link_local_may_lead_to_its_neighbours() -> None:
     assert followed("http://169.254.7.1/a", "http://169.254.7.2/b", "shown") == "http://169.254.7.2/b"
-    assert not any(map(is_link_local, ("example.org", "127.0.0.1", "10.0.0.1", "fd00::1", "", "::ffff:10.0.0.1")))
+    assert not any(map(is_protected, ("example.org", "127.0.0.1", "10.0.0.1", "fd00::1", "", "::ffff:10.0.0.1")))
 
 
 def test_a_name_that_stands_for_a_link_local_address_is_refused(
@@ -150,10 +160,29 @@ def test_a_name_that_stands_for_a_link_local_address_is_refused(
     """Known once connected; nothing was sent. Here 127.0.0.1 stands for such an address."""
     lead(server, other, "http", "http://localhost:{port}/{path}")
     bodies = importlib.import_module("ais_tar2tf.stores._http")
-    monkeypatch.setattr(bodies, "is_link_local", lambda host: host == "127.0.0.1")
+    monkeypatch.setattr(bodies, "is_protected", lambda host: host == "127.0.0.1")
     url = f"http://localhost:{server.port}/bucket/x.tar"
-    with t2t.open(url, retry=QUICK) as source, pytest.raises(StoreError, match="link-local address is not followed"):
+    with (
+        t2t.open(url, retry=QUICK) as source,
+        pytest.raises(StoreError, match=r"link-local address, .* is not followed"),
+    ):
         list(source.records())
+    assert len(server.requests) == 1
+    assert other.requests == []
+
+
+def test_a_listing_that_is_led_to_such_a_name_sends_nothing(
+    server: FaultServer, other: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the control plane, too."""
+    location = f"http://localhost:{other.port}/v1/buckets/bucket"
+    server.script["v1/buckets/bucket?provider=ais"].extend([Fault(status=307, headers={"Location": location})] * 3)
+    reach = importlib.import_module("ais_tar2tf.stores._reach")
+    monkeypatch.setattr(reach, "is_protected", lambda host: host in ("127.0.0.1", "::1"))
+    store = AisStore("bucket", Read(retry=QUICK), endpoint=server.url)
+    with pytest.raises(StoreError, match="link-local"):
+        list(store.list(""))
+    store.close()
     assert len(server.requests) == 1
     assert other.requests == []
 

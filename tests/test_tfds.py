@@ -207,6 +207,38 @@ def test_a_damaged_record_file_is_an_error_with_its_place(bucket: Any, tmp_path:
         builder.as_data_source("test")[1]
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"pythonClassName": "planted.Feature", "tensor": {}}',
+        b'{"python_class_name": "planted.Feature", "tensor": {}}',
+        b'{"type": "planted.Feature", "content": {}}',
+        b'{"type": "tensorflow_datasets.core.features.scalar.Scalar", "content": "", "proto_cls": "planted.Feature"}',
+        b'{"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict", "featuresDict":'
+        b' {"features": {"a": {"sequence": {"feature": {"pythonClassName": "planted.Feature"}}}}}}',
+        b'{"pythonClassName": "tensorflow_datasets.core.features.nothing.Nothing"}',
+        b'{"pythonClassName": ["tensorflow_datasets"]}',
+        b"[1]",
+        b"{" * 100_000,
+        b"\xff",
+    ],
+)
+def test_a_features_file_imports_nothing_and_is_refused(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: bytes
+) -> None:
+    """Not even a module of the working folder, which Python would find."""
+    planted = tmp_path / "planted.py"
+    planted.write_text("import pathlib; pathlib.Path(__file__).with_suffix('.ran').touch()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = tmp_path / "data" / "little" / "1.0.0"
+    data.mkdir(parents=True)
+    (data / "features.json").write_bytes(document)
+    with pytest.raises(SchemaError, match=r"features\.json: "):
+        _ = _builder(bucket, tmp_path / "data").info
+    assert not planted.with_suffix(".ran").exists()
+
+
 def test_a_missing_package_names_the_extra() -> None:
     script = (
         "import sys; sys.modules['tensorflow_datasets'] = None\nimport ais_tar2tf as t2t\nt2t.tfds.builder('a', 'b')"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import secrets
 import shutil
 import sys
 import textwrap
@@ -12,13 +14,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from ais_tar2tf.escaping import escaped, one_line
 from ais_tar2tf.progress import Progress, progress_for
 
-__all__ = ["Console", "counted", "duration", "folded", "quantity", "width_of"]
+__all__ = ["Console", "counted", "duration", "folded", "json_text", "quantity", "width_of"]
 
 _HANGING = len("error: ")
 _NARROWEST = 30  # columns: below that nothing is readable anyway
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_STYLE = f"\0{secrets.token_hex(8)}["  # begins a style until it is printed: no text from elsewhere can hold it
+_JSON_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -73,19 +78,23 @@ class Console:
     # Data.
 
     def data(self, text: str) -> None:
-        """One line of what was asked for."""
-        sys.stdout.write(f"{text}\n")
+        """Print one line of what was asked for; control characters in it are written out."""
+        sys.stdout.write(f"{_safe(text)}\n")
+
+    def name(self, text: str) -> None:
+        """Print the name of something, which is one line whatever it holds."""
+        self.data(one_line(text))
 
     def document(self, document: Any, shown: Callable[[], None]) -> None:
         """The whole answer: one JSON document when asked for, else what `shown` prints."""
         if self.as_json:
-            json.dump(document, sys.stdout, indent=2, ensure_ascii=False, default=str)
-            sys.stdout.write("\n")
+            sys.stdout.write(f"{json_text(document, indent=2)}\n")
         else:
             shown()
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()):
-        """Aligned columns; those of `right` are numbers. Never cut: a pipe may follow."""
+        """Print aligned columns; those of `right` are numbers. Nothing is cut: a pipe may follow."""
+        rows = [[one_line(cell) for cell in row] for row in rows]
         widths = [max(len(row[at]) for row in (headings, *rows)) for at in range(len(headings))]
         self.data(self.styled(_line(headings, widths, right), "bold"))
         for row in rows:
@@ -95,7 +104,7 @@ class Console:
         """Coloured where somebody looks and NO_COLOR does not stand against it."""
         if not _is_coloured(stream or sys.stdout):
             return text
-        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
+        return f"{_STYLE}{';'.join(_STYLES[style] for style in styles)}m{text}{_STYLE}0m"
 
     def point(self, text: str, mark: str = "→") -> None:
         """One of several sentences of what was asked for."""
@@ -177,8 +186,24 @@ def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> s
 
 def _say(text: str) -> None:
     sys.stdout.flush()  # in a terminal the two come in the order in which they were said
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{_safe(text)}\n")
     sys.stderr.flush()
+
+
+def _safe(text: str) -> str:
+    """Write out control characters, and put this process's own styles in."""
+    plain, *styled = text.split(_STYLE)
+    pieces = [escaped(plain)]
+    for piece in styled:
+        style, _, rest = piece.partition("m")
+        pieces.append(f"\x1b[{style}m{escaped(rest)}")
+    return "".join(pieces)
+
+
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    """Return JSON that a terminal may show: control characters are escaped, other letters stay as they are."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
+    return _JSON_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _is_coloured(stream: TextIO) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ais_tar2tf.cli.console import Console, counted, quantity
+from ais_tar2tf.cli.console import Console, counted, json_text, quantity
 from ais_tar2tf.cli.verbs import Endpoint, Json, Quiet, Urls, Verbose, verb
 from ais_tar2tf.errors import ShardNotFound
 
@@ -45,7 +44,7 @@ def ls(
             size += info.size or 0
             progress.add(1, 0)
             if not as_json:
-                console.data(f"{quantity(info.size or 0):>9}  {url}")
+                console.name(f"{quantity(info.size or 0):>9}  {url}")
     if as_json:
         sys.stdout.write(f'], "count": {count}, "bytes": {size}}}\n')
     if not count:
@@ -60,7 +59,7 @@ def _list_buckets(console: Console, endpoint: str | None) -> None:
 
     def shown() -> None:
         for each in names:
-            console.data(each)
+            console.name(each)
 
     console.document({"buckets": names}, shown)
     console.note(
@@ -76,7 +75,7 @@ def _told(found: Iterator[tuple[str, ObjectInfo]], console: Console) -> Iterator
         found = iter(()) if first is None else _chain(first, found)
     for at, (url, info) in enumerate(found):
         if console.as_json:
-            sys.stdout.write((",\n " if at else "\n ") + json.dumps({"url": url, "size": info.size}))
+            sys.stdout.write((",\n " if at else "\n ") + json_text({"url": url, "size": info.size}))
         yield url, info
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import html
-import ipaddress
 import json
 import re
-import socket
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._identity import Identity, validator_of
+from ais_tar2tf.stores._reach import is_protected
 
 __all__ = [
     "Headers",
@@ -22,7 +21,6 @@ __all__ = [
     "identity_of",
     "is_address",
     "is_endpoint",
-    "is_link_local",
     "length_of",
 ]
 
@@ -115,25 +113,6 @@ def is_endpoint(url: str) -> bool:
     return is_address(url) and "?" not in url and "#" not in url
 
 
-def is_link_local(host: str) -> bool:
-    """Whether this is an address of 169.254.0.0/16 or fe80::/10, where clouds hand out credentials; in any notation.
-
-    >>> is_link_local("169.254.169.254"), is_link_local("0xa9fea9fe"), is_link_local("fe80::1%eth0")
-    (True, True, True)
-    """
-    host = host.partition("%")[0].rstrip(".")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            address = ipaddress.ip_address(socket.inet_aton(host))
-        except (OSError, UnicodeError):  # a name
-            return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_link_local
-
-
 def followed(url: str, location: str, shown: str) -> str:
     """Where a redirect leads, verbatim; refused if it gives up TLS, holds a password, or leads to a cloud's metadata.
 
@@ -154,7 +133,7 @@ def followed(url: str, location: str, shown: str) -> str:
 
 def _lets_in(url: str, target: str) -> bool:
     """A server elsewhere has no business with what is next to us."""
-    return is_link_local(urlsplit(target).hostname or "") and not is_link_local(urlsplit(url).hostname or "")
+    return is_protected(urlsplit(target).hostname or "") and not is_protected(urlsplit(url).hostname or "")
 
 
 def length_of(headers: Headers) -> int | None:

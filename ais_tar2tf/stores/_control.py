@@ -18,6 +18,7 @@ from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import error_for, followed
+from ais_tar2tf.stores._reach import ReachError, is_protected, mount_checks, refused
 from ais_tar2tf.stores._token import Token
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ControlPlane:
         self._tls = tls
         self._pause = pause
         self._session: requests.Session | None = None
+        self._redirected: requests.Session | None = None  # for where redirects lead; its connections are checked
         self._process = os.getpid()
 
     def call(
@@ -96,8 +98,9 @@ class ControlPlane:
                 self._pause(delay)
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        for session in (self._session, self._redirected):
+            if session is not None:
+                session.close()
 
     def _send(
         self,
@@ -110,16 +113,17 @@ class ControlPlane:
         **content: Any,
     ) -> requests.Response:
         if self._session is None or self._process != os.getpid():  # a forked child shares no socket
-            self._session, self._process = _new_session(), os.getpid()
+            self._session, self._redirected, self._process = _new_session(), None, os.getpid()
+        session = self._session
         for _ in range(_MOST_REDIRECTS + 1):
             at_endpoint = urlsplit(url)[:2] == self._origin
             authorization = {"Authorization": f"Bearer {token}"} if token and at_endpoint else {}
-            answer = self._ask(
-                self._session, method, url, shown, headers={**(headers or {}), **authorization}, **content
-            )
+            answer = self._ask(session, method, url, shown, headers={**(headers or {}), **authorization}, **content)
             if not (follow and answer.is_redirect):
                 return answer
-            url = followed(url, answer.headers["Location"], shown)
+            before, url = url, followed(url, answer.headers["Location"], shown)
+            if not is_protected(urlsplit(before).hostname or ""):  # who is one of them may lead to the others
+                session = self._redirected = self._redirected or _checked_session()
         raise StoreError("the redirects do not end", url=shown)
 
     def _ask(
@@ -146,6 +150,8 @@ class ControlPlane:
                 how = session.merge_environment_settings(url, {}, True, verify, self._certificate())
                 answer = session.send(request, timeout=timeouts, allow_redirects=False, **how)
             return _held(answer, most, shown)
+        except ReachError:
+            raise refused(shown) from None
         except requests.exceptions.SSLError as error:
             raise _no_trust(error, shown) from None
         except requests.RequestException as error:
@@ -203,6 +209,12 @@ def _new_session() -> requests.Session:
     session = requests.Session()
     session.auth = _no_auth
     session.headers["Accept-Encoding"] = "identity"  # of what is packed on the way HEAD says another size and ETag
+    return session
+
+
+def _checked_session() -> requests.Session:
+    session = _new_session()
+    mount_checks(session)
     return session
 
 

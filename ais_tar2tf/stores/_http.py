@@ -23,8 +23,9 @@ from urllib.parse import unquote, urlsplit
 from ais_tar2tf import forking
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
-from ais_tar2tf.stores._answers import error_for, followed, identity_of, is_link_local, length_of
+from ais_tar2tf.stores._answers import error_for, followed, identity_of, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._reach import is_protected, refused
 from ais_tar2tf.stores._tls import context_of
 
 __all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "info_of", "range_header"]
@@ -246,10 +247,10 @@ class HttpPool:
 
 def _check_reach(sock: socket.socket, led_by: str | None, shown: str) -> None:
     """A redirect to a name must not end where one to an address would not be followed."""
-    if led_by is None or not is_link_local(str(sock.getpeername()[0])):
+    if led_by is None or not is_protected(str(sock.getpeername()[0])):
         return
-    if not is_link_local(urlsplit(led_by).hostname or ""):
-        raise StoreError("a redirect to a link-local address is not followed", url=shown)
+    if not is_protected(urlsplit(led_by).hostname or ""):
+        raise refused(shown)
 
 
 def _is_quiet(sock: socket.socket) -> bool:

@@ -18,6 +18,7 @@ from ais_tar2tf.schema import Inference, Schema
 from ais_tar2tf.source import Source
 from ais_tar2tf.tfds._random_access import RandomAccess
 from ais_tar2tf.tfds._record_writer import FORMATS, record_writer
+from ais_tar2tf.tfds._stored_features import stored_features
 
 # As modules of any kind: what TFDS says of its types is not what it does.
 tfds: Any = importlib.import_module("tensorflow_datasets")
@@ -72,12 +73,7 @@ class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
             yield record if self._prepare is None else self._prepare(record)
 
     def _info(self) -> Any:
-        prepared = Path(self._data_dir) / "features.json"
-        features: Any = (
-            tfds.features.FeatureConnector.from_config(str(prepared.parent))
-            if prepared.exists()
-            else tfds_features(self.schema)
-        )
+        features: Any = stored_features(Path(self._data_dir)) or tfds_features(self.schema)
         return tfds.core.DatasetInfo(
             builder=self,
             description=f"Records of {', '.join(repr(source) for source in self._sources.values())}.",

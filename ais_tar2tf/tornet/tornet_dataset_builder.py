@@ -17,6 +17,7 @@ from ais_tar2tf.errors import SchemaError, ShardNotFound
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.tfds._random_access import RandomAccess
 from ais_tar2tf.tfds._record_writer import FORMATS
+from ais_tar2tf.tfds._stored_features import stored_features
 from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, build
 from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
 from ais_tar2tf.tornet.record_file import Task, features_of
@@ -83,14 +84,16 @@ class Builder(RandomAccess):
 
     def _stored_features(self) -> Any:
         """What features.json of a prepared data set says, whoever built it."""
-        path = Path(self._data_dir) / "features.json"
-        if not path.exists():
+        folder = Path(self._data_dir)
+        features = stored_features(folder)
+        if features is None:
             return None
-        features: Any = tfds.features.FeatureConnector.from_config(str(path.parent))
+        if "DBZ" not in features:
+            raise SchemaError(f"{folder} holds another data set than TorNet: use another data_dir")
         stored = str(features["DBZ"]._encoding.value)
         if self._encoding not in (None, stored):
             raise SchemaError(
-                f"{path.parent} holds TorNet with encoding {stored!r}, not {self._encoding!r}: use another data_dir"
+                f"{folder} holds TorNet with encoding {stored!r}, not {self._encoding!r}: use another data_dir"
             )
         self._encoding = stored
         return features
