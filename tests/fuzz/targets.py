@@ -1,0 +1,371 @@
+"""What is fuzzed: for each document format and each parser, a function of bytes.
+
+A target returns, or raises one of the package's own errors. Anything else is a finding: another exception, a crash,
+an input that takes more than `SECONDS` or `MEGABYTES`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ais_tar2tf.account import Account
+from ais_tar2tf.archive import ShardArchive
+from ais_tar2tf.errors import CheckpointError, ExportError, SchemaError, Tar2TFError
+from ais_tar2tf.options import KIB, MIB, Limits, Timeouts
+
+__all__ = ["MEGABYTES", "SECONDS", "TARGETS", "run"]
+
+SECONDS = 10
+"""That one input may take: a bound against hangs, on a machine that does other things too."""
+
+MEGABYTES = 2_048
+"""That the process may take, the libraries' own few hundred included."""
+
+LIMITS = Limits(
+    member_bytes=1 * MIB, record_bytes=2 * MIB, header_bytes=64 * KIB, name_bytes=4 * KIB, sparse_bytes=4 * MIB,
+    members=10_000, keys=10_000, directory_bytes=1 * MIB, window_bytes=16 * MIB, index_bytes=4 * MIB,
+)  # fmt: skip
+
+Target = Callable[[bytes], None]
+TARGETS: dict[str, Target] = {}
+
+
+def target(function: Target) -> Target:
+    TARGETS[function.__name__.removeprefix("fuzz_")] = function
+    return function
+
+
+def run(name: str, data: bytes) -> None:
+    """Run one target on one input; our own errors are answers."""
+    with contextlib.suppress(Tar2TFError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TARGETS[name](data)
+
+
+# Documents
+
+
+@target
+def fuzz_manifest(data: bytes) -> None:
+    from ais_tar2tf.export.manifest import Manifest
+
+    manifest = Manifest.from_json(data, where="manifest.json")
+    again = Manifest.from_json(manifest.to_json(), where="manifest.json")
+    assert again == manifest
+    _ = manifest.schema, [entry.records + entry.bytes for entry in manifest.splits.values()]
+
+
+@target
+def fuzz_index(data: bytes) -> None:
+    """Our own format, webdataset's, and manifests, which tell as much."""
+    from ais_tar2tf.shard_index import Index
+
+    index = Index.from_bytes(data)
+    if index is None:
+        return
+    for shard in islice(index, 100):
+        for record in {0, shard.records // 2, shard.records - 1} if 0 < shard.records < 10**6 else ():
+            shard.key(record)
+            if shard.placed:
+                shard.offset(record)
+    names = [shard.name for shard in islice(index, 100)]
+    list(islice(index.pieces(names, range(min(5, index.records_of(names)))), 100))
+
+
+@target
+def fuzz_journal(data: bytes) -> None:
+    """A work folder with this journal, opened to go on."""
+    from ais_tar2tf.export.work import WorkFolder
+
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        path = Path(folder) / "work"
+        WorkFolder(path, {"plan": 1}).close()
+        journal = path / "journal"
+        first = journal.read_bytes().partition(b"\n")[0] + b"\n" if data[:1] == b"\0" else b""
+        journal.write_bytes(first + data[1:])
+        WorkFolder(path, {"plan": 1}).close()
+
+
+@target
+def fuzz_cache_block(data: bytes) -> None:
+    from ais_tar2tf.cache._block import FileReader
+    from ais_tar2tf.cache._shelf import Damaged
+
+    length = int.from_bytes(data[:3], "little")
+    with tempfile.NamedTemporaryFile(dir=_memory()) as file:
+        file.write(data[3:])
+        file.flush()
+        with contextlib.suppress(Damaged):  # the cache then asks the store
+            reader = FileReader(Path(file.name), length, "key")
+            buffer = memoryview(bytearray(8 * KIB))
+            for at in (0, length // 2, max(0, length - 1)):
+                reader.read(at, buffer)
+            reader.close()
+
+
+@target
+def fuzz_cache_object(data: bytes) -> None:
+    from ais_tar2tf.cache._disk import DiskShelf
+
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        shelf = DiskShelf(folder, 1 * MIB)
+        path = shelf._object("key")
+        path.mkdir(parents=True, mode=0o700)
+        (path / "object.json").write_bytes(data)
+        shelf.known("key")
+
+
+@target
+def fuzz_position(data: bytes) -> None:
+    """A position out of a checkpoint, and the plan that it is checked against."""
+    from ais_tar2tf.options import Shuffle
+    from ais_tar2tf.plan import Plan, Position
+
+    position = Position.from_text(data.decode("utf-8", "surrogateescape"))
+    assert Position.from_text(position.to_text()) == position
+    for plan in (Plan(5), Plan(5, Shuffle(window=4, seed=1))):
+        with contextlib.suppress(CheckpointError):
+            plan.check(position)
+            following = plan.next_epoch(position)
+            if following is not None:
+                plan.order(following.epoch, following.seed)
+
+
+@target
+def fuzz_schema(data: bytes) -> None:
+    from ais_tar2tf.schema import Schema
+
+    schema = Schema.from_json(data)
+    assert Schema.from_json(json.dumps(schema.to_json())) == schema
+    schema.encode({"__key__": "k", "__shard__": "s", **dict.fromkeys(schema.names, b"1")})
+
+
+@target
+def fuzz_datum_metadata(data: bytes) -> None:
+    from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, schema_of
+
+    for name, read in ((SHARD_INFO, counts_of), (MAPPING, schema_of)):
+        with contextlib.suppress(Tar2TFError):
+            read(read_json(data, name), name)
+
+
+@target
+def fuzz_definition(data: bytes) -> None:
+    """What a transformer's container is told."""
+    from ais_tar2tf.cluster.etl.definition import Definition
+
+    Definition.from_json(data.decode("utf-8", "surrogateescape"))
+
+
+@target
+def fuzz_document(data: bytes) -> None:
+    """The one way in, with each kind of error."""
+    from ais_tar2tf.documents import parse_json, seal, verify_seal
+
+    fail = (CheckpointError, ExportError, SchemaError)[len(data) % 3]
+    document = verify_seal(parse_json(data, where="x", fail=fail), where="x", fail=fail)
+    assert verify_seal(seal(document), where="x", fail=fail) == document
+
+
+# Archives
+
+
+def _members(data: bytes) -> Iterator[Any]:
+    """What a reader gets, of blocks whose length the first byte says."""
+    archive = ShardArchive("shard", LIMITS)
+    size = (1, 7, 100, 512, 4096, 1 << 20)[data[0] % 6] if data else 1
+    body = memoryview(data)[1:]
+    if len(body) > 20_000:
+        size = max(size, 512)
+    for at in range(0, len(body), size):
+        for members in archive.feed(body[at : at + size]):
+            yield archive, members
+        if archive.missing:
+            return
+    archive.finish()
+
+
+def _records(data: bytes) -> None:
+    from ais_tar2tf.examples import ExampleGrouper
+    from ais_tar2tf.records import Grouper
+
+    account = Account("raise")
+    grouper: Any = None
+    kept = 0
+    for archive, members in _members(data):
+        if grouper is None:
+            kind = ExampleGrouper if archive.container == "tfrecord" else Grouper
+            grouper = kind("shard", account, LIMITS)
+        for record in grouper.add(members).records:
+            kept += sum(len(value) for value in record.values() if isinstance(value, bytes | str))
+    assert kept <= 64 * max(len(data), MIB)
+
+
+@target
+def fuzz_tar(data: bytes) -> None:
+    _records(data)
+
+
+@target
+def fuzz_compressed(data: bytes) -> None:
+    """gzip, zstd, lz4, bz2, xz, with whatever is in them."""
+    _records(data)
+
+
+@target
+def fuzz_tfrecord(data: bytes) -> None:
+    _records(data)
+
+
+@target
+def fuzz_zip(data: bytes) -> None:
+    """As it comes, and by its directory, which is fetched by ranges: the whole way from a store."""
+    import ais_tar2tf as t2t
+    from ais_tar2tf.stores.memory import MemoryStore
+
+    store = MemoryStore(f"fuzz-{threading.get_ident()}")
+    store.put("x.zip", data)
+    with t2t.open(store.url("x.zip"), limits=LIMITS, index=False) as source:
+        for record in source.records():
+            assert record["__key__"]
+
+
+# Values
+
+
+@target
+def fuzz_example(data: bytes) -> None:
+    """A serialized tf.train.Example."""
+    from ais_tar2tf.features import decode, encode
+
+    decoded = decode(data)
+    with contextlib.suppress(SchemaError):  # not every Example has the form in which we write
+        encode(decoded)
+
+
+@target
+def fuzz_npy(data: bytes) -> None:
+    from ais_tar2tf.arrays import decode_npy, decode_npz
+
+    for decode in (decode_npy, decode_npz):
+        with contextlib.suppress(Tar2TFError):
+            decode(data, 1 * MIB)
+
+
+@target
+def fuzz_headers(data: bytes) -> None:
+    from ais_tar2tf.headers import array_header, image_header, media_kind
+
+    header = image_header(data)
+    assert header is None or all(side >= 0 for side in (header.height, header.width))
+    array_header(data)
+    media_kind(data)
+
+
+@target
+def fuzz_template(data: bytes) -> None:
+    from ais_tar2tf.templates import expand
+
+    names = expand(data.decode("utf-8", "surrogateescape"))
+    list(islice(names, 1_000))
+
+
+# The network
+
+
+@target
+def fuzz_listing(data: bytes) -> None:
+    """A page of AIStore's listing."""
+    from ais_tar2tf.stores import ais
+
+    class Answer:
+        content = data
+
+        def json(self) -> Any:
+            return json.loads(self.content)
+
+    answer: Any = Answer()
+    for info in ais._read_page(answer, "ais://b")[0]:
+        assert isinstance(info.name, str)
+
+
+@target
+def fuzz_ranges(data: bytes) -> None:
+    """An answer of several ranges, and one of GetBatch."""
+    from ais_tar2tf.stores._batch import unpacked
+    from ais_tar2tf.stores._multipart import pieces_of
+
+    wanted = [(0, 10), (50, 60)]
+    found = pieces_of(memoryview(data), wanted)
+    if found is not None:
+        assert [len(piece) for piece in found[0]] == [10, 10]
+    pieces = unpacked(data, [("b/a", 0, 5), ("b/b", 0, 5)])
+    assert pieces is None or [len(piece) for piece in pieces] == [5, 5]
+
+
+@target
+def fuzz_http(data: bytes) -> None:
+    """Whatever a server sends: a listener on the loopback interface sends it for each request."""
+    from ais_tar2tf.stores._http import HttpPool, body_of
+
+    listener = _listener()
+    listener.answer = data
+    pool = HttpPool(Timeouts(connect=2, idle=2))
+    try:
+        answer = pool.ask(listener.url, {"Range": "bytes=3-9"}, shown="http://x")
+        body = body_of(answer, "http://x", 3, 10)
+        buffer = memoryview(bytearray(64 * KIB))
+        read = 0
+        while body is not None and (count := body.readinto(buffer)):
+            read += count
+        assert read <= len(data)
+        if body is not None:
+            body.close()
+    finally:
+        pool.close()
+
+
+class _Listener:
+    """Sends `answer` to whoever connects, and closes."""
+
+    def __init__(self) -> None:
+        import socket
+
+        self.answer = b""
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/x"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        import socket
+
+        while True:
+            wire, _ = self._socket.accept()
+            with contextlib.suppress(OSError), wire:
+                wire.settimeout(2)
+                wire.recv(65536)
+                wire.sendall(self.answer)
+                wire.shutdown(socket.SHUT_WR)
+                while wire.recv(65536):
+                    pass
+
+
+@cache
+def _listener() -> _Listener:
+    return _Listener()
+
+
+@cache
+def _memory() -> str | None:
+    """A folder in memory, where there is one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
