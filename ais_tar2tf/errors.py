@@ -46,6 +46,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import copy
+from typing import Protocol
+from weakref import ReferenceType
 
 __all__ = [
     "AccessDenied",
@@ -56,6 +58,7 @@ __all__ = [
     "DuplicateKey",
     "ExportError",
     "FeatureOverflow",
+    "Finder",
     "FolderMissing",
     "IndexMissing",
     "LimitExceeded",
@@ -82,6 +85,7 @@ __all__ = [
     "UnclearLayout",
     "UnsafeName",
     "UnsupportedArchive",
+    "ask_for_originals",
     "for_tensorflow",
     "original",
 ]
@@ -286,6 +290,7 @@ class MissingDependency(Tar2TFError, ImportError):
 # Errors that pass through TensorFlow, which keeps their text only.
 
 _passed: deque[Tar2TFError] = deque(maxlen=_REMEMBERED)
+_finders: deque[ReferenceType[Finder]] = deque(maxlen=_REMEMBERED)
 
 
 def original(error: BaseException | None) -> Tar2TFError | None:
@@ -313,7 +318,25 @@ def original(error: BaseException | None) -> Tar2TFError | None:
         if found:
             latest = max(reversed(found), key=lambda passed: len(_text_of(passed)))
             return _again(latest, cause=latest.__cause__)
+        for reference in reversed(_finders.copy()):
+            finder = reference()
+            explained = None if finder is None else finder.original_of(text)
+            if explained is not None:
+                return explained
     return None
+
+
+class Finder(Protocol):
+    """An object that knows errors by what TensorFlow says of them, such as a dataset that knows its files."""
+
+    def original_of(self, text: str) -> Tar2TFError | None:
+        """Return the error that TensorFlow's text stands for, if this object is concerned."""
+        ...
+
+
+def ask_for_originals(finder: Finder) -> None:
+    """Let `original` ask `finder`, for as long as somebody else holds it."""
+    _finders.append(ReferenceType(finder))
 
 
 def for_tensorflow(error: Tar2TFError) -> Tar2TFError:

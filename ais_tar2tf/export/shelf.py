@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ais_tar2tf.errors import ExportError, NoSuchRecord
-from ais_tar2tf.export.formats import array_record_module
+from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import check_frame, frame_offsets
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.splits import Part
@@ -119,8 +119,7 @@ class Shelf:
             data = self._files.read(file.name, begin, offsets[at + 1])
             return check_frame(data, file=self._files.url(file.name), offset=begin)
         self._only("array_record")
-        (payload,) = self._opened(file, self._reader).read([at])
-        return payload
+        return self._opened(file, self._array_file).read(at)
 
     def records(self, split: str, spans: Iterable[tuple[RecordFile, int, int]]) -> Iterator[Record]:
         """Streamed, file by file."""
@@ -143,9 +142,8 @@ class Shelf:
                         yield payload
             return
         self._only("array_record")
-        reader = self._opened(file, self._reader)
-        for at in range(start, stop):
-            yield from reader.read([at])
+        opened: ArrayFile = self._opened(file, self._array_file)
+        yield from map(opened.read, range(start, stop))
 
     def _only(self, kind: str) -> None:
         if self.manifest.format != kind:
@@ -178,13 +176,14 @@ class Shelf:
         ):
             return array("Q", frame_offsets(data, file=url))
 
-    def _reader(self, file: RecordFile) -> Any:
-        path = self._files.url(file.name)
+    def _array_file(self, file: RecordFile) -> ArrayFile:
+        url = self._files.url(file.name)
+        path = Path(url)
         if not self._files.local:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="ais_tar2tf-"))
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             with self._files.stream(file.name) as stream:
                 copy = local_copy(stream, self._folder)
-                path = str(copy.rename(self._folder / file.name.replace("/", "+")))
-        return array_record_module().ArrayRecordReader(path)
+                path = copy.rename(self._folder / file.name.replace("/", "+"))
+        return ArrayFile(path, url)

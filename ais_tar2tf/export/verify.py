@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import xxhash
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
 from ais_tar2tf.errors import ArchiveError, ChecksumMismatch, TruncatedArchive
-from ais_tar2tf.export.formats import array_record_module
+from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, payload_length
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.streams import Files
@@ -26,7 +25,6 @@ from ais_tar2tf.records import Grouper
 __all__ = ["Verified", "frames", "local_copy", "verify"]
 
 _READ = 1 << 20
-_PLACE = re.compile(r"\b(?:block|chunk) at (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +118,12 @@ def _tar_records(stream: io.BufferedReader[Any], url: str) -> int:
 
 
 def _array_records(stream: io.BufferedReader[Any], url: str) -> int:
-    """ArrayRecord's own reader proves its checksums, and says in words at which block or chunk one is wrong."""
     with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
-        path = local_copy(stream, Path(folder))
-        number = -1
-        try:
-            reader = array_record_module().ArrayRecordReader(str(path))
-            records: int = reader.num_records()
-            for number in range(records):
-                reader.read([number])
-            reader.close()
-        except (RuntimeError, ValueError, IndexError) as error:
-            text = str(error).splitlines()[0] if str(error) else "unreadable"
-            place = _PLACE.search(text)
-            offset = int(place[1]) if place else 0
-            raise ArchiveError(f"record {max(number, 0):,}: {text}", shard=url, offset=offset) from error
-        return records
+        file = ArrayFile(local_copy(stream, Path(folder)), url)
+        for number in range(file.records):
+            file.read(number)
+        file.close()
+        return file.records
 
 
 def local_copy(stream: io.BufferedReader[Any], folder: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ais_tar2tf.errors import Tar2TFError, for_tensorflow
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.shelf import Records
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED
@@ -58,6 +59,7 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     """Build the dataset of a request: serialized Examples, or the records of tars."""
     import tensorflow as tf
 
+    from ais_tar2tf.tfdata.iterating import OurDataset
     from ais_tar2tf.tfdata.workers import several_workers
 
     if request.seed is None and several_workers():
@@ -65,10 +67,10 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     is_tar = request.manifest.format == "tar" and request.records.parts
     dataset = _of_tar(request) if is_tar else _of_examples(request)
     if not request.split:
-        return dataset
+        return OurDataset(dataset)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(options)
+    return OurDataset(dataset.with_options(options))
 
 
 def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:
@@ -123,8 +125,10 @@ class FileOrder:
 
 
 def read_files(records: Records, url: Callable[[str], str], order: FileOrder) -> tf.data.Dataset[Any]:
-    """The serialized Examples of local TFRecord files."""
+    """The serialized Examples of local TFRecord files; a damaged one is named with the offset."""
     import tensorflow as tf
+
+    from ais_tar2tf.loading.faults import NamedFile, TFRecordFiles
 
     whole = {url(file.name) for file, start, stop in records.spans() if stop - start == file.records}
     spans = [
@@ -137,15 +141,17 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
     cycle = order.cycle or (_SHUFFLED_FILES if order.shuffled else 1)
     if order.shuffled:
         files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
-    elif cycle == 1 and all(span["filename"] in whole for span in spans):
-        return tf.data.TFRecordDataset(paths, buffer_size=READ_BUFFER)
-    return files.interleave(
+    named = [NamedFile(url(file.name), file.records) for file, _, _ in records.spans()]
+    if not order.shuffled and cycle == 1 and all(span["filename"] in whole for span in spans):
+        return TFRecordFiles(tf.data.TFRecordDataset(paths, buffer_size=READ_BUFFER), named)
+    interleaved = files.interleave(
         lambda path, skip=0, take=0: tf.data.TFRecordDataset(path, buffer_size=READ_BUFFER).skip(skip).take(take),
         cycle_length=max(1, min(cycle, len(spans))),
         block_length=order.turn,
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=order.deterministic,
     )
+    return TFRecordFiles(interleaved, named)
 
 
 def parsed_fields(
@@ -182,7 +188,17 @@ def read_payloads(payloads: Callable[[], Iterator[bytes]]) -> tf.data.Dataset[An
     import tensorflow as tf
 
     signature = tf.TensorSpec((None,), tf.string)
-    return tf.data.Dataset.from_generator(lambda: _batches(payloads()), output_signature=signature).unbatch()
+    return tf.data.Dataset.from_generator(
+        lambda: _plainly(_batches(payloads())), output_signature=signature
+    ).unbatch()
+
+
+def _plainly(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same batches; an error's text survives TensorFlow."""
+    try:
+        yield from batches
+    except Tar2TFError as error:
+        raise for_tensorflow(error) from None
 
 
 def _batches(payloads: Iterator[bytes]) -> Iterator[Any]:

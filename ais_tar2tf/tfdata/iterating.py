@@ -1,4 +1,4 @@
-"""Iterators over our datasets: like TensorFlow's, but an error of ours comes out as it was raised."""
+"""Datasets and iterators that are TensorFlow's, except that an error of ours comes out as it was raised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,25 @@ if TYPE_CHECKING:
 else:
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator  # what `iter` gives; nothing public names it
 
-__all__ = ["OurIterator", "iterate"]
+__all__ = ["OurDataset", "OurIterator", "iterate"]
+
+
+class OurDataset(Dataset):
+    """The same dataset; its iterators raise errors of ours."""
+
+    def __init__(self, inner: Dataset) -> None:
+        self._inner = inner
+        super().__init__(inner._variant_tensor)
+
+    def __iter__(self) -> Any:
+        return iterate(self)
+
+    def _inputs(self) -> list[Dataset]:
+        return [self._inner]
+
+    @property
+    def element_spec(self) -> Any:
+        return self._inner.element_spec
 
 
 class OurIterator(OwnedIterator):

@@ -9,6 +9,7 @@ from ais_tar2tf.export.streams import files_at
 from ais_tar2tf.export.verify import frames
 from ais_tar2tf.features import SHAPE
 from ais_tar2tf.loading.dataset import READ_BUFFER, parsed_at_once, parsed_fields, read_payloads
+from ais_tar2tf.loading.faults import NamedFile, TFRecordFiles
 from ais_tar2tf.options import KIB, Read
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import split_url
@@ -37,7 +38,9 @@ def read_examples(
     `stated` is what stands beside the files: where each array has one shape in all of them, many are read at once.
     """
     if all(split_url(path)[0] == "file" for path in paths):
-        examples = tf.data.TFRecordDataset([split_url(path)[2] for path in paths], buffer_size=READ_BUFFER)
+        local = [split_url(path)[2] for path in paths]
+        read = tf.data.TFRecordDataset(local, buffer_size=READ_BUFFER)
+        examples: Any = TFRecordFiles(read, [NamedFile(path) for path in local])
     else:
         examples = read_payloads(lambda: _payloads(paths))
     schema, shapes = _known(types, stated)

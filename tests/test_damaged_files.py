@@ -1,0 +1,135 @@
+"""A damaged record file: every reader names the file and the offset, though TensorFlow's says an offset at most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import ais_tar2tf as t2t
+from ais_tar2tf.errors import ArchiveError, ShardNotFound, TruncatedArchive
+from ours import raises_ours
+from record_files import source
+
+COUNTS = [40, 25]
+
+
+@pytest.fixture
+def written(tmp_path) -> Path:
+    """Four files of 20 records or less; their records have one size each."""
+    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", shard_records=20)
+    return tmp_path / "out"
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.tfrecord*"))
+
+
+def offsets(path: Path) -> list[int]:
+    """Where records begin, by TensorFlow's own reader."""
+    found = [0]
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        found.append(found[-1] + len(record) + 16)
+    return found
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+READ = {
+    "dataset": lambda loaded: list(loaded.dataset("train")),
+    "numpy": lambda loaded: list(loaded.dataset("train").as_numpy_iterator()),
+    "batches": lambda loaded: list(loaded.dataset("train", batch=4)),
+    "shuffled": lambda loaded: list(loaded.dataset("train", shuffle=True, seed=1)),
+    "interleaved": lambda loaded: list(loaded.dataset("train", interleave=2)),
+    "a part": lambda loaded: list(loaded.dataset("train[:90%]")),
+    "behind": lambda loaded: list(loaded.dataset("train").map(lambda record: record["cls"]).batch(2).prefetch(1)),
+    "records": lambda loaded: list(loaded.records("train")),
+}
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+@pytest.mark.parametrize("within", [2, 9, 14, 60, -2])  # length, its checksum, payload, its checksum
+def test_a_flipped_byte(written, read, within):
+    begins = offsets(files(written)[2])
+    begin, end = begins[7:9]
+    flip(files(written)[2], end + within if within < 0 else begin + within)
+    with raises_ours(ArchiveError, f"{files(written)[2]}, offset {begin}: the checksum"):
+        read(t2t.load(written))
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+@pytest.mark.parametrize("left", [5, 13, 30])
+def test_a_file_that_is_cut_in_a_record(written, read, left):
+    """TensorFlow's reader takes five bytes of a header for the end of the file, without a word."""
+    begin = offsets(files(written)[1])[11]
+    files(written)[1].write_bytes(files(written)[1].read_bytes()[: begin + left])
+    with raises_ours(TruncatedArchive, f"{files(written)[1]}, offset"):
+        read(t2t.load(written))
+
+
+@pytest.mark.parametrize("read", ["dataset", "batches", "behind"])
+def test_a_file_that_is_cut_between_records(written, read):
+    begin = offsets(files(written)[1])[11]
+    files(written)[1].write_bytes(files(written)[1].read_bytes()[:begin])
+    with raises_ours(ArchiveError, f"{files(written)[1]}, offset {begin}: the file has 11 records.* says 20"):
+        READ[read](t2t.load(written))
+
+
+@pytest.mark.parametrize("read", ["dataset", "shuffled", "behind", "records"])
+def test_a_file_that_is_gone(written, read):
+    loaded = t2t.load(written)
+    gone = files(written)[1]
+    gone.unlink()
+    with raises_ours(ShardNotFound, f"{gone}: there is no such file"):
+        READ[read](loaded)
+
+
+def test_two_datasets_with_the_same_offsets_are_told_apart(tmp_path):
+    """The file that is named is one that is damaged there, not one of a dataset that was made later."""
+    made = []
+    for name in "ab":
+        t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / name, shard_records=20)
+        made.append(tmp_path / name)
+    begin = offsets(files(made[0])[2])[7]
+    flip(files(made[0])[2], begin + 14)
+    first, second = (t2t.load(folder).dataset("train").batch(3) for folder in made)
+    assert len(list(second)) == 22
+    with raises_ours(ArchiveError, f"{files(made[0])[2]}, offset {begin}"):
+        list(first)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-70])
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, cut])
+@pytest.mark.parametrize("kind", ["array_record", "tar"])
+def test_other_kinds_of_files(tmp_path, kind, harm):
+    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", format=kind, shard_records=20)
+    (_, damaged, *_) = sorted(tmp_path.glob("out/dataset-*"))
+    harm(damaged)
+    with pytest.raises(t2t.errors.Tar2TFError, match=damaged.name):
+        list(t2t.load(tmp_path / "out").dataset("train"))
+    with pytest.raises(tf.errors.OpError) as caught:
+        list(t2t.load(tmp_path / "out").dataset("train").prefetch(1))
+    assert damaged.name in str(t2t.errors.original(caught.value))
+    with pytest.raises(t2t.errors.Tar2TFError, match=damaged.name):
+        list(t2t.load(tmp_path / "out").records("train"))
+
+
+def test_a_good_dataset_is_tensorflows_own_in_all_else(written, tmp_path):
+    dataset = t2t.load(written).dataset("train")
+    assert dataset.cardinality().numpy() == sum(COUNTS) == len(dataset)
+    iterator = iter(dataset)
+    keys = [next(iterator)["__key__"].numpy() for _ in range(3)]
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
+    rest = [element["__key__"].numpy() for element in iterator]
+    fresh = iter(dataset)
+    tf.train.Checkpoint(iterator=fresh).restore(saved)
+    assert [element["__key__"].numpy() for element in fresh] == rest
+    assert [*keys, *rest] == [record["__key__"].encode() for record in t2t.load(written).records("train")]
