@@ -10,20 +10,19 @@ It speaks only of the shards whose names fit its templates: others in the same f
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ais_tar2tf.account import Account
-from ais_tar2tf.documents import CHECKSUM, parse_json, seal, verify_seal
-from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound
-from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.documents import CHECKSUM, document_bytes, parse_document
+from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound
+from ais_tar2tf.fetch.whole import fetch_whole
 from ais_tar2tf.options import Read
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.shard_index import CLASSES_NAME
 from ais_tar2tf.stores import Store
+from ais_tar2tf.structure import Mismatch, fields, keyed, listed, made, one_of, text, whole
 
 __all__ = [
     "PLACE",
@@ -31,7 +30,7 @@ __all__ = [
     "document_of",
     "find_class_names",
     "folder_and_name",
-    "parse_document",
+    "parse_classes",
     "read_class_names",
 ]
 
@@ -39,7 +38,6 @@ PLACE = re.compile(r"\{(:0?\d*d?)?\}")
 """Where the number of a shard goes in the template of its name."""
 
 _VERSION = 1
-_NAME_BYTES = 256  # that a class takes in the document at most, on average: names of folders end at 255 bytes
 
 
 @dataclass(frozen=True)
@@ -67,45 +65,37 @@ class ClassNames:
         numbers = {name: number for number, name in enumerate(self.names)}
         return {"shards": list(self.shards), "field": self.field, "numbers": numbers}
 
-    @classmethod
-    def from_json(cls, said: Any, *, where: str) -> ClassNames:
-        """Return what `to_json` gave; raise SchemaError for anything else."""
-        numbers, shards, field = (said.get(name) for name in ("numbers", "shards", "field"))
-        if (
-            not isinstance(numbers, dict)
-            or sorted(map(repr, numbers.values())) != sorted(map(repr, range(len(numbers))))
-            or not isinstance(shards, list)
-            or not all(isinstance(each, str) for each in (field, *shards))
-        ):
-            raise SchemaError(f"{where}: the document is damaged; pack again, or remove it")
-        return cls(tuple(sorted(numbers, key=numbers.__getitem__)), tuple(shards), str(field))
-
 
 def document_of(named: Iterable[ClassNames]) -> bytes:
     """Return the document that names the classes of several sets of shards."""
-    document = {"version": _VERSION, "classes": [each.to_json() for each in named]}
-    return json.dumps(seal(document), indent=1).encode() + b"\n"
+    return document_bytes({"version": _VERSION, "classes": [each.to_json() for each in named]})
 
 
-def parse_document(data: bytes, *, where: str) -> tuple[ClassNames, ...] | None:
-    """Return what a document says, or None when another program wrote it.
+def parse_classes(data: bytes, *, where: str) -> tuple[ClassNames, ...]:
+    """Return what a document says; nothing when another program wrote it.
 
     Raises:
         SchemaError: It was written by this package, and is damaged.
     """
-    try:
-        document = parse_json(data, where=where, fail=SchemaError)
-    except SchemaError:
-        if CHECKSUM.encode() in data:
-            raise
-        return None
-    if not document.keys() >= {"version", "classes"}:
-        return None
-    document = verify_seal(document, where=where, fail=SchemaError)
-    named: Any = document["classes"]
-    if document["version"] != _VERSION or not isinstance(named, list) or not all(isinstance(e, dict) for e in named):
-        raise SchemaError(f"{where}: the document is damaged; pack again, or remove it")
-    return tuple(ClassNames.from_json(each, where=where) for each in named)
+    if CHECKSUM.encode() not in data:
+        return ()
+    return tuple(parse_document(data, _DOCUMENT, where=where, fail=SchemaError)["classes"])
+
+
+def _numbered(value: Any) -> tuple[str, ...]:
+    """Accept the number of each class, and return the classes in that order."""
+    numbers = keyed(whole())(value)
+    if sorted(numbers.values()) != list(range(len(numbers))):
+        raise Mismatch("each number from 0 on is expected once", list(numbers.values()))
+    return tuple(sorted(numbers, key=numbers.__getitem__))
+
+
+def _named(numbers: tuple[str, ...], shards: list[str], field: str) -> ClassNames:
+    return ClassNames(numbers, tuple(shards), field)
+
+
+_NAMES = made(_named, fields({"shards": listed(text), "field": text, "numbers": _numbered}))
+_DOCUMENT = fields({"version": one_of(_VERSION), "classes": listed(_NAMES)})
 
 
 def folder_and_name(name: str) -> tuple[str, str]:
@@ -124,6 +114,8 @@ def find_class_names(shards: Shards) -> ClassNames | None:
     Raises:
         SchemaError: There is a classes.json, and it is damaged.
     """
+    if not len(shards.names) or "?" in shards.names[0]:  # a query: nothing lies beside
+        return None
     by_folder: dict[str, tuple[ClassNames, ...]] = {}
     found: ClassNames | None = None
     for name in shards.names:
@@ -141,22 +133,14 @@ def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames,
     """Return what the classes.json in a folder says, which may end in a slash; nothing when there is none of ours.
 
     Raises:
-        SchemaError: The document is damaged, or larger than `Limits.vocabulary` allows.
+        SchemaError: The document is damaged.
     """
-    name, most = folder + CLASSES_NAME, read.limits.vocabulary * _NAME_BYTES
-    fetch = Fetch(store, iter([Span(name)]), read, Account())
-    data = bytearray()
+    name = folder + CLASSES_NAME
     try:
-        fetch.next_shard()
-        while block := fetch.read():
-            data += block
-            if max(len(data), fetch.size or 0) > most:
-                raise SchemaError(f"{store.url(name)}: the document has over {most:,} bytes (Limits.vocabulary)")
-    except (ShardNotFound, AccessDenied):  # a store that lists nothing says 403 of what is not there
+        data = fetch_whole(store, name, read, limit="document_bytes")
+    except (ShardNotFound, AccessDenied, LimitExceeded):  # or a server that answers any name with something
         return ()
-    finally:
-        fetch.close()
-    return parse_document(bytes(data), where=store.url(name)) or ()
+    return parse_classes(data, where=store.url(name))
 
 
 @functools.lru_cache(256)

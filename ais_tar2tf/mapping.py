@@ -140,6 +140,8 @@ def default_record_to_example(record: Record) -> Any:
     return tf.train.Example(features=tf.train.Features(feature=feature))
 
 
+# The feature that has the number of the class, whose name an export then knows.
+default_record_to_example.label = "label"  # type: ignore[attr-defined]
 default_record_to_example.fields = (*(f"{name}?" for name in IMAGE_FIELDS), f"{LABEL}?")  # type: ignore[attr-defined]
 
 

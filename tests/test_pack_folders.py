@@ -586,7 +586,7 @@ def test_class_names_are_beside_the_shards_of_any_store(place, tmp_path):
     assert sum(1 for _ in t2t.open(f"{place}/**").records()) == 10
     inspected = run("inspect", f"{place}/train-*.tar")
     assert "classes  2: ant 0, bee 1" in inspected.stdout, inspected.stderr
-    assert json.loads(run("inspect", f"{place}/", "--json").stdout)["classes"] == {"ant": 0, "bee": 1}
+    assert json.loads(run("inspect", f"{place}/", "--json").stdout)["classes"] == {"cls": {"ant": 0, "bee": 1}}
     assert run("card", f"{place}/train-*.tar", "-o", tmp_path / "card.html").exit_code == 0
     page = (tmp_path / "card.html").read_text(encoding="utf-8")
     assert page.count("0 ant") >= 5
@@ -666,7 +666,7 @@ def test_labels_beyond_the_class_names_are_bad(tmp_path):
     shard = made.tar([("a", {"cls": b"1"}), ("b", {"cls": b"2"})])
     (tmp_path / "x.tar").write_bytes(shard)
     done = run("inspect", tmp_path / "x.tar")
-    assert (done.exit_code, "names 2 classes" in done.stdout) == (6, True)
+    assert (done.exit_code, "names for 2 classes" in done.stdout) == (6, True)
 
 
 # How it is told.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ from ais_tar2tf.card._fields import FieldSurvey
 from ais_tar2tf.card._numbers import Numbers
 from ais_tar2tf.card._samples import Chosen, Sample
 from ais_tar2tf.errors import SchemaError, Tar2TFError
-from ais_tar2tf.mapping import LABEL
 from ais_tar2tf.options import Card
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema import Inference, Schema
 
 __all__ = ["Bad", "ShardSize", "Survey"]
+
+_DIGITS = 10  # of a class' number: a longer text is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Survey:
         self.more_fields: bool = False
         self.faults: Counter[str] = Counter()
         self.bad: list[Bad] = []
-        self.classes: tuple[str, ...] = ()  # what the numbers in the field cls stand for, where that is known
+        self.classes: Mapping[str, Sequence[str]] = {}  # what the numbers in a field stand for, where that is known
         self._inference = Inference()
         self._chosen = Chosen(self.limits)
 
@@ -92,23 +94,25 @@ class Survey:
         """Return the class that a label stands for.
 
         >>> survey = Survey()
-        >>> survey.classes = ("ant", "bee")
+        >>> survey.classes = {"cls": ("ant", "bee")}
         >>> survey.class_name("cls", "1"), survey.class_name("cls", "2"), survey.class_name("id", "1")
         ('bee', None, None)
         """
-        is_number = field == LABEL and word.isdecimal() and word.isascii()
-        return self.classes[int(word)] if is_number and int(word) < len(self.classes) else None
+        names = self.classes.get(field, ())
+        is_number = word.isdecimal() and word.isascii() and len(word) < _DIGITS
+        return names[int(word)] if is_number and int(word) < len(names) else None
 
     def check_classes(self) -> None:
         """Note it as bad when there are labels that are numbers of no class."""
-        numbers = self.fields[LABEL].numbers.get("value") if LABEL in self.fields and self.classes else None
-        if numbers is not None and not 0 <= numbers.low <= numbers.high < len(self.classes):
-            self.fault(
-                SchemaError(
-                    f"the field {LABEL!r} has labels from {numbers.low:g} to {numbers.high:g}, and classes.json "
-                    f"names {len(self.classes):,} classes, from 0"
+        for field, names in self.classes.items():
+            numbers = self.fields[field].numbers.get("value") if field in self.fields else None
+            if numbers is not None and not 0 <= numbers.low <= numbers.high < len(names):
+                self.fault(
+                    SchemaError(
+                        f"the field {field!r} has labels from {numbers.low:g} to {numbers.high:g}, but there are "
+                        f"names for {len(names):,} classes, from 0"
+                    )
                 )
-            )
 
     @property
     def schema(self) -> Schema:
@@ -130,7 +134,9 @@ class Survey:
             "record_bytes": self.record_sizes.to_json(),
             "shards": len(self.shards),
             "schema": self.schema.to_json(),
-            "classes": {name: number for number, name in enumerate(self.classes)},
+            "classes": {
+                field: {name: number for number, name in enumerate(names)} for field, names in self.classes.items()
+            },
             "fields": {name: survey.to_json() for name, survey in self.fields.items()},
             "bad": {
                 "count": self.faulty,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Stats
@@ -10,6 +10,7 @@ from ais_tar2tf.card import Survey
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, chosen_grouping, extent, store_of
 from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.mapping import LABEL
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
 
@@ -78,16 +79,17 @@ def read_all(
         reading.stats = source.stats
         reading.shards = sum(1 for _ in source.shards)
         console.detail(f"{reading.shards:,} shards")
-        _name_classes(reading, lambda: source.classes)
+        _name_classes(reading, source)
         with console.progress(what, reading.shards) as progress:
             _read(reading, source.records(), progress, most)
     reading.survey.check_classes()
     return reading
 
 
-def _name_classes(reading: Reading, classes: Callable[[], tuple[str, ...]]) -> None:
+def _name_classes(reading: Reading, source: Source) -> None:
     try:
-        reading.survey.classes = classes()
+        names = source.classes
+        reading.survey.classes = {LABEL: names} if names else {}
     except SchemaError as error:  # a damaged classes.json is bad, and not the end
         reading.survey.fault(error)
 
@@ -136,6 +138,7 @@ def _export_at(url: str, endpoint: str | None) -> Loaded | None:
 def _read_export(reading: Reading, loaded: Loaded, console: Console, most: int | None, what: str) -> None:
     console.detail(f"{loaded!r}")
     reading.split = next(iter(loaded.splits), None)
+    reading.survey.classes = loaded.manifest.classes
     reading.shards = sum(len(entry.files) for entry in loaded.manifest.splits.values())
     reading.stats = Stats(bytes=sum(entry.bytes for entry in loaded.manifest.splits.values()))
     with console.progress(what) as progress:
@@ -145,6 +148,7 @@ def _read_export(reading: Reading, loaded: Loaded, console: Console, most: int |
             raise
         except Tar2TFError as error:  # there is no going on behind a record that is broken
             reading.survey.fault(error)
+    reading.survey.check_classes()
 
 
 def _of_splits(loaded: Loaded) -> Iterator[dict[str, Any]]:

@@ -83,6 +83,7 @@ def _target_of(portion: Portion, anywhere: Target) -> Target:
         splits=portion.splits,
         align="shard",
         schema=portion.schema,
+        classes=portion.plan.get("classes", {}),
         index_files=portion.plan["idx"],
         plan=portion.plan,
     )

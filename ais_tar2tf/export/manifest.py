@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
@@ -30,7 +31,17 @@ from ais_tar2tf.structure import (
     whole,
 )
 
-__all__ = ["MANIFEST", "NAME", "SCHEMA", "Manifest", "RecordFile", "SourceObject", "SplitEntry"]
+__all__ = [
+    "CLASSES",
+    "MANIFEST",
+    "NAME",
+    "SCHEMA",
+    "Manifest",
+    "RecordFile",
+    "SourceObject",
+    "SplitEntry",
+    "classes_of",
+]
 
 MANIFEST = MANIFEST_NAME
 NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -72,6 +83,8 @@ class SplitEntry:
     sources: tuple[SourceObject, ...] = ()
     skipped: dict[str, int] = field(default_factory=dict[str, int])  # of the whole run, by the name of the error
     ignored: int = 0  # members that are no field, of the whole run
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The names of classes, in the order of their numbers, by the feature that has the numbers."""
 
     @property
     def records(self) -> int:
@@ -96,6 +109,14 @@ class Manifest:
         """Of the records of all splits."""
         entries = [entry.schema for _, entry in sorted(self.splits.items())]
         return reduce(Schema.merge, entries) if entries else Schema()
+
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """The names of classes by feature, where all splits have the same."""
+        entries = list(self.splits.values())
+        if any(entry.classes != entries[0].classes for entry in entries):
+            return {}
+        return dict(entries[0].classes) if entries else {}
 
     def to_json(self) -> bytes:
         document = {
@@ -126,7 +147,9 @@ class Manifest:
 
 
 def _split_json(entry: SplitEntry) -> dict[str, Any]:
+    classes = {feature: list(names) for feature, names in entry.classes.items()}
     return {
+        **({"classes": classes} if classes else {}),
         "records": entry.records,
         "bytes": entry.bytes,
         "skipped": dict(sorted(entry.skipped.items())),
@@ -148,10 +171,20 @@ def _schema(value: Any) -> Schema:
 SCHEMA: Check[Schema] = _schema
 
 
-def _entry(files: list[RecordFile], sources: list[SourceObject], **said: Any) -> SplitEntry:
-    return SplitEntry(tuple(files), sources=tuple(sources), **said)
+def _entry(
+    files: list[RecordFile],
+    sources: list[SourceObject],
+    classes: Mapping[str, Sequence[str]] | None = None,
+    **said: Any,
+) -> SplitEntry:
+    return SplitEntry(tuple(files), sources=tuple(sources), classes=classes_of(classes or {}), **said)
 
 
+def classes_of(named: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {feature: tuple(names) for feature, names in named.items()}
+
+
+CLASSES = keyed(listed(text), key=matching(NAME, "the name of a feature"))
 _FILE = made(RecordFile, fields({"name": name, "records": whole(), "bytes": whole(), "checksum": text}))
 _SOURCE = made(
     SourceObject,
@@ -167,7 +200,8 @@ _SPLIT = made(
             "sources": listed(_SOURCE),
             "skipped": keyed(whole()),
             "ignored": whole(),
-        }
+        },
+        {"classes": CLASSES},
     ),
 )
 _DOCUMENT = fields(

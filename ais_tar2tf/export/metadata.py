@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.schema import TEXTS, Field
 
-__all__ = ["METADATA", "metadata"]
+__all__ = ["METADATA", "labels_name", "metadata"]
 
 METADATA = ("features.json", "dataset_info.json")
 _TFDS_FORMATS = ("tfrecord", "array_record")
@@ -21,16 +22,45 @@ def metadata(manifest: Manifest) -> dict[str, bytes]:
     fields = list(manifest.schema)
     if manifest.format not in _TFDS_FORMATS or any(field.sparse or field.ragged for field in fields):
         return {}
-    documents = (_features(fields), _info(manifest))
-    return {
+    classes = {field.name: manifest.classes[field.name] for field in fields if _is_label(field, manifest)}
+    documents = (_features(fields, classes), _info(manifest))
+    described = {
         name: json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogateescape")
         for name, document in zip(METADATA, documents, strict=True)
     }
+    for feature, names in classes.items():
+        if all(map(_is_line, names)):
+            described[labels_name(feature)] = "".join(f"{each}\n" for each in names).encode()
+    return described
 
 
-def _features(fields: list[Field]) -> dict[str, Any]:
-    features = {field.name: _feature(field) for field in fields}
+def labels_name(feature: str) -> str:
+    """Return the file in which TFDS looks for the names of a feature's classes."""
+    return f"{feature}.labels.txt"
+
+
+def _is_label(field: Field, manifest: Manifest) -> bool:
+    """Return whether a field is one whole number in each record, which stands for a class with a name."""
+    is_number = field.dtype == "int64" and field.encoding == "list" and not field.shape and field.dense
+    return is_number and field.name in manifest.classes
+
+
+def _is_line(name: str) -> bool:
+    """Return whether TFDS reads a name from a line of its own: it strips lines, and passes over empty ones."""
+    return bool(name) and name == name.strip() and name.isprintable()
+
+
+def _features(fields: list[Field], classes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    features = {
+        field.name: _class_label(classes[field.name]) if field.name in classes else _feature(field)
+        for field in fields
+    }
     return {"pythonClassName": f"{_CORE}features_dict.FeaturesDict", "featuresDict": {"features": features}}
+
+
+def _class_label(names: Sequence[str]) -> dict[str, Any]:
+    label = {"numClasses": str(len(names))}
+    return {"pythonClassName": f"{_CORE}class_label_feature.ClassLabel", "classLabel": label}
 
 
 def _feature(field: Field) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from xxhash import xxh3_64_hexdigest
 from ais_tar2tf.documents import document_bytes, parse_document
 from ais_tar2tf.errors import ExportError, PartMissing
 from ais_tar2tf.export.formats import FORMATS
-from ais_tar2tf.export.manifest import NAME, SCHEMA
+from ais_tar2tf.export.manifest import CLASSES, NAME, SCHEMA
 from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.publish import index_of
 from ais_tar2tf.export.splits import SPLIT_NAME
@@ -115,7 +115,8 @@ _PLAN = fields(
         "name": matching(NAME, "a name of letters, digits and '_'"),
         "idx": boolean,
         "shards": whole(),
-    }
+    },
+    {"classes": CLASSES},
 )
 _PORTION = fields(
     {

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.formats import file_name
 from ais_tar2tf.export.framing import FRAME_BYTES, frame_offsets
 from ais_tar2tf.export.manifest import MANIFEST, Manifest, RecordFile, SplitEntry
-from ais_tar2tf.export.metadata import METADATA, metadata
+from ais_tar2tf.export.metadata import METADATA, labels_name, metadata
 from ais_tar2tf.export.places import Destination, Folder
 from ais_tar2tf.export.work import FinishedFile, SourceShard, WorkFolder
 
@@ -139,7 +139,7 @@ class Publisher:
 
     def _publish_rest(self, manifest: Manifest, kept: dict[str, SplitEntry]) -> None:
         if not kept:
-            for name in (MANIFEST, *METADATA):
+            for name in (MANIFEST, *METADATA, *map(labels_name, manifest.classes)):
                 self.place.delete(name)
             self.place.settle()
             return
@@ -180,7 +180,7 @@ class Publisher:
                 RecordFile(name, file.records, file.bytes, file.checksum)
                 for file, name in zip(_of_split(output, split), names[split], strict=True)
             )
-            splits[split] = SplitEntry(files, entry.schema, entry.plan, entry.sources, entry.skipped, entry.ignored)
+            splits[split] = replace(entry, files=files)
         return Manifest(self.kind, self.name, splits, self.index_files)
 
     @contextlib.contextmanager

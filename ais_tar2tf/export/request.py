@@ -11,6 +11,7 @@ import google_crc32c
 import xxhash
 
 from ais_tar2tf.account import Account, OnError
+from ais_tar2tf.class_names import find_class_names
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
@@ -20,7 +21,7 @@ from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
 from ais_tar2tf.export.splits import Route, described, route_of
-from ais_tar2tf.mapping import wants
+from ais_tar2tf.mapping import LABEL, wants
 from ais_tar2tf.options import Writing
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards
@@ -129,6 +130,7 @@ def target_of(
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
     bounds = options.bounds
+    classes = _classes_of(shards, options)
     return shards, Target(
         out=os.fspath(out),
         kind=options.format,
@@ -139,6 +141,7 @@ def target_of(
         exists=options.exists,
         index_files=options.idx,
         schema=schema,
+        classes=classes,
         share=options.share,
         read=shards.read,
         endpoint=options.endpoint,
@@ -158,8 +161,23 @@ def target_of(
             "idx": options.idx,
             "schema": None if options.schema is None else options.schema.to_json(),
             "record_to_example": function_described(options.record_to_example),
+            **({"classes": classes} if classes else {}),
         },
     )
+
+
+def _classes_of(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
+    """Return the names of the classes by the feature that will have their numbers.
+
+    Of what a function makes of a record that is known only where the function says it, in its attribute `label`. A
+    work item leaves it to who publishes all of them.
+    """
+    function = options.record_to_example
+    feature = LABEL if function is None else getattr(function, "label", None)
+    if feature is None or (options.share is not None and options.share.name):
+        return {}
+    found = find_class_names(shards)
+    return {} if found is None else {feature: list(found.names)}
 
 
 def _names_digest(shards: Shards) -> str:

@@ -7,7 +7,7 @@ import functools
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from xxhash import xxh3_128_hexdigest
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ExportError, ShardNotFound, Tar2TFError
 from ais_tar2tf.export.boundaries import Bounds
-from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry
+from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry, classes_of
 from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, place_of
@@ -52,6 +52,7 @@ class Target:
     exists: str = "resume"
     resumable: bool = True
     schema: Schema | None = None  # of what is written, where it was said
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])  # names by label's feature
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     read: Read = field(default_factory=Read)  # how documents that are there already are read
@@ -372,5 +373,7 @@ def entries_of(target: Target, output: Output) -> dict[str, SplitEntry]:
             observed.add(Observed.from_json(shard.observed[at]))
         ignored = sum(shard.ignored for shard in shards)
         schema = observed.schema() if target.schema is None else replace(target.schema, records=observed.records)
-        entries[split] = SplitEntry((), schema, target.plan, sources, dict(skipped), ignored)
+        entries[split] = SplitEntry(
+            (), schema, target.plan, sources, dict(skipped), ignored, classes_of(target.classes)
+        )
     return entries

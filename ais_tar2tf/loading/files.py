@@ -77,6 +77,11 @@ class Loaded:
         """What the records are."""
         return self.manifest.schema
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names that the numbers of the label stand for; `()` where nobody named them, or splits differ."""
+        return next(iter(self.manifest.classes.values()), ())
+
     def files(self, split: str) -> list[str]:
         """The files of a split, in order."""
         return [self._files.url(file.name) for file in self.manifest.splits[split].files]

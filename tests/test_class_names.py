@@ -1,0 +1,199 @@
+"""classes.json and what becomes of it: in exports, in manifests, and as TFDS has class labels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import tensorflow_datasets as tfds
+from typer.testing import CliRunner
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.class_names import ClassNames, document_of, parse_classes
+from ais_tar2tf.cli.app import app
+from ais_tar2tf.documents import CHECKSUM, seal
+from ais_tar2tf.errors import ExportError, SchemaError
+
+NAMES = ("Sun flower", "daisy", "rose")
+
+
+def labelled(record):
+    """A function of the user's own, which says which of its features is the label."""
+    return {"image": record["jpg"], "kind": int(record["cls"])}
+
+
+labelled.label = "kind"
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory) -> Path:
+    """Three shards of 20 labelled images each, and their classes.json."""
+    root = tmp_path_factory.mktemp("classes")
+    for name in NAMES:
+        (root / "in" / name).mkdir(parents=True)
+        for number in range(20):
+            (root / "in" / name / f"{number}.jpg").write_bytes(made.image(number))
+    t2t.pack(root / "in", f"{root}/shards/train-{{}}.tar", shard_records=20)
+    return root / "shards"
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+@pytest.mark.parametrize(("function", "feature"), [(t2t.default_record_to_example, "label"), (labelled, "kind")])
+def test_tfds_has_the_names_of_the_classes(packed, tmp_path, kind, function, feature):
+    t2t.open(f"{packed}/").export(tmp_path / "out", format=kind, record_to_example=function, workers=1)
+    builder = tfds.builder_from_directory(str(tmp_path / "out"))
+    label = builder.info.features[feature]
+    assert isinstance(label, tfds.features.ClassLabel)
+    assert (label.num_classes, label.names) == (3, list(NAMES))
+    found = [int(example[feature]) for example in builder.as_data_source("train")] if kind == "array_record" else [
+        int(example[feature]) for example in builder.as_dataset("train").as_numpy_iterator()
+    ]  # fmt: skip
+    assert found == [int(record["cls"]) for record in t2t.iter_records(f"{packed}/")]
+    loaded = t2t.load(tmp_path / "out")
+    assert loaded.classes == NAMES
+    assert loaded.manifest.splits["train"].classes == {feature: NAMES}
+    told = CliRunner().invoke(app, ["inspect", str(tmp_path / "out")])
+    assert "classes  3: Sun flower 0, daisy 1, rose 2" in told.stdout
+
+
+def test_what_a_function_makes_has_names_only_where_it_says_so(packed, tmp_path):
+    t2t.open(f"{packed}/").export(tmp_path / "out", record_to_example=lambda r: {"cls": 7 - int(r["cls"])}, workers=1)
+    assert t2t.load(tmp_path / "out").classes == ()
+    features = tfds.builder_from_directory(str(tmp_path / "out")).info.features
+    assert not isinstance(features["cls"], tfds.features.ClassLabel)
+
+
+def test_an_export_without_a_function_knows_the_names_of_cls(packed, tmp_path):
+    t2t.open(f"{packed}/").export(tmp_path / "out", format="tar", workers=1)
+    assert t2t.load(tmp_path / "out").classes == NAMES
+
+
+def test_a_job_array_has_the_same_names(packed, tmp_path):
+    options = {"record_to_example": t2t.default_record_to_example, "align": "shard", "workers": 1}
+    for host in range(2):
+        t2t.open(f"{packed}/").export(tmp_path / "many", shard=(host, 2), **options)
+    t2t.finish(tmp_path / "many")
+    t2t.open(f"{packed}/").export(tmp_path / "one", **options)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "many").iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()
+    }
+    assert t2t.load(tmp_path / "many").classes == NAMES
+
+
+def test_an_export_with_other_names_is_another_one(packed, tmp_path):
+    shutil.copytree(packed, tmp_path / "shards")
+    source = t2t.open(f"{tmp_path}/shards/train-{{0..2}}.tar")
+    written = source.export(tmp_path / "out", workers=1)
+    assert source.export(tmp_path / "out", workers=1) == written
+    (tmp_path / "shards" / "classes.json").write_bytes(document_of([ClassNames(("a", "b", "c"), ("train-{}.tar",))]))
+    with pytest.raises(ExportError, match="exists='replace'"):
+        source.export(tmp_path / "out", workers=1)
+    source.export(tmp_path / "out", workers=1, exists="replace")
+    assert t2t.load(tmp_path / "out").classes == ("a", "b", "c")
+
+
+def test_names_that_are_no_lines_are_left_to_their_numbers(tmp_path):
+    """TFDS reads a name from each line, stripped: what would become another name is not written."""
+    for number, name in enumerate(["a\nb", " c"]):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "0.jpg").write_bytes(made.image(number))
+    t2t.pack(tmp_path / "in", f"{tmp_path}/x.tar")
+    t2t.open(f"{tmp_path}/x.tar").export(tmp_path / "out", record_to_example=t2t.default_record_to_example, workers=1)
+    label = tfds.builder_from_directory(str(tmp_path / "out")).info.features["label"]
+    assert (label.num_classes, label.names) == (2, ["0", "1"])
+    assert t2t.load(tmp_path / "out").classes == t2t.open(f"{tmp_path}/x.tar").classes == (" c", "a\nb")
+
+
+def test_splits_with_other_names_have_none_together(packed, tmp_path):
+    shutil.copytree(packed, tmp_path / "shards")
+    names = ClassNames(("a", "b", "c"), ("train-{}.tar",))
+    for split in ("train", "test"):
+        t2t.open(f"{tmp_path}/shards/train-*.tar").export(
+            tmp_path / "out", split=split, record_to_example=t2t.default_record_to_example, workers=1
+        )
+        (tmp_path / "shards" / "classes.json").write_bytes(document_of([names]))
+    loaded = t2t.load(tmp_path / "out")
+    assert (loaded.classes, loaded.manifest.classes) == ((), {})
+    assert loaded.manifest.splits["test"].classes == {"label": names.names}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"label": "abc"}, {"label": [1]}, {"../x": ["a"]}, [], {"label": {"a": 0}}], ids=repr
+)
+def test_a_manifest_with_other_classes_is_damaged(packed, tmp_path, wrong):
+    t2t.open(f"{packed}/").export(tmp_path / "out", record_to_example=t2t.default_record_to_example, workers=1)
+    path = tmp_path / "out" / "manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document[CHECKSUM]
+    document["splits"]["train"]["classes"] = wrong
+    path.write_text(json.dumps(seal(document)), encoding="utf-8")
+    with pytest.raises(ExportError, match=r"manifest\.json: the document is damaged"):
+        t2t.load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 2, "classes": []},
+        {"version": 1, "classes": {}},
+        {"version": 1, "classes": [{"shards": ["x"], "field": "cls"}]},
+        {"version": 1, "classes": [{"shards": "x", "field": "cls", "numbers": {"a": 0}}]},
+        {"version": 1, "classes": [{"shards": [], "field": 1, "numbers": {"a": 0}}]},
+        {"version": 1, "classes": [{"shards": [], "field": "cls", "numbers": {"a": 1}}]},
+        {"version": 1, "classes": [{"shards": [], "field": "cls", "numbers": {"a": 0, "b": 0}}]},
+        {"version": 1, "classes": [{"shards": [], "field": "cls", "numbers": {"a": True, "b": 0}}]},
+        {"version": 1, "classes": [{"shards": [], "field": "cls", "numbers": [["a", 0]]}]},
+    ],
+    ids=str,
+)
+def test_documents_of_ours_that_say_something_else_are_damaged(wrong):
+    with pytest.raises(SchemaError, match=r"x/classes\.json: the document is damaged"):
+        parse_classes(json.dumps(seal(wrong)).encode(), where="x/classes.json")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"0": "ant"}', b"<html>", b"\xff" * 10, b'{"version": 1}'])
+def test_documents_of_others_name_nothing(data):
+    assert parse_classes(data, where="x") == ()
+
+
+def test_every_cut_of_a_document_is_damaged_or_names_nothing():
+    whole = document_of([ClassNames(("ant", "bê\udcffe"), ("train-{:05d}.tar", "val-{}.tar"))])
+    assert parse_classes(whole, where="x") == (ClassNames(("ant", "bê\udcffe"), ("train-{:05d}.tar", "val-{}.tar")),)
+    for end in range(len(whole) - 2):
+        try:
+            assert parse_classes(whole[:end], where="x") == ()
+        except SchemaError:
+            assert CHECKSUM.encode() in whole[:end]
+
+
+@pytest.mark.parametrize(
+    ("template", "covered", "others"),
+    [
+        (
+            "train-{:05d}.tar",
+            ["train-00000.tar", "train-123456.tar"],
+            ["train-.tar", "xtrain-0.tar", "train-0.tar.gz"],
+        ),
+        ("a{}b{}.tar", ["a0b0.tar"], ["a0b.tar"]),
+        ("one.tar", ["one.tar"], ["oneXtar", "one.tar0"]),
+        ("v[1]+{}.tar", ["v[1]+3.tar"], ["v1+3.tar"]),
+    ],
+)
+def test_which_shards_a_template_covers(template, covered, others):
+    names = ClassNames((), (template,))
+    assert all(map(names.covers, covered))
+    assert not any(map(names.covers, others))
+
+
+def test_a_web_server_is_asked_and_may_have_none(packed, tmp_path):
+    from tests.benchmarks.web import serving
+
+    (tmp_path / "none").mkdir()
+    shutil.copyfile(packed / "train-0.tar", tmp_path / "none" / "train-0.tar")
+    shutil.copytree(packed, tmp_path / "shards")
+    with serving(tmp_path) as (web, _):
+        assert t2t.open(f"{web.root}/shards/train-{{0..2}}.tar").classes == NAMES
+        assert t2t.open(f"{web.root}/none/train-0.tar").classes == ()
