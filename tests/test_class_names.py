@@ -16,6 +16,7 @@ from ais_tar2tf.class_names import ClassNames, document_of, parse_classes
 from ais_tar2tf.cli.app import app
 from ais_tar2tf.documents import CHECKSUM, seal
 from ais_tar2tf.errors import ExportError, SchemaError
+from web import WebServer
 
 NAMES = ("Sun flower", "daisy", "rose")
 
@@ -188,12 +189,12 @@ def test_which_shards_a_template_covers(template, covered, others):
     assert not any(map(names.covers, others))
 
 
-def test_a_web_server_is_asked_and_may_have_none(packed, tmp_path):
-    from tests.benchmarks.web import serving
-
-    (tmp_path / "none").mkdir()
-    shutil.copyfile(packed / "train-0.tar", tmp_path / "none" / "train-0.tar")
-    shutil.copytree(packed, tmp_path / "shards")
-    with serving(tmp_path) as (web, _):
-        assert t2t.open(f"{web.root}/shards/train-{{0..2}}.tar").classes == NAMES
-        assert t2t.open(f"{web.root}/none/train-0.tar").classes == ()
+def test_a_web_server_is_asked_and_may_have_none(packed):
+    with WebServer() as web:
+        for path in packed.iterdir():
+            web.objects[f"shards/{path.name}"] = path.read_bytes()
+        web.objects["none/train-0.tar"] = (packed / "train-0.tar").read_bytes()
+        assert t2t.open(f"{web.url}/shards/train-{{0..2}}.tar").classes == NAMES
+        assert t2t.open(f"{web.url}/none/train-0.tar").classes == ()
+        assert t2t.open(f"{web.url}/shards/train-0.tar?signed=a/b").classes == ()
+    assert [target for _, target in web.asked] == ["/shards/classes.json", "/none/classes.json"]

@@ -86,7 +86,7 @@ def _show(console: Console, reading: Reading) -> None:
     console.data(f"shards   {len(survey.shards):,}")
     console.data(f"bytes    {quantity(survey.bytes)} in fields, {quantity(stats.bytes)} received")
     for names in survey.classes.values():
-        console.data(f"classes  {_classes(names)}")
+        console.name(f"classes  {_classes(names)}")
     if stats.ignored:
         console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
     console.data(f"bad      {survey.faulty:,}")

@@ -20,6 +20,7 @@ from ais_tar2tf.cli.verbs import (
     Verbose,
     verb,
 )
+from ais_tar2tf.escaping import one_line
 
 if TYPE_CHECKING:
     from ais_tar2tf.packing.planning import Plan
@@ -143,7 +144,7 @@ def _narrate(console: Console, plan: Plan) -> None:
     if contents.classes:
         console.note(f"{len(contents.classes):,} classes; the label (the field cls) is the number:")
         for number, (name, count) in enumerate(list(contents.by_class.items())[:_SHOWN]):
-            console.note(f"  {number}  {name}  ({counted(count, 'record')})")
+            console.note(f"  {number}  {one_line(name)}  ({counted(count, 'record')})")
         if len(contents.classes) > _SHOWN:
             console.note(f"  … {len(contents.classes) - _SHOWN:,} more; --json names all")
     else:
@@ -168,14 +169,14 @@ def _rehearse(console: Console, plan: Plan) -> None:
 def _tell(console: Console, packed: Packed, plan: Plan) -> None:
     def shown() -> None:
         for each in packed:
-            console.data(each)
+            console.name(each)
 
     console.document(packed.to_json(), shown)
     console.note(
         f"{counted(packed.records, 'record')} in {counted(len(packed), 'shard')}, each read back and found whole"
     )
     if packed.classes != plan.contents.classes:
-        console.note(f"the classes have the numbers of the shards beside: {', '.join(packed.classes)}")
+        console.note(f"the classes have the numbers of the shards beside: {one_line(', '.join(packed.classes))}")
     for each in packed.classes_files:
         console.note(f"the names of the classes are in {each}")
     for split, urls in (packed.splits or {"": packed}).items():

@@ -82,7 +82,7 @@ def put(
 def _tell(console: Console, stored: list[str], kept: list[str], *, dry_run: bool) -> None:
     def shown() -> None:
         for each in stored:
-            console.data(each)
+            console.name(each)
 
     console.document({"stored": stored, "kept": kept, "dry_run": dry_run}, shown)
     would = "would be " if dry_run else ""
