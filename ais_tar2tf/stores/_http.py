@@ -34,7 +34,9 @@ _IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idl
 _MOST_POOLED = 16  # connections kept for reuse, over all hosts
 _TICK = 1.0  # seconds between two looks at the idle time while bytes do not come
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(
+    r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)"
+)  # Python refuses numbers that are too long
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5  # AIStore's proxy makes one, a proxy that is not the primary may add one; web servers some
 _MOST_INTERIM = 16  # answers before the final one; servers send one or two

@@ -9,7 +9,9 @@ __all__ = ["MOST_FRAME", "pieces_of", "ranges_header"]
 
 MOST_FRAME = 1024  # bytes around each range: the boundary, and what the server says of it
 _HEAD_END = b"\r\n\r\n"
-_CONTENT_RANGE = re.compile(rb"^content-range:\s*bytes (\d+)-(\d+)/(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
+_CONTENT_RANGE = re.compile(
+    rb"^content-range:\s*bytes (\d{1,18})-(\d{1,18})/(\d{1,18})\s*$", re.IGNORECASE | re.MULTILINE
+)
 
 
 def ranges_header(wanted: Sequence[tuple[int, int]]) -> dict[str, str]:

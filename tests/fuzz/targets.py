@@ -321,18 +321,17 @@ def fuzz_http(data: bytes) -> None:
     listener = _listener()
     listener.answer = data
     pool = HttpPool(Timeouts(connect=2, idle=2))
-    try:
+    with contextlib.closing(pool):
         answer = pool.ask(listener.url, {"Range": "bytes=3-9"}, shown="http://x")
         body = body_of(answer, "http://x", 3, 10)
-        buffer = memoryview(bytearray(64 * KIB))
-        read = 0
-        while body is not None and (count := body.readinto(buffer)):
-            read += count
-        assert read <= len(data)
-        if body is not None:
-            body.close()
-    finally:
-        pool.close()
+        if body is None:
+            return
+        with contextlib.closing(body):
+            buffer = memoryview(bytearray(64 * KIB))
+            read = 0
+            while count := body.readinto(buffer):
+                read += count
+            assert read <= len(data)
 
 
 class _Listener:
