@@ -25,8 +25,13 @@ from ais_tar2tf.records import Record
 __all__ = ["contents_of_folder"]
 
 
-def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], None] = lambda _: None) -> Contents:
-    """Return what will be packed of the folder `root`; `found` is told how many files were seen so far.
+def contents_of_folder(
+    root: Path,
+    options: PackOptions,
+    found: Callable[[int], None] = lambda _: None,
+    is_own: Callable[[str], bool] = lambda _: False,
+) -> Contents:
+    """Return what will be packed of the folder `root`; the arguments are those of `gather`.
 
     Raises:
         UnclearLayout: The names of files and folders leave open what is a record, a class or a split.
@@ -38,7 +43,7 @@ def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], 
         LeftOut(),
         Naming(options.grouping),
     )
-    tree = gather(confined, naming, left_out, most=limits.files, found=found)
+    tree = gather(confined, naming, left_out, most=limits.files, found=found, is_own=is_own)
     layout = lay_out(tree.folders, os.fspath(root), labels=options.labels, splits=options.splits)
     sorted_in = _SortedIn(tree, layout, naming, left_out, os.fspath(root))
     parts = tuple(
