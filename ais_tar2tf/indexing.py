@@ -11,7 +11,7 @@ from pathlib import Path
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.extraction import SelectsInside, listed_records
-from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.fetch.whole import fetch_whole
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
@@ -76,11 +76,11 @@ def find(shards: Shards, place: Place) -> Found:
     if data is None:
         return Found(None, f"there is no index at {place.url}")
     try:
-        index = Index.from_bytes(data)
+        index = Index.from_bytes(data, where=place.url)
     except SchemaError as error:
         if place.named:
             raise
-        return Found(None, f"{place.url}: {error}")
+        return Found(None, str(error))
     if index is None:
         if place.named:
             raise SchemaError(f"{place.url} is no index")
@@ -93,26 +93,12 @@ def find(shards: Shards, place: Place) -> Found:
 
 
 def _read(shards: Shards, place: Place) -> bytes | None:
-    limit = shards.read.limits.index_bytes
-    fetch = Fetch(place.store, iter([Span(place.name)]), shards.read, Account())
-    parts: list[bytes] = []
-    size = 0
     try:
-        fetch.next_shard()
-        while block := fetch.read():
-            size += len(block)
-            if max(size, fetch.size or 0) > limit:
-                raise LimitExceeded(
-                    f"the index has over {limit:,} bytes, Limits.index_bytes", shard=place.url, offset=0
-                )
-            parts.append(bytes(block))
+        return fetch_whole(place.store, place.name, shards.read, limit="index_bytes")
     except (ShardNotFound, AccessDenied):  # a store that lists nothing says 403 of what is not there
         if place.named:
             raise
         return None
-    finally:
-        fetch.close()
-    return b"".join(parts)
 
 
 def _unknown(index: Index, names: Sequence[str]) -> str:
@@ -194,7 +180,7 @@ def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
     """The index that is there, to be gone on with; whatever else is there is replaced."""
     data = _read(shards, replace(place, named=False))
     try:
-        index = Index.from_bytes(data) if data is not None else None
+        index = Index.from_bytes(data, where=place.url) if data is not None else None
     except SchemaError:
         return None
     return index.within(folder) if index is not None and index.grouping == shards.grouping else None

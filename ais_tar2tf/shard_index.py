@@ -1,36 +1,17 @@
-"""What an index knows of shards, and its file: records, their places and sizes, of which content. No I/O.
-
-The file, little-endian throughout:
-
-    8 bytes       b"t2tindex"
-    8 bytes       the length of the header
-    header        JSON: {"version": 1, "grouping": "first-dot", "shards": [shard, …]}
-    for each shard, in that order
-      u4 × records   extents: what a record takes of the archive, up to the next one, in the shard's unit
-      u4 × records   sizes: the bytes of a record's fields
-      bytes          its keys as a JSON array, deflated; only of a compressed shard, whose ranges are of no use
-
-A shard is {"name", "records", "first", "unit", "compressed", "identity", "keys"}: its name below the folder that all
-shards share, where its first record begins, how many bytes a unit has, [version, etag, checksum, size] of the object,
-and how many bytes its keys take.
-"unit" 0 says that only the number of records is known: then it has no columns. `wids-shard-index-v1`, which is JSON,
-is read and written too; it knows no more than that. Nor does the manifest of an export, which is only read.
-"""
+"""What an index knows of shards: records, their places and sizes, of which content. No I/O; see `index_format`."""
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ais_tar2tf import index_format
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.index_format import NUMBER, TAR_BLOCK, Entry
 from ais_tar2tf.stores import Identity
 
 __all__ = ["CLASSES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of", "is_beside"]
@@ -43,15 +24,6 @@ CLASSES_NAME = "classes.json"
 
 MANIFEST_NAME = "manifest.json"
 """The object, beside files that were exported, which counts their records, too."""
-
-_MAGIC = b"t2tindex"
-_VERSION = 1
-_LENGTH = struct.Struct("<Q")
-_NUMBER = np.dtype("<u4")
-_TAR_BLOCK = 512
-_MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, unpacked: 2 million keys of 100 characters
-_WIDS = "wids-shard-index-v1"
-_MANIFEST = "manifest"  # what an export's manifest begins with
 
 
 def is_beside(name: str) -> bool:
@@ -83,6 +55,7 @@ class ShardIndex:
     extents: np.ndarray | None = None
     sizes: np.ndarray | None = None
     packed_keys: bytes = b""
+    where: str = ""  # the index that it comes from, for errors
 
     @classmethod
     def of(
@@ -99,7 +72,7 @@ class ShardIndex:
         """From where each record begins, what it takes of the archive, the bytes of its fields, and its key."""
         begins = np.asarray(offsets, np.int64)
         takes = np.append(np.diff(begins), extents[-1:]).astype(np.int64)
-        unit = 1 if ((begins % _TAR_BLOCK).any() or (takes % _TAR_BLOCK).any()) else _TAR_BLOCK
+        unit = 1 if ((begins % TAR_BLOCK).any() or (takes % TAR_BLOCK).any()) else TAR_BLOCK
         if len(takes) and int(takes.max()) // unit >= 1 << 32:
             raise SchemaError(f"shard {name!r} has a record that is too large for an index")
         return cls(
@@ -109,9 +82,9 @@ class ShardIndex:
             int(begins[0]) if len(begins) else 0,
             unit,
             compressed,
-            (takes // unit).astype(_NUMBER),
-            np.asarray(sizes, _NUMBER),
-            _packed(keys) if compressed else b"",
+            (takes // unit).astype(NUMBER),
+            np.asarray(sizes, NUMBER),
+            index_format.packed_keys(keys) if compressed else b"",
         )
 
     @property
@@ -131,11 +104,13 @@ class ShardIndex:
 
     def number(self, record: int) -> int:
         """What a mark states as the number of a record: in a tar, which has blocks, that says nothing."""
-        return 0 if self.unit == _TAR_BLOCK else record
+        return 0 if self.unit == TAR_BLOCK else record
 
     def key(self, record: int) -> str | None:
         """What it is called; None where only its place is known."""
-        return _unpacked(self.packed_keys, self.records)[record] if self.packed_keys else None
+        if not self.packed_keys:
+            return None
+        return index_format.unpacked_keys(self.packed_keys, self.records, self.where)[record]
 
     def all_extents(self) -> list[int]:
         """What each record takes of the archive, in bytes."""
@@ -143,16 +118,23 @@ class ShardIndex:
         return (self.extents.astype(np.int64) * self.unit).tolist()
 
     def to_header(self) -> dict[str, Any]:
-        i = self.identity
-        return {
-            "name": self.name,
-            "records": self.records,
-            "first": self.first,
-            "unit": self.unit,
-            "compressed": self.compressed,
-            "identity": [i.version, i.etag, i.checksum, i.size],
-            "keys": len(self.packed_keys),
-        }
+        """Return what the header of an index says of this shard."""
+        return index_format.described(self.entry)
+
+    @property
+    def entry(self) -> Entry:
+        """As it stands in the file of an index."""
+        return Entry(
+            self.name,
+            self.records,
+            self.identity,
+            self.first,
+            self.unit,
+            self.compressed,
+            self.extents,
+            self.sizes,
+            self.packed_keys,
+        )
 
 
 class Index:
@@ -206,114 +188,30 @@ class Index:
         return Index(self.grouping, self, folder=folder)
 
     def to_bytes(self) -> bytes:
-        shards = list(self)
-        header = json.dumps(
-            {"version": _VERSION, "grouping": self.grouping, "shards": [shard.to_header() for shard in shards]},
-            ensure_ascii=True,
-            separators=(",", ":"),
-        ).encode()
-        columns = [
-            column
-            for shard in shards
-            if shard.extents is not None and shard.sizes is not None
-            for column in (shard.extents.tobytes(), shard.sizes.tobytes(), shard.packed_keys)
-        ]
-        return b"".join([_MAGIC, _LENGTH.pack(len(header)), header, *columns])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Index | None:
-        """None when it is something else; `SchemaError` when it is an index, and damaged or of a later version."""
-        if data.startswith(_MAGIC):
-            return _from_columns(data)
-        return _from_json(data) if data.lstrip()[:1] == b"{" else None
+        """Return the file of this index."""
+        return index_format.to_bytes(self.grouping, [shard.entry for shard in self])
 
     def to_wids(self, urls: Mapping[str, str], name: str) -> bytes:
-        """As `wids-shard-index-v1`; `urls` says what each shard's name becomes there."""
-        listed = [
-            {"url": urls[shard.name], "nsamples": shard.records, "filesize": shard.identity.size} for shard in self
-        ]
-        document = {"__kind__": _WIDS, "wids_version": 1, "name": name, "shardlist": listed}
-        return json.dumps(document, indent=1).encode()
+        """Return it as `wids-shard-index-v1`; `urls` says what each shard's name becomes there."""
+        return index_format.to_wids([shard.entry for shard in self], urls, name)
 
+    @classmethod
+    def from_bytes(cls, data: bytes, *, where: str = "the index") -> Index | None:
+        """Return the index that a file holds, or None when it holds something else.
 
-def _from_columns(data: bytes) -> Index:
-    try:
-        version, index, end = _parsed(data)
-    except (ValueError, LookupError, TypeError, struct.error) as error:
-        raise SchemaError(f"the index is damaged ({error}): write it again by t2t.index") from error
-    if index is None:
-        raise SchemaError(f"the index has format {version}, this reads {_VERSION}: write it again by t2t.index")
-    if end != len(data):
-        raise SchemaError("the index is damaged (it has another length than it says): write it again by t2t.index")
-    return index
+        Args:
+            data: The file's bytes.
+            where: Its name or URL, for errors.
 
-
-def _parsed(data: bytes) -> tuple[Any, Index | None, int]:
-    """The version, the index if that is known here, and where it ends."""
-    begin = len(_MAGIC) + _LENGTH.size
-    (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
-    header = json.loads(data[begin : begin + length])
-    if header["version"] != _VERSION:
-        return header["version"], None, 0
-    shards: dict[str, ShardIndex] = {}
-    at = begin + length
-    for each in header["shards"]:
-        shard = _from_header(each)
-        if shard.name in shards:
-            raise ValueError(f"shard {shard.name!r} is there twice")
-        if shard.unit:
-            size = shard.records * _NUMBER.itemsize
-            extents = np.frombuffer(data, _NUMBER, shard.records, at)
-            sizes = np.frombuffer(data, _NUMBER, shard.records, at + size)
-            keys = each.get("keys", 0)
-            packed = data[at + 2 * size : at + 2 * size + keys]
-            shard = replace(shard, extents=extents, sizes=sizes, packed_keys=packed)
-            at += 2 * size + keys
-        shards[shard.name] = shard
-    return _VERSION, Index(str(header["grouping"]), shards.values()), at
-
-
-def _from_header(each: Any) -> ShardIndex:
-    numbers = [each["records"], each["first"], each["unit"], each.get("keys", 0)]
-    if any(not isinstance(number, int) or number < 0 for number in numbers):
-        raise ValueError("a number is negative, or none")
-    version, etag, checksum, size = each["identity"]
-    identity = Identity(str(version), str(etag), str(checksum), None if size is None else int(size))
-    records, first, unit, _ = numbers
-    return ShardIndex(str(each["name"]), records, identity, first, unit, bool(each["compressed"]))
-
-
-def _packed(keys: Sequence[str]) -> bytes:
-    return zlib.compress(json.dumps(list(keys), separators=(",", ":")).encode()) if keys else b""
-
-
-@lru_cache(maxsize=4)
-def _unpacked(packed: bytes, records: int) -> list[str]:
-    try:
-        unpacker = zlib.decompressobj()
-        keys = json.loads(unpacker.decompress(packed, _MOST_KEY_BYTES))
-        if len(keys) == records and all(isinstance(key, str) for key in keys):
-            return keys
-    except (ValueError, TypeError, zlib.error) as error:
-        raise SchemaError(f"the index is damaged (keys: {error}): write it again by t2t.index") from error
-    raise SchemaError("the index is damaged (its keys are not those of its records): write it again by t2t.index")
-
-
-def _from_json(data: bytes) -> Index | None:
-    """Of webdataset's index, or of the manifest of files that were exported here."""
-    try:
-        document = json.loads(data)
-        if document.get("__kind__") == _WIDS:
-            counted = [(each["url"], each["nsamples"], each.get("filesize")) for each in document["shardlist"]]
-        elif _MANIFEST in document:
-            files = [file for split in document["splits"].values() for file in split["files"]]
-            counted = [(file["name"], file["records"], file["bytes"]) for file in files]
-        else:
+        Raises:
+            SchemaError: The file is an index, and damaged or of a later version.
+        """
+        parsed = index_format.parse_index(data, where=where)
+        if parsed is None:
             return None
-        shards = [ShardIndex(str(name), int(records), Identity(size=size)) for name, records, size in counted]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SchemaError(f"this is neither a {_WIDS} nor a manifest ({error})") from error
-    return Index("", _by_name(shards))
+        grouping, entries = parsed
+        shards = [ShardIndex(*entry, where=where) for entry in entries]
+        return cls(grouping, shards if grouping else _by_name(shards))
 
 
 def _by_name(shards: Sequence[ShardIndex]) -> Iterator[ShardIndex]:

@@ -22,7 +22,8 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "errors", "escaping", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
-    "archive", "stores", "cache", "records", "extraction", "fetch", "shard_index", "environment", "plan", "features",
+    "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",
+    "shard_index", "environment", "plan", "features",
     "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader", "indexing", "class_names", "reading",
     "mapping", "decoders", "ops", "tfdata", "callbacks", "parsing", "export", "source", "mixing", "loading",
     "writing", "packing", "cluster", "dataset", "server", "card", "datum", "tfrecorder", "tfds", "tornet", "compat",
@@ -30,7 +31,7 @@ LAYERS = [
 ]  # fmt: skip
 PURE = [
     "errors", "escaping", "options", "names", "structure", "documents", "retries", "account", "watching", "templates",
-    "globs", "archive", "records", "shard_index",
+    "globs", "archive", "records", "index_format", "shard_index",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",
 ]  # fmt: skip
