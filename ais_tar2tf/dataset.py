@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached, shelf_of
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import OptionError, SchemaError
 from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.ops import Pipeline
@@ -115,21 +115,25 @@ class AisDataset:
         output_types: Any = None,
         output_shapes: Any = None,
         max_shard_size: int | str | None = None,
+        graph: bool | None = None,
     ) -> Any:
         """A tf.data.Dataset of what `record_to_pair` gives; with `path`, TFRecord files of `record_to_example`.
 
         Without `path` nothing is stored. With it, the files appear when all are complete, and are returned. `path`
         is a file, a template such as `train-{}.record`, or a function that gives names; no file is larger than
         `max_shard_size`, but one of a single record. Functions get the converted record where there are conversions.
+        `graph` as `Source.dataset` takes it: whether `record_to_pair` is traced.
         """
         source = self.source(template)
         if path:
+            _refuse_graph(graph)
             return source.write_files(path, self._to_example(record_to_example), max_shard_size)
         return source.dataset(
             self._to_pair(record_to_pair),
             output_types=output_types,
             output_shapes=output_shapes,
             label_is_number=True,
+            graph=graph,
         )
 
     def load(
@@ -143,17 +147,20 @@ class AisDataset:
         record_to_example: Callable[[Record], Any] | None = None,
         remote_exec: bool | None = None,
         shuffle_tar: bool = False,
+        graph: bool | None = None,
     ) -> Any:
         """What `conversions` and `selections` make of the records, as a dataset; with `path`, record files of it.
 
         `shuffle_tar` reads the shards in another order each time, their records in order; `num_workers` is how many
         mappings run at once. `remote_exec=True` lets an ETL of the cluster do it (see `cluster.etl`), None where one
-        of this definition runs, False never; `executed` says which it was, and why.
+        of this definition runs, False never; `executed` says which it was, and why. `graph` as `Source.dataset` takes
+        it: whether conversions and selections are traced.
         """
         from ais_tar2tf.cluster.remote import Leaves, in_memory, payloads, source_of
 
         choice = self._choose(remote_exec, record_to_example, files=bool(path))
         if path:
+            _refuse_graph(graph)
             chosen = self._in_another_order(template) if shuffle_tar else template
             if choice.etl is not None:
                 shards, account = self._through(choice.etl, chosen), Account(self._on_error)
@@ -167,6 +174,7 @@ class AisDataset:
             "shuffle": Shuffle(window=1, shards=1) if shuffle_tar else None,
             "parallel": num_workers,
             "label_is_number": True,
+            "graph": graph,
         }
         if choice.etl is not None:
             source = source_of(self._through(choice.etl, template), self._on_error)
@@ -241,3 +249,8 @@ class AisDataset:
         if pipeline is None:
             return given or default_record_to_example
         return pipeline if given is None else lambda record: given(pipeline.convert(record))
+
+
+def _refuse_graph(graph: bool | None) -> None:
+    if graph is not None:
+        raise OptionError(f"graph={graph!r} says how a dataset's mapping runs; with path= none is made")

@@ -114,13 +114,14 @@ class Mixture:
         parallel: int | None = None,
         output_types: Any = None,
         output_shapes: Any = None,
+        graph: bool | None = None,
     ) -> ShardDataset:
         """As `Source.dataset`. `shuffle` shuffles each source by itself, `shard` gives of each its share.
 
         All sources have the same fields; where they don't, `select` says which are meant.
         """
         how = shuffle_option(shuffle, seed)
-        prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes)
+        prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes, graph=graph)
         if how is not None:  # their windows are together no larger than one
             how = replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
         pairs = zip(self._sources, prepared, strict=True)

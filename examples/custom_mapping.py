@@ -23,7 +23,7 @@ def as_graph(record: Any) -> tuple[Any, Any]:
 
 
 def as_python(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Anything else, here json and numpy: called in parallel for each record."""
+    """Anything else, here json and numpy: called for each record, from several threads, as it keeps no state."""
     about = json.loads(record["json"])
     return np.asarray(about["scores"], np.float32), np.int32(about["id"])
 

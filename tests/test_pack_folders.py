@@ -36,7 +36,6 @@ from ais_tar2tf.packing.left_out import (
     LINK,
     NO_EXTENSION,
     OUTSIDE,
-    OWN,
     SPECIAL,
     UNACCOMPANIED,
 )
@@ -727,28 +726,3 @@ def test_ten_thousand_files_take_little_memory(tmp_path):
     assert urls.records == 10_000
     assert peak < 12_000_000  # of 20 MB of files; a shard that is read back takes most of it
     assert np.unique([Counter(labels(url).values())[0] // 100 for url in urls]).size <= 3
-
-
-# Where the shards go, and how far it is.
-
-
-@pytest.mark.parametrize("template", ["train-{:03d}.tar", "shards/train-{:03d}.tar"])
-def test_shards_within_the_folder_are_not_packed_again(tmp_path, monkeypatch, template):
-    fill(tmp_path, *(f"{number}.jpg" for number in range(5)))
-    monkeypatch.chdir(tmp_path)
-    first = read(t2t.pack(".", template))
-    urls = t2t.pack(tmp_path, template, exists="replace")
-    assert read(urls) == first
-    assert dict(urls.left_out.counts) == {OWN: 1}
-    other = t2t.pack(tmp_path, f"{tmp_path}/elsewhere/train-{{:03d}}.tar")  # then they are files like any other
-    assert other.files == 6
-
-
-def test_progress_is_told(tmp_path, capsys):
-    root = classes(tmp_path / "in", "ant", "bee")
-    t2t.pack(root, f"{tmp_path}/x.tar", progress=True)
-    told = capsys.readouterr().err
-    assert "looking at files: 6 files" in told
-    assert "pack: 6 records" in told
-    t2t.pack(root, f"{tmp_path}/y.tar")
-    assert capsys.readouterr().err == ""

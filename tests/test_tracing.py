@@ -1,10 +1,17 @@
 """Which mappings become a graph, and which run as Python; nothing but the mapping decides it."""
 
+# ruff: noqa: ARG002, ARG005  # mappings take a record, whatever they do with it
+
 from __future__ import annotations
 
+import itertools
+import os
+import random
 import subprocess
 import sys
 import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +20,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parent.parent
@@ -20,8 +28,6 @@ ROOT = Path(__file__).parent.parent
 # Each runs in a process of its own, in which TensorFlow is not imported: {url} is a server's, with the bucket `b`.
 FIRST = {
     "load_from_tar": 't2t.AisDataset("b", {url!r}).load_from_tar("s-{{0..1}}.tar")',
-    "load": 't2t.AisDataset("b", {url!r}).load("s-{{0..1}}.tar")',
-    "map": 't2t.open("ais://b/s-{{0..1}}.tar", endpoint={url!r}).dataset(lambda r: (r["jpg"], r["cls"]))',
     "mix": 't2t.mix([t2t.open("ais://b/s-{{0..1}}.tar", endpoint={url!r})], weights=[1])'
     ".dataset(t2t.default_record_to_pair)",
 }
@@ -45,20 +51,341 @@ def test_a_mapping_is_traced_as_the_first_thing_in_a_process(tmp_path, call):
     assert done.stdout.strip() == "[0, 1, 2, 0, 1, 2]", done.stderr
 
 
-def test_a_thread_that_draws_meanwhile_makes_nobody_suspicious():
-    store = MemoryStore("drawing")
-    store.put("a.tar", made.labelled("s", 3, lambda i: {"cls": b"%d" % i}))
+SEEDS = range(12)
+COUNT = 60
+RNG = np.random.default_rng(1)  # which most mappings here never name
+HOW = {"output_types": tf.int64, "output_shapes": ()}
+
+
+@pytest.fixture(scope="module")
+def source() -> t2t.Source:
+    """60 records, whose `cls` is their number."""
+    store = MemoryStore("tracing")
+    store.put("a.tar", made.labelled("s", COUNT, lambda i: {"cls": b"%d" % i, "jpg": b"x"}))
+    return t2t.open(store.url("a.tar"))
+
+
+def numbers(dataset) -> list[int]:
+    return [int(each) for each in dataset]
+
+
+def number(record):
+    return tf.strings.to_number(record["cls"], tf.int64)
+
+
+def is_traced(source, mapping, **options) -> bool:
+    """A graph says by itself what it returns."""
+    try:
+        source.dataset(mapping, **options)
+    except SchemaError as error:
+        if "needs output_types and output_shapes" not in str(error):
+            raise
+        return False
+    return True
+
+
+# Randomness.
+
+
+def flipped_by_closure(rng):
+    return lambda record: -int(record["cls"]) if rng.random() < 0.5 else int(record["cls"])
+
+
+def flipped_by_default(rng):
+    def flip(record, *, rng=rng):
+        return -int(record["cls"]) if rng.random() < 0.5 else int(record["cls"])
+
+    return flip
+
+
+def flip_with(rng, record):
+    return -int(record["cls"]) if rng.random() < 0.5 else int(record["cls"])
+
+
+class Flip:
+    def __init__(self, rng) -> None:
+        self.rng = rng
+
+    def __call__(self, record):
+        return flip_with(self.rng, record)
+
+
+def flipped_by_partial(rng):
+    return partial(flip_with, rng)
+
+
+@pytest.mark.parametrize("kind", [flipped_by_closure, flipped_by_default, Flip, flipped_by_partial])
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState, random.Random])
+def test_records_are_flipped_as_a_plain_loop_flips_them(source, make, kind):
+    """One draw for each record, in their order; another half of them in each epoch."""
+    for seed in (1, 2):
+        dataset = source.dataset(kind(make(seed)), repeat=3, **HOW)
+        oracle = kind(make(seed))
+        expected = [oracle({"cls": b"%d" % i}) for _ in range(3) for i in range(COUNT)]
+        found = numbers(dataset)
+        assert found == expected
+        epochs = [tuple(found[begin : begin + COUNT]) for begin in range(0, 3 * COUNT, COUNT)]
+        assert len(set(epochs)) == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_choice_that_each_trace_may_make_alike_is_not_frozen(source, seed):
+    """The function could be traced: its choice is between two tensors."""
+    rng = np.random.default_rng(seed)
+
+    def flip(record):
+        return -number(record) if rng.random() < 0.5 else number(record)
+
+    oracle = np.random.default_rng(seed)
+    expected = [-i if oracle.random() < 0.5 else i for i in range(COUNT)]
+    assert numbers(source.dataset(flip, **HOW)) == expected
+
+
+def test_the_modules_own_generators(source):
+    def flip(record):
+        return number(record) * (-1 if random.random() < 0.5 else 1) * (-1 if np.random.rand() < 0.5 else 1)
+
+    dataset = source.dataset(flip, **HOW)
+    random.seed(3), np.random.seed(4)
+    found = numbers(dataset)
+    random.seed(3), np.random.seed(4)
+    signs = [(-1 if random.random() < 0.5 else 1) * (-1 if np.random.rand() < 0.5 else 1) for _ in range(COUNT)]
+    assert found == [sign * i for i, sign in enumerate(signs)]
+
+
+def test_a_mapping_that_draws_says_what_and_what_to_do(source):
+    def flip(record):
+        return -number(record) if RNG.random() < 0.5 else number(record)
+
+    with pytest.raises(SchemaError) as raised:
+        source.dataset(flip)
+    said = str(raised.value)
+    assert f"`RNG`, a numpy.random.Generator, in {flip.__qualname__} (test_tracing.py, line " in said
+    for remedy in ("output_types=", "output_shapes=", "graph=True", "tf.random"):
+        assert remedy in said
+
+
+def test_randomness_in_the_functions_of_a_client(source):
+    """Behind conversions, and in them."""
+    mappings = {"conversions": [lambda record: {**record, "x": RNG.random()}], "selections": ["x"]}
+    for options, given in ((mappings, {}), ({"conversions": [dict]}, {"record_to_pair": lambda r: RNG.random()})):
+        client = t2t.AisDataset("tracing", "http://127.0.0.1:1", **options)
+        mapping = client._to_pair(given.get("record_to_pair"))
+        assert not is_traced(source, mapping)
+
+
+def test_randomness_in_a_decoder(source):
+    assert not is_traced(source, None, decode={"cls": lambda value: RNG.random()})
+    assert not is_traced(source, lambda record: record["cls"], decode={"cls": lambda value: RNG.random()})
+
+
+def test_randomness_in_a_mapping_of_a_mixture(source):
+    with pytest.raises(SchemaError, match=r"`RNG`, a numpy\.random\.Generator"):
+        t2t.mix([source, source], weights=[1, 1]).dataset(lambda record: number(record) * RNG.integers(2))
+
+
+def test_randomness_that_nothing_shows_differs_between_traces(source):
+    """The second line of defence: of a function that is made of text at run time, nobody knows what it reaches."""
+    hidden = {"code": "__import__('random').random()"}
+    assert not is_traced(source, lambda record: eval(hidden["code"]))  # noqa: S307  # on purpose
+    dataset = source.dataset(
+        lambda record: eval(hidden["code"]),  # noqa: S307  # on purpose
+        output_types=tf.float64,
+        output_shapes=(),
+    )
+    assert len({float(each) for each in dataset}) == COUNT
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        number,
+        lambda record: tf.strings.length(record["jpg"]) * np.int32(2) + 1,
+        lambda record: number(record) + tf.random.uniform((), maxval=3, dtype=tf.int64),
+        lambda record: tf.numpy_function(lambda value: int(value) * RNG.integers(3), [record["cls"]], tf.int64),
+    ],
+)
+def test_what_a_graph_can_do_is_traced(source, mapping):
+    assert is_traced(source, mapping)
+    assert len(list(source.dataset(mapping))) == COUNT
+
+
+def test_tensorflow_draws_for_each_record(source):
+    dataset = source.dataset(lambda record: tf.random.uniform(()))
+    assert len({float(each) for each in dataset}) > COUNT // 2
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand, RNG.random])
+def test_a_thread_that_draws_meanwhile_makes_nobody_suspicious(source, draw):
     ended = threading.Event()
 
-    def draw():
+    def go_on():
         while not ended.is_set():
-            np.random.rand(10)
+            draw()
 
-    thread = threading.Thread(target=draw)
+    thread = threading.Thread(target=go_on)
     thread.start()
     try:
-        labels = [int(n) for n in t2t.open(store.url("a.tar")).dataset(lambda r: tf.strings.to_number(r["cls"]))]
+        assert numbers(source.dataset(number)) == [*range(COUNT)]
     finally:
         ended.set()
         thread.join()
-    assert labels == [0, 1, 2]
+
+
+# State.
+
+
+class Counter:
+    """Loses updates when two threads count at once: it reads, lets others run, and writes."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, record):
+        n = self.n
+        os.sched_yield()
+        self.n = n + 1
+        return self.n
+
+
+def counting():
+    n = 0
+
+    def count(record):
+        nonlocal n
+        n += 1
+        return n
+
+    return count
+
+
+def counting_by_next():
+    it = itertools.count(1)
+    return lambda record: next(it)
+
+
+def counting_by_list():
+    seen: list[int] = []
+
+    def count(record):
+        seen.append(len(seen))
+        return len(seen)
+
+    return count
+
+
+@pytest.mark.parametrize("make", [Counter, counting, counting_by_next, counting_by_list])
+def test_a_counter_counts_every_record_in_order(source, make):
+    assert not is_traced(source, make())
+    assert numbers(source.dataset(make(), repeat=5, **HOW)) == [*range(1, 5 * COUNT + 1)]
+
+
+def test_a_counter_that_two_datasets_share_loses_nothing(source):
+    counter = Counter()
+    dataset = source.dataset(counter, repeat=5, **HOW)
+    both = tf.data.Dataset.zip((dataset, dataset.shuffle(seed=1)))
+    assert len(list(both)) == 5 * COUNT
+    assert counter.n == 10 * COUNT
+
+
+def test_one_after_the_other_is_told_and_parallel_says_otherwise():
+    store = MemoryStore("meeting")
+    store.put("a.tar", made.labelled("s", 32, lambda i: {"cls": b"%d" % i}))
+    source = t2t.open(store.url("a.tar"))
+    inside, most, lock = [0], [0], threading.Lock()
+    meeting = threading.Barrier(4)
+
+    def meet(record):
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        if together:
+            meeting.wait(60)
+        with lock:
+            inside[0] -= 1
+        return int(record["cls"])
+
+    together = False
+    assert numbers(source.dataset(meet, **HOW)) == [*range(32)]
+    assert most == [1]
+    choice = source.stats.chosen["parallel"]
+    assert choice.value == "1"
+    assert "`inside[…]`, which it changes, in" in choice.why
+    together = True
+    assert numbers(source.dataset(meet, parallel=4, **HOW)) == [*range(32)]
+    assert most == [4]
+
+
+def test_a_function_that_keeps_nothing_runs_at_once(source):
+    def plain(record):
+        return len(record["cls"].decode())
+
+    assert len(list(source.dataset(plain, **HOW))) == COUNT
+    assert source.stats.chosen["parallel"].why == "as many as there are cores, until they wait"
+
+
+@pytest.mark.parametrize("mapping", [lambda record: time.time_ns(), lambda record: len(os.urandom(3))])
+def test_the_clock_and_the_system_are_asked_for_each_record(source, mapping):
+    assert not is_traced(source, mapping)
+    found = numbers(source.dataset(mapping, **HOW))
+    assert len(set(found)) > COUNT // 2 or set(found) == {3}
+
+
+# graph=
+
+
+def test_graph_true_traces_what_is_suspected(source, caplog):
+    def flip(record):
+        return -number(record) if RNG.random() < 2 else number(record)
+
+    assert numbers(source.dataset(flip, graph=True)) == [-i for i in range(COUNT)]
+    assert not caplog.records
+    assert len(set(numbers(source.dataset(lambda record: RNG.integers(2**60), graph=True)))) == 1
+    assert "all records get what the first drew" in caplog.text
+
+
+def test_graph_true_says_why_it_cannot_be(source):
+    with pytest.raises(SchemaError, match=r"graph=True, but this mapping cannot become .*has no attribute 'decode'"):
+        source.dataset(lambda record: record["cls"].decode(), graph=True, **HOW)
+
+
+def test_graph_false_runs_as_python(source):
+    seen = []
+
+    def mapping(record):
+        seen.append(type(record["cls"]))
+        return number(record)
+
+    assert numbers(source.dataset(mapping, graph=False, **HOW)) == [*range(COUNT)]
+    assert set(seen) == {bytes}
+    with pytest.raises(SchemaError, match=r"graph=False\), and needs output_types and output_shapes"):
+        source.dataset(number, graph=False)
+
+
+def test_graph_wherever_a_mapping_is_given(source, tmp_path):
+    mixture = t2t.mix([source, source], weights=[1, 1])
+    assert numbers(mixture.dataset(number, graph=False, **HOW)) == numbers(mixture.dataset(number, graph=True))
+    (tmp_path / "b").mkdir()
+    shard = made.labelled("s", 5, lambda i: {"jpg": made.image(i), "cls": b"%d" % i})
+    (tmp_path / "b" / "s.tar").write_bytes(shard)
+    how = {"output_types": (tf.float32, tf.int32), "output_shapes": ((224, 224, 3), ())}
+    with t2t.serve(tmp_path) as server:
+        client = t2t.AisDataset("b", server.url)
+        for graph in (None, True, False):
+            loads = (client.load_from_tar("s.tar", graph=graph, **how), client.load("s.tar", graph=graph, **how))
+            for dataset in loads:
+                assert [int(label) for _, label in dataset] == [*range(5)]
+        for load in (client.load_from_tar, client.load):
+            with pytest.raises(OptionError, match="with path= none is made"):
+                load("s.tar", path=str(tmp_path / "a.record"), graph=True)
+
+
+@pytest.mark.parametrize("graph", ["yes", 1, 0.0, []])
+def test_graph_is_true_or_false(source, graph):
+    with pytest.raises(OptionTypeError, match="graph is True, False or None, not"):
+        source.dataset(number, graph=graph)
+
+
+def test_graph_without_a_mapping(source):
+    with pytest.raises(OptionError, match=r"there is no map="):
+        source.dataset(graph=True)

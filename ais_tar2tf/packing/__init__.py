@@ -20,19 +20,13 @@ Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 """A folder, a CSV file, or records: dicts with `__key__` and fields."""
 
 
-def contents_of(
-    source: Rows,
-    options: PackOptions,
-    found: Callable[[int], None] = lambda _: None,
-    is_own: Callable[[str], bool] = lambda _: False,
-) -> Contents:
+def contents_of(source: Rows, options: PackOptions, found: Callable[[int], None] = lambda _: None) -> Contents:
     """Return what will be packed of `source`. No file is read, except a CSV file.
 
     Args:
         source: A folder, a CSV file, or rows.
         options: How names are understood.
         found: Is told how many files or rows were seen so far.
-        is_own: Whether a file in a folder, by its name there, is a shard that will be written.
 
     Raises:
         ShardNotFound: There is nothing to pack.
@@ -45,7 +39,7 @@ def contents_of(
     path = Path(source)
     if path.is_dir():
         options.refuse_for_folder()
-        contents = contents_of_folder(path, options, found, is_own)
+        contents = contents_of_folder(path, options, found)
     elif path.suffix.lower() == ".csv" and path.is_file():
         options.refuse_for_csv()
         contents = contents_of_csv(path, options, found)

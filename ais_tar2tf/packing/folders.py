@@ -25,13 +25,8 @@ from ais_tar2tf.records import Record
 __all__ = ["contents_of_folder"]
 
 
-def contents_of_folder(
-    root: Path,
-    options: PackOptions,
-    found: Callable[[int], None] = lambda _: None,
-    is_own: Callable[[str], bool] = lambda _: False,
-) -> Contents:
-    """Return what will be packed of the folder `root`; the arguments are those of `gather`.
+def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], None] = lambda _: None) -> Contents:
+    """Return what will be packed of the folder `root`; `found` is told how many files were seen so far.
 
     Raises:
         UnclearLayout: The names of files and folders leave open what is a record, a class or a split.
@@ -43,7 +38,7 @@ def contents_of_folder(
         LeftOut(),
         Naming(options.grouping),
     )
-    tree = gather(confined, naming, left_out, most=limits.files, found=found, is_own=is_own)
+    tree = gather(confined, naming, left_out, most=limits.files, found=found)
     layout = lay_out(tree.folders, os.fspath(root), labels=options.labels, splits=options.splits)
     sorted_in = _SortedIn(tree, layout, naming, left_out, os.fspath(root))
     parts = tuple(

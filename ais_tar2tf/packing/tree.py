@@ -12,16 +12,15 @@ from typing import NamedTuple
 from ais_tar2tf.errors import UnclearLayout
 from ais_tar2tf.packing.confined import Confined
 from ais_tar2tf.packing.keys import Naming
-from ais_tar2tf.packing.left_out import DOCUMENT, LINK, NO_EXTENSION, OWN, LeftOut
+from ais_tar2tf.packing.left_out import DOCUMENT, LINK, NO_EXTENSION, LeftOut
 from ais_tar2tf.packing.texts import Texts
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of
-from ais_tar2tf.shard_index import is_beside
 
 __all__ = ["KINDS", "Folder", "Tree", "gather", "kind_of"]
 
 KINDS: dict[str, frozenset[str]] = {
     "image": frozenset(
-        {"jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "avif", "heic", "jp2"}
+        {"jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "avif"}
     ),
     "audio file": frozenset({"wav", "flac", "mp3", "ogg", "opus", "m4a"}),
     "video": frozenset({"mp4", "avi", "mov", "mkv", "webm"}),
@@ -62,6 +61,7 @@ class Folder:
 
 class _Group(NamedTuple):
     order: str
+    key: str
     names: list[str]
     size: int
 
@@ -108,13 +108,7 @@ class Tree:
 
 
 def gather(
-    root: Confined,
-    naming: Naming,
-    left_out: LeftOut,
-    *,
-    most: int,
-    found: Callable[[int], None] = lambda _: None,
-    is_own: Callable[[str], bool] = lambda _: False,
+    root: Confined, naming: Naming, left_out: LeftOut, *, most: int, found: Callable[[int], None] = lambda _: None
 ) -> Tree:
     """Return all files below `root`; note in `left_out` what is no file of a record.
 
@@ -124,13 +118,12 @@ def gather(
         left_out: Gets what is found and left out.
         most: How many files there may be, `Limits.files`.
         found: Is told how many files were found so far.
-        is_own: Whether a file, by its name below the root, is a shard that this run writes.
 
     Raises:
         UnclearLayout: Two files would be the same field of one record, or there are more than `most` files.
         StoreError: A folder cannot be read.
     """
-    gathering = _Gathering(root, naming, left_out, is_own)
+    tree = Tree()
     begun = [_Walk("", frozenset(), iter([""]))]
     while begun:
         walk = begun[-1]
@@ -138,13 +131,13 @@ def gather(
         if item is None:
             begun.pop()
         elif isinstance(item, _Group):
-            gathering.tree.add(walk.folder, item.names, item.size)
+            tree.add(walk.folder, item.names, item.size)
         else:
-            begun += gathering.entered(walk, item)
-            found(gathering.tree.files)
-            if gathering.tree.files > most:
+            begun += _entered(root, walk, item, naming, left_out, tree)
+            found(tree.files)
+            if tree.files > most:
                 raise UnclearLayout(f"{root.root}: there are over {most:,} files, Limits.files; pack its sub-folders")
-    return gathering.tree
+    return tree
 
 
 @dataclass(slots=True)
@@ -157,49 +150,42 @@ class _Walk:
     folder: int = 0
 
 
-class _Gathering:
-    """Lists one folder after another, and groups its files."""
+def _entered(root: Confined, walk: _Walk, name: str, naming: Naming, left_out: LeftOut, tree: Tree) -> list[_Walk]:
+    """Return the sub-folder `name`, to be gone through next; nothing when a link leads back to a folder above."""
+    path = f"{walk.path}/{name}".strip("/")
+    identity = root.identity(path)
+    if identity in walk.above:
+        left_out.add(LINK, path)
+        return []
+    listing = root.list(path, left_out)
+    folder = Folder(path)
+    number = tree.add_folder(folder)
+    for each in listing.links:
+        tree.add_folder(Folder(f"{path}/{each}".lstrip("/"), is_link=True))
+    tree.files += len(listing.files)
+    groups = _groups(listing.files, folder, naming, left_out)
+    items: list[tuple[str, _Group | str]] = [(group.order, group) for group in groups]
+    items += [(f"{each}/", each) for each in listing.folders]
+    items.sort(key=lambda pair: pair[0])
+    return [_Walk(path, walk.above | {identity}, (item for _, item in items), number)]
 
-    def __init__(self, root: Confined, naming: Naming, left_out: LeftOut, is_own: Callable[[str], bool]) -> None:
-        self.tree: Tree = Tree()
-        self._root, self._naming, self._left_out, self._is_own = root, naming, left_out, is_own
 
-    def entered(self, walk: _Walk, name: str) -> list[_Walk]:
-        """Return the sub-folder `name`, to be gone through next; nothing when a link leads back to a folder above."""
-        path = f"{walk.path}/{name}".strip("/")
-        identity = self._root.identity(path)
-        if identity in walk.above:
-            self._left_out.add(LINK, path)
-            return []
-        listing = self._root.list(path, self._left_out)
-        folder = Folder(path)
-        number = self.tree.add_folder(folder)
-        for each in listing.links:
-            self.tree.add_folder(Folder(f"{path}/{each}".lstrip("/"), is_link=True))
-        self.tree.files += len(listing.files)
-        items: list[tuple[str, _Group | str]] = [(each.order, each) for each in self._groups(listing.files, folder)]
-        items += [(f"{each}/", each) for each in listing.folders]
-        items.sort(key=lambda pair: pair[0])
-        return [_Walk(path, walk.above | {identity}, (item for _, item in items), number)]
-
-    def _groups(self, files: list[tuple[str, int]], folder: Folder) -> Iterator[_Group]:
-        """Yield the records that the files of one folder are."""
-        named: list[tuple[str, str, str, int]] = []
-        for name, size in files:
-            key, field_name = self._naming.split(name) or ("", "")
-            path = f"{folder.path}/{name}".lstrip("/")
-            reason = OWN if self._is_own(path) else DOCUMENT if _is_document(name) else "" if key else NO_EXTENSION
-            if reason:
-                self._left_out.add(reason, path)
-                continue
-            folder.kinds[kind_of(field_name)] += 1
-            folder.has_labels |= extension_of(field_name) in LABEL_FIELDS
-            named.append((key, field_name, name, size))
-        named.sort()
-        for key, group in groupby(named, lambda each: each[0]):
-            members = list(group)
-            _check(members, folder.path or ".", self._naming)
-            yield _Group(f"{key}.", [name for _, _, name, _ in members], sum(size for *_, size in members))
+def _groups(files: list[tuple[str, int]], folder: Folder, naming: Naming, left_out: LeftOut) -> Iterator[_Group]:
+    """Yield the records that the files of one folder are."""
+    named: list[tuple[str, str, str, int]] = []
+    for name, size in files:
+        parts = naming.split(name)
+        if parts is None or _is_document(name):
+            left_out.add(DOCUMENT if _is_document(name) else NO_EXTENSION, f"{folder.path}/{name}".lstrip("/"))
+            continue
+        folder.kinds[kind_of(parts[1])] += 1
+        folder.has_labels |= extension_of(parts[1]) in LABEL_FIELDS
+        named.append((*parts, name, size))
+    named.sort()
+    for key, group in groupby(named, lambda each: each[0]):
+        members = list(group)
+        _check(members, folder.path or ".", naming)
+        yield _Group(f"{key}.", key, [name for _, _, name, _ in members], sum(size for *_, size in members))
 
 
 def _is_document(name: str) -> bool:
@@ -209,7 +195,7 @@ def _is_document(name: str) -> bool:
     (True, False, False)
     """
     stem, _, rest = name.lower().partition(".")
-    return is_beside(name) or (stem in _DOCUMENTS and rest.rpartition(".")[2] in _OF_DOCUMENTS)
+    return stem in _DOCUMENTS and rest.rpartition(".")[2] in _OF_DOCUMENTS
 
 
 def _check(members: list[tuple[str, str, str, int]], where: str, naming: Naming) -> None:

@@ -247,6 +247,7 @@ class Source:
         output_types: Any = None,
         output_shapes: Any = None,
         label_is_number: bool = False,
+        graph: bool | None = None,
     ) -> ShardDataset:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
@@ -257,10 +258,21 @@ class Source:
         `shard=(i, n)`: this host's share, `"env"` asks `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records
         as every other host; `start_at`: a record's number in the order; `repeat=None`: for ever. `parallel`: calls of
         `map` at once; if it is not given, what they take decides. Order depends on neither `parallel` nor read-ahead.
+
+        `map` is traced into a TensorFlow graph when nothing in it would be frozen by that. A function that cannot be
+        traced, or that can reach a source of random numbers, state or the clock (a generator in its closure, a
+        counter that it writes), runs as Python, and needs `output_types` and `output_shapes`. One that draws or
+        keeps state is called for one record after the other, in their order, unless `parallel` says how many calls
+        run at once. `graph=True` traces it in any case, or raises; `graph=False` always runs it as Python.
         """
         how = shuffle_option(shuffle, seed)
         prepared = self.prepared(
-            map, decode, output_types=output_types, output_shapes=output_shapes, label_is_number=label_is_number
+            map,
+            decode,
+            output_types=output_types,
+            output_shapes=output_shapes,
+            label_is_number=label_is_number,
+            graph=graph,
         )
         return prepared.dataset(
             self.reading(how, shard, even, narrowed=prepared.source),
@@ -282,6 +294,7 @@ class Source:
         output_types: Any = None,
         output_shapes: Any = None,
         label_is_number: bool = False,
+        graph: bool | None = None,
     ) -> Prepared:
         """What `dataset` reads of these shards, and what becomes of a record: the fields that the mapping needs."""
         from ais_tar2tf import mapping as mappings
@@ -294,6 +307,8 @@ class Source:
         if decode is not None and decode is not False:
             map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
         mapping = None
+        if map is None and graph is not None:
+            raise OptionError(f"graph={graph!r} says how map= runs, and there is no map=")
         if map is not None:
             mapping = tracing.prepare(
                 map,
@@ -302,6 +317,7 @@ class Source:
                 output_types=output_types,
                 output_shapes=output_shapes,
                 label_is_number=label_is_number,
+                graph=graph,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
         return Prepared(source._narrowed(names, optional), names, optional, mapping, usual_bytes(sample, names))

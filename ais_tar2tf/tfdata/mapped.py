@@ -6,6 +6,7 @@ records, finds the missing record again by its position, and says which it was a
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +37,11 @@ def tell_calls(request: Request) -> None:
 
 def _calls(request: Request) -> int:
     """How many mappings are under way, each with its record."""
-    return request.parallel or calls_at_once(request.record_bytes, CORES)
+    if request.parallel:
+        return request.parallel
+    if isinstance(request.mapping, PythonMapping) and request.mapping.alone:
+        return 1
+    return calls_at_once(request.record_bytes, CORES)
 
 
 def threads(request: Request) -> int:
@@ -114,6 +119,7 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
 
     busy = Busy(account)
     gate = _gate(request)
+    turn = mapping.turn if mapping.alone and not request.parallel else contextlib.nullcontext()
     nothing = [nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
     @plainly
@@ -123,7 +129,8 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
     def mapped(record: Record) -> list[Any]:
         busy.enter()
         try:
-            result = tf.nest.flatten(mapping.function(record))
+            with turn:
+                result = tf.nest.flatten(mapping.function(record))
             converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
             account.take_back(mapping_error(error, record))
@@ -151,7 +158,9 @@ def _gate(request: Request) -> Gate:
     most = _calls(request)
     first = most if request.parallel else min(most, CORES)
     if not request.parallel:
-        request.account.chose({"parallel": Choice(f"{first}", "as many as there are cores, until they wait")})
+        alone = request.mapping.alone if isinstance(request.mapping, PythonMapping) else ""
+        why = f"one after the other, because {alone}" if alone else "as many as there are cores, until they wait"
+        request.account.chose({"parallel": Choice(f"{first}", why)})
     return Gate(Climb(first, most), request.account.chose)
 
 

@@ -1,24 +1,24 @@
 """How a user's function of a record is traced: into a graph when it can be, and which fields it touches.
 
-What cannot be traced (PIL, numpy, json, randomness of Python's) runs as Python, and must say what it returns.
+What cannot be traced (PIL, numpy, json) runs as Python, and must say what it returns. So does a function in which
+`reach` finds something that a trace would freeze: randomness, state, the clock.
 TensorFlow is imported when something here is called.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import random
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from ais_tar2tf.errors import MissingField, SchemaError
+from ais_tar2tf.errors import MissingField, OptionTypeError, SchemaError
 from ais_tar2tf.mapping import LABEL, Mapping, to_number
 from ais_tar2tf.records import Record, said_fields
+from ais_tar2tf.tfdata.chance import RANDOMNESS
+from ais_tar2tf.tfdata.reach import findings_of
 
 __all__ = ["GraphMapping", "PythonMapping", "flatten_shapes", "prepare"]
 
@@ -78,6 +78,9 @@ class PythonMapping:
     fields: tuple[str, ...]
     types: Any
     shapes: Any
+    why: str  # it is no graph
+    alone: str = ""  # why it is called from one thread at a time; "" for a function that keeps nothing
+    turn: threading.Lock = field(default_factory=threading.Lock)  # of all datasets that are made with it
 
 
 class _Traced(dict[str, Any]):
@@ -119,7 +122,13 @@ class _Traced(dict[str, Any]):
         return dict(self.items())
 
 
-_DRAWS = "it draws random numbers in Python"
+_TRACES = 3  # of one function: chance that nothing was found of shows in one that differs
+_REMEDY = (
+    ". Or use tf.random, tf.timestamp and tf.Variable, which work in a graph; or say graph=True, and Python runs "
+    "only once, for all records"
+)
+_DIFFERS = f"{RANDOMNESS} or keeps state (traced again, it gave another graph)"
+_log = logging.getLogger("ais_tar2tf")
 
 # Graph operations that cannot fail on any data of the right type; all others are guarded.
 _HARMLESS = frozenset(
@@ -135,29 +144,53 @@ def prepare(
     output_types: Any = None,
     output_shapes: Any = None,
     label_is_number: bool = False,
+    graph: bool | None = None,
 ) -> GraphMapping | PythonMapping:
-    """Trace `function` over a record of the fields `names`; the Python path when that is not possible.
+    """Trace `function` over a record of the fields `names`, or find that it has to run as Python.
 
     `label_is_number`: a `cls` that a pair hands through untouched is a label, and becomes int32 unless
-    `output_types` says otherwise.
+    `output_types` says otherwise. `graph`: True for a graph in any case, False for Python in any case; None for a
+    graph where nothing is found that a trace would freeze.
+
+    Raises:
+        MissingField: The function reads a field that no record has.
+        SchemaError: It has to run as Python, and nothing says what it returns; or `graph=True`, and it cannot.
+        OptionTypeError: `graph` is neither True nor False nor None.
     """
-    if _names_randomness(function):
-        return _as_python(function, names, output_types, output_shapes, _DRAWS)
+    if str(graph) not in ("None", "True", "False"):
+        raise OptionTypeError(f"graph is True, False or None, not {graph!r}")
+    found = findings_of(function)
+
+    def as_python(why: str, remedy: str = "", *, alone: str = "") -> PythonMapping:
+        shown = _required(output_types, output_shapes, f"this mapping {why}", remedy)
+        return PythonMapping(function, tuple(names), *shown, why, str(found.alone or alone))
+
+    if graph is False:
+        return as_python("runs as Python (graph=False)")
+    if graph is None and found.first is not None:
+        return as_python(f"runs as Python, for each record anew, because {found.first}", _REMEDY)
     missing: list[str] = []
     try:
-        traced, again = (
-            _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(2)
-        )
-    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
+        traces = [
+            _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(_TRACES)
+        ]
+    except Exception as error:  # whatever a user's function raises on symbolic tensors
         if missing:
             raise _no_such_field(missing[0], names, sample) from None
         ours = _ours(error)
         if ours is not None:
             raise ours from None
-        return _as_python(function, names, output_types, output_shapes, _last_line(error))
-    if _drawing(traced) != _drawing(again):
-        return _as_python(function, names, output_types, output_shapes, _DRAWS)
-    return traced
+        if graph:
+            raise SchemaError(
+                f"graph=True, but this mapping cannot become a TensorFlow graph: {_last_line(error)}"
+            ) from error
+        return as_python(f"cannot become a TensorFlow graph ({_last_line(error)}), so it runs as Python")
+    if len({_drawing(each) for each in traces}) == 1:
+        return traces[0]
+    if graph:
+        _log.warning("graph=True: traced again, the mapping gives another graph; all records get what the first drew")
+        return traces[0]
+    return as_python(f"runs as Python, for each record anew, because {_DIFFERS}", _REMEDY, alone=_DIFFERS)
 
 
 def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
@@ -165,32 +198,6 @@ def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
     while error is not None and not isinstance(error, SchemaError | MissingField):
         error = error.__cause__ or error.__context__
     return error
-
-
-def _names_randomness(function: Mapping) -> bool:
-    """Tell whether the function's code names Python's or numpy's randomness: a graph would keep its first draw.
-
-    The state of the modules' generators is not compared: an import or another thread changes it, too.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    code = getattr(function, "__code__", None)
-    names = set(getattr(code, "co_names", ())) | set(getattr(code, "co_freevars", ()))
-    if code is None or not names:
-        return False
-    found = [value for name, value in _reached(function).items() if name in names]
-    return random in found or np.random in found or (np in found and "random" in names)
-
-
-def _reached(function: Any) -> dict[str, Any]:
-    """Return the globals and the closure of a function by their names."""
-    function = getattr(function, "__func__", function)
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    filled: dict[str, Any] = {}
-    for name, cell in cells:
-        with contextlib.suppress(ValueError):  # nothing is in it yet
-            filled[name] = cell.cell_contents
-    return {**function.__globals__, **filled}
 
 
 def _drawing(mapping: GraphMapping) -> str:
@@ -317,19 +324,16 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
     return found
 
 
-def _as_python(
-    function: Mapping, names: Sequence[str], output_types: Any, output_shapes: Any, why: str
-) -> PythonMapping:
-    missing = [
-        name for name, value in (("output_types", output_types), ("output_shapes", output_shapes)) if value is None
-    ]
+def _required(output_types: Any, output_shapes: Any, what: str, remedy: str) -> tuple[Any, Any]:
+    """Return the types and shapes, which only the user knows of a function in Python."""
+    given = {"output_types": output_types, "output_shapes": output_shapes}
+    missing = [name for name, value in given.items() if value is None]
     if missing:
         raise SchemaError(
-            f"this mapping cannot become a TensorFlow graph ({why}), so it runs as Python and "
-            f"needs {' and '.join(missing)}: say what it returns, for example "
-            "output_types=(tf.float32, tf.int32), output_shapes=((224, 224, 3), ())"
+            f"{what}, and needs {' and '.join(missing)}: say what it returns, for example "
+            f"output_types=(tf.float32, tf.int32), output_shapes=((224, 224, 3), ()){remedy}"
         )
-    return PythonMapping(function, tuple(names), output_types, output_shapes)
+    return output_types, output_shapes
 
 
 def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:

@@ -1,0 +1,135 @@
+"""Looks at modules, objects and functions without running anything of theirs: properties, descriptors, closures."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+__all__ = [
+    "INERT",
+    "attribute_of",
+    "content_of",
+    "defaults_of",
+    "elements_of",
+    "is_users",
+    "kind_of",
+    "module_of",
+    "special_methods",
+    "top_of",
+]
+
+INERT = frozenset({"tensorflow", "keras", "tf_keras", "numpy", "google"})  # TensorFlow's state works in a graph
+_STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
+_OURS = ("ais_tar2tf.ops", "ais_tar2tf.decoders", "ais_tar2tf.dataset", "ais_tar2tf.mapping")  # which call the user's
+_OTHER_SPECIAL = frozenset(
+    {
+        "__class__", "__del__", "__delattr__", "__dict__", "__dir__", "__doc__", "__format__", "__getnewargs__",
+        "__getstate__", "__hash__", "__init__", "__init_subclass__", "__module__", "__new__", "__post_init__",
+        "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__setstate__", "__sizeof__", "__slots__",
+        "__str__", "__subclasshook__", "__weakref__",
+    }
+)  # fmt: skip
+_DESCRIPTORS = (
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_CONTAINERS: tuple[type[Iterable[Any]], ...] = (list, tuple, set, frozenset, deque)
+_MISSING = object()
+
+
+def top_of(module: str | None) -> str:
+    return (module or "").partition(".")[0]
+
+
+def module_of(function: Any) -> str:
+    """Return the module in which a function, or the class of a callable object, was written."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    is_function = isinstance(function, types.FunctionType | types.MethodType | type)
+    return (function if is_function else type(function)).__module__
+
+
+def kind_of(module: str, file: str, home: str) -> str:
+    """Return whose code it is: "user", "library" (only that it draws counts) or "inert" (nobody looks into it)."""
+    top, file = top_of(module), file.replace("\\", "/")
+    if top == "ais_tar2tf":
+        return "library" if module.startswith(_OURS) else "inert"
+    if top in INERT or top.startswith("tensorflow"):
+        return "inert"
+    if top == home and home not in sys.stdlib_module_names:
+        return "user"
+    if "/site-packages/" in file or "/dist-packages/" in file:
+        return "library"
+    return "inert" if file.startswith(_STANDARD) else "user"
+
+
+def is_users(module: str, home: str) -> bool:
+    """Tell whether the objects of a module's classes are looked into."""
+    if module == "builtins":
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return kind_of(module, file, home) == "user" or module.startswith(_OURS)
+
+
+def elements_of(value: Any) -> Iterable[Any] | None:
+    """Return what a container holds, as the container's own class says; None for what is none."""
+    if isinstance(value, dict):
+        return dict[Any, Any].values(value)
+    own: Callable[[Any], Iterator[Any]] | None = next(
+        (each.__iter__ for each in _CONTAINERS if isinstance(value, each)), None
+    )
+    return None if own is None else own(value)
+
+
+def special_methods(kind: type) -> Iterator[str]:
+    """Yield the names of the methods that operators call, and `call`, where Keras's `__call__` ends up."""
+    for name in dir(kind):
+        if name == "call" or (name.startswith("__") and name.endswith("__") and name not in _OTHER_SPECIAL):
+            yield name
+
+
+def attribute_of(owner: Any, name: str) -> list[Any]:
+    """Return an attribute without running anything: of a property, the method that would run."""
+    if isinstance(owner, types.ModuleType):
+        found = vars(owner).get(name, sys.modules.get(f"{owner.__name__}.{name}", _MISSING))
+        return [] if found is _MISSING else [found]
+    found = inspect.getattr_static(owner, name, _MISSING)
+    kind = owner if isinstance(owner, type) else type(owner)
+    if isinstance(found, staticmethod):
+        return [found.__func__]
+    if isinstance(found, classmethod):
+        return [types.MethodType(found.__func__, kind)]
+    if isinstance(found, property | functools.cached_property):
+        getter = found.fget if isinstance(found, property) else found.func
+        return [types.MethodType(getter, owner)] if getter is not None and kind is not owner else []
+    if isinstance(found, types.FunctionType) and kind is not owner:
+        return [found if name in getattr(owner, "__dict__", {}) else types.MethodType(found, owner)]
+    if isinstance(found, _DESCRIPTORS):
+        with contextlib.suppress(AttributeError):  # a slot that was not filled
+            return [found.__get__(None if kind is owner else owner, kind)]
+        return []
+    return [] if found is _MISSING else [found]
+
+
+def content_of(cell: types.CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # nothing is in it yet
+        return []
+
+
+def defaults_of(function: types.FunctionType) -> dict[str, list[Any]]:
+    code = function.__code__
+    named = code.co_varnames[: code.co_argcount]
+    given = function.__defaults__ or ()
+    found = {name: [value] for name, value in zip(named[len(named) - len(given) :], given, strict=True)}
+    return found | {name: [value] for name, value in (function.__kwdefaults__ or {}).items()}
