@@ -18,6 +18,11 @@ from ais_tar2tf.options import Limits
 
 __all__ = ["DECODERS", "decode_array", "decode_hdf5", "decode_npy", "decode_npz", "decode_record"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _LIMITS = Limits()
 
 

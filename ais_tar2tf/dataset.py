@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached, shelf_of
+from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import OptionError, SchemaError
 from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
@@ -36,7 +37,7 @@ Template = str | Sequence[str]
 _log = logging.getLogger("ais_tar2tf")
 
 
-class AisDataset:
+class AisDataset(Completed):
     """Tar shards of one bucket as TensorFlow datasets, or as TFRecord files.
 
     The endpoint is `proxy_url`, else AIS_ENDPOINT; the token `token` (text, or a function that gives one), else

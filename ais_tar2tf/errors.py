@@ -93,6 +93,10 @@ __all__ = [
 _REMEMBERED = 64  # errors that became text of TensorFlow's, and can be found again
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class Tar2TFError(Exception):
     """The root of the tree: `except Tar2TFError` catches whatever this package raises on purpose."""
 

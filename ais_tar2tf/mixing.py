@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
+from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import OptionError, SchemaError
 from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import PlainReading, timed_records
@@ -44,7 +45,7 @@ def mix(
     return Mixture(sources, weights, seed=seed, at_end=at_end)
 
 
-class Mixture:
+class Mixture(Completed):
     """What `t2t.mix` gives."""
 
     def __init__(

@@ -15,12 +15,6 @@ from typing import Any
 from ais_tar2tf.errors import OptionError, OptionTypeError
 
 __all__ = [
-    "EVEN",
-    "KIB",
-    "LEAST_READ_AHEAD",
-    "MIB",
-    "SHARED_SEED",
-    "TUNED_CONNECTIONS",
     "Cache",
     "Card",
     "Limits",
@@ -30,8 +24,12 @@ __all__ = [
     "Timeouts",
     "Tls",
     "Writing",
-    "whole_number",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 KIB = 1024
 MIB = 1024 * KIB

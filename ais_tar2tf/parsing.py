@@ -14,14 +14,20 @@ import numpy as np
 
 from ais_tar2tf.errors import MissingDependency, SchemaError
 from ais_tar2tf.features import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
+from ais_tar2tf.later import Later
 from ais_tar2tf.schema import TEXTS, Field, Schema, has_shape_feature, ragged_rank, wire_dtype
 
 if TYPE_CHECKING:
     tf: Any  # the stubs that type checkers carry for TensorFlow lack tf.io's features
 else:
-    import tensorflow as tf
+    tf = Later("tensorflow")
 
 __all__ = ["element_spec", "parse", "parse_spec", "parser", "restore", "tfds_features"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 _WIRE = {"bytes": "string", "float32": "float32", "int64": "int64"}
 # What decode_raw does not know is read as what has the same bytes.

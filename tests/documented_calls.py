@@ -134,7 +134,7 @@ assert "txt" in t2t.parsing.tfds_features(schema)
 """,
     "features of TensorFlow": """
 from ais_tar2tf.features import bytes_feature, float_feature, float_feature_array, int64_feature
-feature = {"a": bytes_feature(b"x"), "b": int64_feature(True), "c": float_feature(1), "d": float_feature_array([1, 2])}
+feature = {"a": bytes_feature(b"x"), "b": int64_feature(True), "c": float_feature(1), "d": float_feature_array([1])}
 tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 """,
     "features.tf_serialize_example": """
@@ -194,7 +194,7 @@ assert src.stats.records_emitted == 12 and src.bottleneck and len(list(src.shard
 src.close()
 """,
     "open a prefix, a folder, a glob": """
-assert len(list(t2t.open("ais://little/train").shards if False else t2t.open("folder/little/").shards)) == 5
+assert len(list(t2t.open("folder/little/").shards)) == 5
 assert len(list(t2t.open("ais://little/train-*.tar").shards)) == 4
 """,
     "schema": """
@@ -222,8 +222,10 @@ src.export("d/", splits={"train": 0.8, "val": 0.2}, workers=2)
 for out in "abcd":
     loaded = t2t.load(f"{out}/")
     assert len(loaded) == 12 and loaded.verify().records == 12
-    assert loaded[-1]["__key__"] and len(loaded[1:3]) == 2 and sum(loaded.splits.values()) == 12
-    assert len(list(loaded.split("train[:50%]"))) == len(loaded.split("train")) // 2 and loaded.files("train")
+    assert sum(loaded.splits.values()) == 12 and len(list(loaded.records())) == 12 and loaded.files("train")
+    if loaded.manifest.format != "tar":
+        assert loaded[-1]["__key__"] and len(loaded[1:3]) == 2
+        assert len(list(loaded.split("train[:50%]"))) == len(loaded.split("train")) // 2
 """,
     "export by two hosts": """
 for host in range(2):
@@ -293,7 +295,7 @@ assert ops.from_json(ops.to_json([ops.Rename(a="b")]))
     "schema.infer": """
 schema = t2t.schema.infer([{"__key__": "a", "cls": b"1"}])
 assert t2t.schema.Schema.from_json(schema.to_json()) == schema and schema.to_text()
-assert schema.decode(schema.encode({"__key__": "b", "cls": b"2"}))["__key__"] == "b"
+assert schema.decode(schema.encode({"__key__": "b", "cls": b"2"}))["cls"] == b"2"
 inference = t2t.schema.Inference()
 inference.add({"__key__": "a", "x": 1})
 assert inference.schema.with_field(t2t.schema.Field("x", "int64"))
@@ -320,7 +322,9 @@ else:
     raise SystemExit("no error")
 """,
     "hosts": """
-assert t2t.hosts() == (0, 1)
+import os
+os.environ |= {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+assert t2t.hosts() == (1, 2)
 """,
     "openmetrics": """
 src = t2t.open("ais://little/train-0.tar")
@@ -329,16 +333,20 @@ assert "records" in t2t.openmetrics(src.stats)
 """,
     "cluster.shuffle": """
 urls = t2t.cluster.shuffle(
-    "ais://little/train-{0..3}.tar", "ais://little/new-{0..9}.tar", shard_size="64MB", order="random", seed=0, local=True
+    "ais://little/train-{0..3}.tar", "ais://little/new-{0..9}.tar", shard_size="64MB", seed=0, local=True
 )
 assert len(list(t2t.open(urls).records())) == 12
 """,
     "cluster.etl": """
-import urllib.request
+import requests
+from pathlib import Path
 from ais_tar2tf.cluster import etl
 transformer = etl.Transformer(selections={"label": "cls"}, output="tfrecord")
 with transformer.serve(port=0) as service:
-    assert urllib.request.urlopen(service.url + "/health").status == 200
+    while requests.get(service.url + "/health", timeout=20).status_code == 503:  # until it is ready
+        pass
+    answer = requests.put(service.url, Path("folder/little/train-0.tar").read_bytes(), timeout=20)
+assert answer.status_code == 200 and b"label" in answer.content
 """,
     "tfrecorder": """
 from ais_tar2tf.tfrecorder import factory as tf_factory
@@ -356,7 +364,8 @@ class Toy(Example):
         return cls(int(row[0]))
     def to_csv_row(self):
         return [str(self._label)]
-open("toys.csv", "w").write("".join(f"{n}\\n" for n in range(10)))
+from pathlib import Path
+Path("toys.csv").write_text("".join(f"{n}\\n" for n in range(10)))
 tf_factory.generate_and_save_train_eval_test_tfrecords_files(
     "toys/", example_class=Toy, examples_list_filepath="toys.csv", examples_train_eval_test_ratio=[0.5, 0.3, 0.2]
 )

@@ -43,11 +43,9 @@ def blocks(page: str, language: str = "python") -> list[Block]:
     ]
 
 
-def commands(page: str) -> list[list[str]]:
-    """Return the arguments of each `ais-tar2tf` command in the page's console blocks."""
-    return [
-        shlex.split(arguments) for block in blocks(page, "console") for arguments in _COMMAND.findall(block.code)
-    ]
+def commands(block: Block) -> list[list[str]]:
+    """Return the arguments of each `ais-tar2tf` command in a console block."""
+    return [shlex.split(arguments) for arguments in _COMMAND.findall(block.code)]
 
 
 def needed(code: str) -> set[str]:

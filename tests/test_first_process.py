@@ -5,17 +5,22 @@ What they need of each other is no excuse: a newcomer copies one block, into a p
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import ais_tar2tf as t2t
 import pages
 import shards as made
+from ais_tar2tf.cli.app import app
 from documented_calls import PLAIN, TRAINING
 from first_process import Scene
 
@@ -68,9 +73,89 @@ def test_there_are_blocks() -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_runs_as_the_first_thing_in_a_process(block: pages.Block, scene: Scene) -> None:
-    _fine(scene.run_code(block.code.replace("train-2015-{00..09}", "train-2015-{00..05}")))  # there are six such samples
+    code = block.code.replace("train-2015-{00..09}", "train-2015-{00..05}")  # there are six such samples
+    _fine(scene.run_code(code))
 
 
 @pytest.mark.parametrize("call", [*TRAINING, *PLAIN])
 def test_a_call_works_as_the_first_thing_in_a_process(call: str, scene: Scene) -> None:
     _fine(scene.run_code((TRAINING | PLAIN)[call]))
+
+
+VERBS = {
+    "ls": [["ls", "ais://"], ["ls", "ais://little", "--json"]],
+    "inspect": [["inspect", "ais://little/train-{0..3}.tar"]],
+    "card": [["card", "ais://little/train-{0..3}.tar", "-o", "card.html"]],
+    "convert": [["convert", "ais://little/train-{0..3}.tar", "out/", "--shard-records", "5"]],
+    "finish": [
+        ["convert", "ais://little/train-{0..3}.tar", "out/", "--shard", "0/1", "--align", "shard", "--workers", "1"],
+        ["finish", "out/"],
+    ],
+    "verify": [["convert", "ais://little/train-{0..3}.tar", "out/", "--workers", "1"], ["verify", "out/"]],
+    "index": [["index", "ais://little/train-{0..3}.tar"]],
+    "pack": [["pack", "tornet", "ais://packed/train-{:05d}.tar", "--create"]],
+    "put": [["put", "folder/little/train-0.tar", "ais://little/copy.tar"]],
+    "bench": [["bench", "ais://little/train-{0..3}.tar", "--seconds", "0.05", "--batch", "4"]],
+    "doctor": [["doctor", "ais://little"]],
+    "demo": [["demo", "shown"]],
+}
+"""For each verb the commands that lead to it."""
+
+
+def test_every_verb_is_here() -> None:
+    assert VERBS.keys() | {"serve"} == {command.callback.__name__ for command in app.registered_commands}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_works_as_the_first_thing_in_a_process(verb: str, scene: Scene) -> None:
+    for arguments in VERBS[verb]:
+        _fine(scene.run_verb(*arguments))
+
+
+CONSOLE = [block for page in pages.pages() for block in pages.blocks(page, "console") if pages.commands(block)]
+_TOO_LONG = {"demo", "bench"}  # as the pages have them; VERBS has shorter ones
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=str)
+def test_commands_work_in_their_order(block: pages.Block, scene: Scene) -> None:
+    for arguments in pages.commands(block):
+        if arguments[0] not in _TOO_LONG:
+            _fine(scene.run_verb(*arguments))
+
+
+def _modules() -> set[str]:
+    """Return the names of the modules in which public names are defined, or which are public themselves."""
+    values = [getattr(t2t, name) for name in t2t.__all__]
+    return {value.__name__ if isinstance(value, ModuleType) else value.__module__ for value in values}
+
+
+EXAMPLES = [
+    (module, found.name)
+    for module in sorted(_modules())
+    for found in doctest.DocTestFinder().find(importlib.import_module(module))
+    if found.examples
+]
+_RUN_EXAMPLE = """
+import doctest, importlib, sys
+(example,) = [e for e in doctest.DocTestFinder().find(importlib.import_module(sys.argv[1])) if e.name == sys.argv[2]]
+sys.exit(doctest.DocTestRunner().run(example).failed)
+"""
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) > 15
+
+
+@pytest.mark.parametrize(("module", "name"), EXAMPLES, ids=[name for _, name in EXAMPLES])
+def test_an_example_runs_as_the_first_thing_in_a_process(module: str, name: str, scene: Scene) -> None:
+    _fine(scene.run("-c", _RUN_EXAMPLE, module, name))
+
+
+def test_every_public_call_is_here() -> None:
+    """Each public name, and each method of a source, stands in a block of a page or in a call."""
+    documented = {block.code for block in BLOCKS} | {*TRAINING.values(), *PLAIN.values()}
+    words = set(re.findall(r"\w+", "\n".join(documented)))
+    source = t2t.open("memory://a/b.tar")
+    for holder in (t2t, source, t2t.AisDataset, t2t.ops, t2t.cluster, t2t.parsing):
+        missing = {name for name in dir(holder) if not name.startswith("_")} - words
+        assert not missing, f"{holder} has {missing}, which is in no block and no call"

@@ -20,6 +20,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
+    "later", "completion",
     "errors", "escaping", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",

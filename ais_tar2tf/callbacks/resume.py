@@ -7,26 +7,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ais_tar2tf.callbacks._keras import FitCallback
 from ais_tar2tf.errors import CheckpointError, OptionError
-from ais_tar2tf.tfdata.dataset import ShardDataset
 
 if TYPE_CHECKING:
-
-    class Callback:
-        """What Keras's class has that is used here."""
-
-        model: Any
-        params: dict[str, Any]
-
-else:
-    from keras.callbacks import Callback
+    from ais_tar2tf.tfdata.dataset import ShardDataset
 
 __all__ = ["Resume"]
 
 _STATE = "state.json"
 
 
-class Resume(Callback):
+class Resume(FitCallback):
     """A callback for `fit`: the data's epoch is always Keras's; with `folder`, training goes on where it was.
 
     `dataset` is what `src.dataset(…)` or its `shuffle` gave; `fit` may get whatever was made of it. Without `folder`

@@ -5,19 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ais_tar2tf.account import Stats
+from ais_tar2tf.callbacks._keras import FitCallback
 from ais_tar2tf.errors import MissingDependency
 from ais_tar2tf.watching import bottleneck_line, shares
-
-if TYPE_CHECKING:
-
-    class Callback:
-        """What Keras's class has that is used here."""
-
-else:
-    from keras.callbacks import Callback
 
 __all__ = ["Watch"]
 
@@ -27,7 +20,7 @@ class Watched(Protocol):
     def stats(self) -> Stats: ...
 
 
-class Watch(Callback):
+class Watch(FitCallback):
     """A callback for `fit` that tells what the input of each epoch did, and which part of it holds training up.
 
     `source` is what `t2t.open` or `t2t.mix` gave. The line goes to `say` (by default to stderr); rates and shares of

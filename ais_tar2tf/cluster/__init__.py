@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["beam", "etl", "service", "shuffle"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "shuffle":
         from ais_tar2tf.cluster.shuffling import shuffle

@@ -32,6 +32,11 @@ except ImportError:
 
 __all__ = ["ConvertShards", "run_pipeline"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _Transform: Any = object if beam is None else beam.PTransform
 _Function: Any = object if beam is None else beam.DoFn
 _HERE = frozenset({"workers", "progress", "writing", "shard"})  # what an item decides by itself

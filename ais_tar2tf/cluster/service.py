@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset", "main"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _SHARINGS = ("dynamic", "off")
 
 

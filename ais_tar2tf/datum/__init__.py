@@ -22,3 +22,7 @@ from ais_tar2tf.datum import configs, export, problem, reader
 from ais_tar2tf.datum.reader import load
 
 __all__ = ["configs", "export", "load", "problem", "reader"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

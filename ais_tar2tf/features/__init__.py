@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 from ais_tar2tf.features._decode import decode
-from ais_tar2tf.features._encode import bytes_head, encode, example_head
+from ais_tar2tf.features._encode import bytes_head as bytes_head
+from ais_tar2tf.features._encode import encode
+from ais_tar2tf.features._encode import example_head as example_head
 from ais_tar2tf.features._helpers import (
     bytes_feature,
     float_feature,
@@ -20,7 +22,8 @@ from ais_tar2tf.features._helpers import (
     serialize_example,
     tf_serialize_example,
 )
-from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES, as_float32s
+from ais_tar2tf.features._values import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
+from ais_tar2tf.features._values import as_float32s as as_float32s
 
 __all__ = [
     "FLAT_VALUES",
@@ -32,18 +35,20 @@ __all__ = [
     "_float_feature",
     "_float_feature_array",
     "_int64_feature",
-    "as_float32s",
     "bytes_feature",
-    "bytes_head",
     "decode",
     "encode",
-    "example_head",
     "float_feature",
     "float_feature_array",
     "int64_feature",
     "serialize_example",
     "tf_serialize_example",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 _bytes_feature, _int64_feature = bytes_feature, int64_feature  # the guides' spellings
 _float_feature, _float_feature_array = float_feature, float_feature_array

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import AccessDenied, ExportError
 from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
@@ -53,8 +54,10 @@ def load(
     return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
 
 
-class Loaded:
+class Loaded(Completed):
     """All splits of one place. `loaded[i]`, slices and `len` count through all, in the order of their names."""
+
+    _for_the_package = frozenset({"local", "request"})
 
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest

@@ -31,3 +31,7 @@ __all__ = [
     "from_json",
     "to_json",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,6 +13,7 @@ import xxhash
 from ais_tar2tf.account import Account, OnError, Stats
 from ais_tar2tf.cache import in_whole_blocks
 from ais_tar2tf.class_names import find_class_names
+from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
@@ -52,8 +53,12 @@ _SAMPLE_RECORDS = 64
 _KEPT_SAMPLE = 8 * MIB  # a larger one is read again when it is asked for
 
 
-class Source:
+class Source(Completed):
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
+
+    _for_the_package = frozenset(
+        {"as_shards", "narrowed_as", "prepared", "reading", "skip_or_raise", "write_files", "write_index"}
+    )
 
     def __init__(self, shards: Shards, account: Account | None = None, *, index: Place | bool = True) -> None:
         self._shards = shards

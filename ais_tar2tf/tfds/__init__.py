@@ -12,6 +12,11 @@ from ais_tar2tf.records import Record
 
 __all__ = ["builder"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _SAMPLE = 64  # records of each split that tell the features: what a schema of a source is taken from, too
 _SPLIT = "train"  # the only one, where none are named
 

@@ -16,3 +16,7 @@ from __future__ import annotations
 __all__ = ["factory", "helpers"]
 
 from ais_tar2tf.tfrecorder import factory, helpers
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -35,6 +35,11 @@ __all__ = [
     "get_tfrecord_filepaths",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 EXTENSION = ".tfr"
 LOG = "log.txt"
 EXAMPLES = "examples.csv"

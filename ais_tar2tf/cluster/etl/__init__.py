@@ -14,3 +14,7 @@ from ais_tar2tf.cluster.etl.definition import Definition
 from ais_tar2tf.cluster.etl.transformer import Transformer
 
 __all__ = ["Definition", "Transformer", "running", "start", "stop"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,3 +6,7 @@ from ais_tar2tf.datum.export import export
 from ais_tar2tf.datum.export.export import export_to_tfrecord
 
 __all__ = ["export", "export_to_tfrecord"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,3 +5,7 @@ from __future__ import annotations
 from ais_tar2tf.datum.reader.dataset import Dataset, load
 
 __all__ = ["Dataset", "load"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

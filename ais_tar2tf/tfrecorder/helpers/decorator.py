@@ -11,6 +11,10 @@ from ais_tar2tf.tfrecorder.helpers.fields import FieldType
 __all__ = ["TfRecordable", "tfrecordable"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class TfRecordable(property):
     """A property that knows its type in a record file."""
 

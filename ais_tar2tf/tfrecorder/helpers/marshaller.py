@@ -12,6 +12,11 @@ from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape, schema_of, st
 
 __all__ = ["Example", "IgnoreExampleException", "serialized"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _REMEMBERED = 64  # classes whose fields were worked out
 
 
