@@ -47,6 +47,7 @@ class Request:
     parallel: int | None = None
     split: bool = False  # among hosts, by `shard=`; tf.data's auto-sharding then is off
     record_bytes: int = 0  # of a usual one
+    small_checkpoints: bool = False  # they hold places, not the records that are in flight
 
     @property
     def handed(self) -> tuple[str, ...]:

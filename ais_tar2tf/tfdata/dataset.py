@@ -21,7 +21,7 @@ from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
 from ais_tar2tf.tfdata.iterating import iterate
-from ais_tar2tf.tfdata.mapped import CORES, map_graph, map_python, tell_calls, threads
+from ais_tar2tf.tfdata.mapped import CORES, guarded, map_graph, map_python, tell_calls, threads
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.workers import several_workers
 
@@ -33,6 +33,9 @@ _ELSEWHERE = (
     "files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one being split while the next is read
+_PREFETCHED_BYTES = 2 * MIB  # of elements that were mapped; as much as a chunk of records
+_LEAST_PREFETCHED, _MOST_PREFETCHED = 2, 64  # elements
+_DECODED = 10  # times the bytes of a record, where nobody knows what becomes of it: a JPEG's pixels
 _HUGE = 8 * MIB  # bytes of a record: above this, a chunk is one, and holding another costs more than waiting for it
 _UNKNOWN = 2**63 - 1  # elements, of which there are fewer; -1 would be optimised away, and not in the checkpoint
 _LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
@@ -111,6 +114,22 @@ class ShardDataset(Dataset):
             self._chunks.begin.seed = self._chunks.request.account.stats.seed = SHARED_SEED
         return super().shard(num_shards, index, name)
 
+    def small_checkpoints(self) -> ShardDataset:
+        """Let checkpoints of iterators hold 4 KB: the place of the next element, instead of all that is in flight.
+
+        This is tf.data's symbolic checkpointing, so it holds for `batch`, `map` and `prefetch` behind this dataset,
+        too. What was in flight is read and mapped again after a restore. A record costs some 2 µs more, and 80 µs
+        where its mapping can fail on data, such as a decoder. TensorFlow cannot save such an iterator behind
+        `cache`, `window`, `rebatch`, `ignore_errors` and `bucket_by_sequence_length`, and says so when it is saved.
+
+        Example:
+            train = src.dataset(pair, shuffle=True, seed=7).small_checkpoints().batch(32).prefetch(2)
+        """
+        request = self._chunks.request
+        if isinstance(request.mapping, GraphMapping) and request.mapping.fallible:
+            request = replace(request, mapping=guarded(request.mapping, request.names))
+        return dataset_of(replace(request, small_checkpoints=True), self._chunks.begin)
+
     def repeat(self, count: int | None = None, name: str | None = None) -> Any:
         """As `repeat=`: a checkpoint then knows the epoch. tf.data's own counts, and tells nobody."""
         request = self._chunks.request
@@ -146,7 +165,7 @@ def build(request: Request, begin: Begin | None = None) -> tuple[Dataset, Chunks
         else:
             dataset = map_graph(dataset, mapping, request, chunks)
             tell_calls(request)
-        dataset = _batched(dataset, request).prefetch(tf.data.AUTOTUNE)
+        dataset = _batched(dataset, request).prefetch(_ahead(dataset.element_spec, request))
     return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
 
 
@@ -158,6 +177,8 @@ def _options(request: Request) -> Any:
     options.autotune.enabled = False
     if threads(request) > CORES:  # TensorFlow's own threads are as many as there are cores
         options.threading.private_threadpool_size = threads(request)
+    if request.small_checkpoints:
+        options.experimental_symbolic_checkpoint = True
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     policy = tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.OFF if request.split else policy.DATA
@@ -210,9 +231,20 @@ def _batched(dataset: Dataset, request: Request) -> Dataset:
     return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
 
 
+def _ahead(mapped: Any, request: Request) -> int:
+    """Return how many mapped elements, or batches of them, to prefetch; a checkpoint stores these, too."""
+    size = sum(_bytes_of(spec, request) for spec in tf.nest.flatten(mapped)) * (request.batch or 1)
+    return max(_LEAST_PREFETCHED, min(_MOST_PREFETCHED, _PREFETCHED_BYTES // max(1, size)))
+
+
+def _bytes_of(spec: Any, request: Request) -> int:
+    known = isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string and spec.shape.is_fully_defined()
+    return spec.dtype.size * spec.shape.num_elements() if known else _DECODED * request.record_bytes
+
+
 def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
     """Strings that stand alone are moved into a batch, those of a chunk are copied, unless it holds whole batches."""
-    if request.batch is None or request.record_bytes >= _LARGE:
+    if request.batch is None or request.record_bytes >= _LARGE or request.small_checkpoints:
         return _batched(dataset.unbatch(), request)
     return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
 

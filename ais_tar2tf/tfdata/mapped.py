@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Busy, Choice
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.records import NAMES, Record
@@ -23,7 +24,7 @@ from ais_tar2tf.tfdata.gate import Gate
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
-__all__ = ["CORES", "map_graph", "map_python", "tell_calls", "threads"]
+__all__ = ["CORES", "guarded", "map_graph", "map_python", "tell_calls", "threads"]
 
 _TIMED = 16  # one mapping in so many is timed: telling Python costs more than a small mapping takes
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -154,6 +155,19 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
     )
 
 
+def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
+    """Return a mapping that calls the graph from Python for each record, and so knows which one fails."""
+    specs = tf.nest.flatten(mapping.spec)
+    if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
+        raise OptionError("small_checkpoints() needs a mapping that returns dense tensors, not ragged or sparse ones")
+
+    def call(record: Record) -> Any:
+        return mapping({name: tf.constant(_as_bytes(record[name])) for name in mapping.fields})
+
+    types = tf.nest.map_structure(lambda spec: spec.dtype, mapping.spec)
+    return PythonMapping(call, tuple(names), types, [spec.shape for spec in specs])
+
+
 def _gate(request: Request) -> Gate:
     most = _calls(request)
     first = most if request.parallel else min(most, CORES)
@@ -173,6 +187,10 @@ def _converted(value: Any, dtype: Any) -> Any:
     if dtype == tf.string:
         return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
     return np.asarray(value, dtype=dtype.as_numpy_dtype)
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
 def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
