@@ -11,22 +11,22 @@ __all__ = ["Completed"]
 class _Listed(type):
     """The type of classes that list only public names; IPython asks an object and its class."""
 
-    _for_the_package: frozenset[str]
+    __hidden__: frozenset[str]
 
     def __dir__(cls) -> Iterable[str]:
-        return _public(super().__dir__(), cls._for_the_package)
+        return _public(super().__dir__(), cls.__hidden__)
 
 
 class Completed(metaclass=_Listed):
     """A base class that lists only public names, as do its instances.
 
-    `_for_the_package` has the public attributes that only other modules of the package need.
+    `__hidden__` has the public attributes that only other modules of the package need.
     """
 
-    _for_the_package: ClassVar[frozenset[str]] = frozenset()
+    __hidden__: ClassVar[frozenset[str]] = frozenset()
 
     def __dir__(self) -> Iterable[str]:
-        return _public(super().__dir__(), self._for_the_package)
+        return _public(super().__dir__(), type(self).__hidden__)
 
 
 def _public(names: Iterable[str], hidden: frozenset[str]) -> list[str]:

@@ -241,6 +241,17 @@ for name in ("a", "b"):
 (url,) = t2t.pack("photos/", "ais://packed/train-{}.tar", create=True, shard_size="100MB")
 assert [record["txt"] for record in t2t.open(url).records()] == [b"a", b"b"]
 """,
+    "pack folders of classes": """
+from pathlib import Path
+image = next(t2t.open("ais://little/train-0.tar").records())["jpg"]
+for name in ("cat", "dog"):
+    Path(f"pets/{name}").mkdir(parents=True)
+    Path(f"pets/{name}/1.jpg").write_bytes(image)
+t2t.pack("pets/", "ais://packed/train-{:05d}.tar", create=True)
+src = t2t.open("ais://packed/train-*.tar")
+assert src.classes == ("cat", "dog")
+assert {record["__key__"]: record["cls"] for record in src.records()} == {"cat/1": b"0", "dog/1": b"1"}
+""",
     "pack records": """
 rows = ({"__key__": f"{n:03d}", "txt": "hello", "cls": b"1"} for n in range(9))
 urls = t2t.pack(rows, "ais://packed/train-{:05d}.tar", create=True, shard_records=5)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pages
 
+_SETTINGS = tomllib.loads((pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
+_WARNINGS = [f"-W{each}" for each in _SETTINGS["ini_options"]["filterwarnings"]]  # as for all tests: they are errors
 _TIME = 200  # seconds; TensorFlow's import alone takes three, and many times that on a busy machine
 
 DEFINITIONS = {
@@ -90,7 +93,7 @@ class Scene:
 
     def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
         path = self.folder / "first.py"  # a file: AutoGraph reads the source of what it traces
-        path.write_text(script(self.adapted(code)), encoding="utf-8")
+        path.write_text(self.adapted(script(code)), encoding="utf-8")
         return self.run(str(path))
 
     def run_verb(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -99,7 +102,7 @@ class Scene:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a new Python, for which a warning is an error."""
         return subprocess.run(
-            [sys.executable, "-W", "error", *arguments],
+            [sys.executable, *_WARNINGS, *arguments],
             cwd=self.folder,
             env=self._all_environment(),
             capture_output=True,

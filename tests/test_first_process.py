@@ -143,12 +143,15 @@ sys.exit(doctest.DocTestRunner().run(example).failed)
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) > 15
+    assert len(EXAMPLES) > 10
 
 
 @pytest.mark.parametrize(("module", "name"), EXAMPLES, ids=[name for _, name in EXAMPLES])
 def test_an_example_runs_as_the_first_thing_in_a_process(module: str, name: str, scene: Scene) -> None:
     _fine(scene.run("-c", _RUN_EXAMPLE, module, name))
+
+
+_ELSEWHERE = {"beam"}  # whose environment has another TensorFlow, if any: test_beam.py runs it there
 
 
 def test_every_public_call_is_here() -> None:
@@ -157,5 +160,5 @@ def test_every_public_call_is_here() -> None:
     words = set(re.findall(r"\w+", "\n".join(documented)))
     source = t2t.open("memory://a/b.tar")
     for holder in (t2t, source, t2t.AisDataset, t2t.ops, t2t.cluster, t2t.parsing):
-        missing = {name for name in dir(holder) if not name.startswith("_")} - words
+        missing = {name for name in dir(holder) if not name.startswith("_")} - words - _ELSEWHERE
         assert not missing, f"{holder} has {missing}, which is in no block and no call"

@@ -14,8 +14,8 @@ class FitCallback:
     model: Any
     params: dict[str, Any]
 
-    def __new__(cls, *_: Any, **__: Any) -> FitCallback:
-        return super().__new__(_joined(cls))
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        return object.__new__(_joined(cls))
 
 
 @cache

@@ -57,7 +57,7 @@ def load(
 class Loaded(Completed):
     """All splits of one place. `loaded[i]`, slices and `len` count through all, in the order of their names."""
 
-    _for_the_package = frozenset({"local", "request"})
+    __hidden__ = frozenset({"local", "request"})
 
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest

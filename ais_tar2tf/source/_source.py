@@ -56,7 +56,7 @@ _KEPT_SAMPLE = 8 * MIB  # a larger one is read again when it is asked for
 class Source(Completed):
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
 
-    _for_the_package = frozenset(
+    __hidden__ = frozenset(
         {"as_shards", "narrowed_as", "prepared", "reading", "skip_or_raise", "write_files", "write_index"}
     )
 
