@@ -17,6 +17,7 @@ from ais_tar2tf.errors import OptionError, OptionTypeError
 __all__ = [
     "Cache",
     "Card",
+    "Hdf5",
     "Limits",
     "Read",
     "Retry",
@@ -293,3 +294,15 @@ class Card(_Checked):
     shards: int = 10_000  # whose sizes are kept one by one, at some 200 bytes each
     errors: int = 50  # bad records that are named; all are counted
     seed: int = 0  # of the choice of samples, so that the same data give the same card
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hdf5(_Checked):
+    """How HDF5 and netCDF files are read, whose library takes every file for a sound one.
+
+    >>> Hdf5(seconds=5).isolate is None
+    True
+    """
+
+    isolate: bool | None = None  # by a helper process; None: as AIS_TAR2TF_HDF5 says, `isolated` or `in-process`
+    seconds: float = 30.0  # for one file, by a helper; a gigabyte of deflated values takes 5

@@ -7,11 +7,13 @@ the only way in which these files are read here: `arrays` and the decoders call 
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import io
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +22,13 @@ import numpy as np
 from ais_tar2tf.allocation import LARGE_FIELDS, keep_freed
 from ais_tar2tf.errors import MissingDependency, SchemaError
 from ais_tar2tf.netcdf import _chunks
-from ais_tar2tf.options import Limits
+from ais_tar2tf.netcdf._budget import Budget
+from ais_tar2tf.netcdf._helper import Helpers
+from ais_tar2tf.options import Hdf5, Limits
 
-__all__ = ["NetCDF", "read", "size_of"]
+__all__ = ["NetCDF", "read", "read_here", "size_of"]
+
+_CHOICES = ("isolated", "in-process")  # the first one is the default
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = b"CDF"
@@ -37,6 +43,7 @@ _UNITS = {"day": "D", "hour": "h", "minute": "m", "second": "s", "millisecond": 
 _SINCE = re.compile(r"(day|hour|minute|second|millisecond|microsecond|nanosecond)s? since (.+)")
 _CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 _MOST_GROUPS = 64  # levels of nesting; what nests deeper is no data that anybody wrote
+_MOST_OBJECTS = 20_000  # groups and variables that are looked at: a second of work
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,55 @@ def read(
     names: Collection[str] | None = None,
     *,
     limit: int = Limits().member_bytes,
+    how: Hdf5 = Hdf5(),  # noqa: B008  # frozen
 ) -> NetCDF:
-    """The variables `names` (all by default) and the attributes of a netCDF-4 or HDF5 file: bytes, or a path."""
+    """Return the variables `names` (by default all) and the attributes of a netCDF-4 or HDF5 file.
+
+    HDF5's library takes its files for sound: one that was made for it can crash it, or hold it up for ever. So a
+    helper process reads the file, within `how.seconds`, unless `how` or AIS_TAR2TF_HDF5 says that files are trusted.
+
+    Args:
+        source: The file's bytes, or its path.
+        names: Paths of variables in the file.
+        limit: The bytes that the variables and attributes may take.
+        how: Whether a helper process reads the file, and how long it may take.
+
+    Raises:
+        SchemaError: The file cannot be read, is too large, crashed the library, or took too long.
+    """
+    if not _is_isolated(how):
+        return read_here(source, names, limit=limit)
+    keep_freed(LARGE_FIELDS)
+    _check_magic(source)
+    helpers = _helpers()
+    path = source if isinstance(source, bytes) else os.path.abspath(os.fspath(source))  # noqa: PTH100
+    return NetCDF(*helpers.read(path, names, limit, how))
+
+
+def _is_isolated(how: Hdf5) -> bool:
+    if how.isolate is not None:
+        return how.isolate
+    chosen = os.environ.get("AIS_TAR2TF_HDF5", "") or _CHOICES[0]
+    if chosen not in _CHOICES:
+        raise SchemaError(f"AIS_TAR2TF_HDF5 is one of {', '.join(_CHOICES)}, not {chosen!r}")
+    return chosen == _CHOICES[0]
+
+
+@functools.cache
+def _helpers() -> Helpers:
+    if importlib.util.find_spec("h5py") is None:
+        raise MissingDependency("h5py", extra="hdf5")
+    return Helpers()
+
+
+def read_here(
+    source: bytes | str | os.PathLike[str],
+    names: Collection[str] | None = None,
+    *,
+    limit: int = Limits().member_bytes,
+    empty: _chunks.Empty = np.empty,
+) -> NetCDF:
+    """As `read`, in this process. `empty` makes the arrays of large variables."""
     try:
         import h5py
     except ImportError as error:
@@ -67,14 +121,20 @@ def read(
     _check_magic(source)
     try:
         with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else os.fspath(source), "r") as file:
-            found = dict(_datasets(file)) if names is None else {name: _named(file, name) for name in names}
-            _check_size(found, limit)
-            variables = {name: _variable(dataset) for name, dataset in found.items()}
-            return NetCDF(variables, _attributes(file))
+            return _read(file, names, limit, empty)
     except SchemaError:
         raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+    except Exception as error:  # a file that is damaged makes h5py raise errors of any kind
         raise SchemaError(f"no netCDF-4 or HDF5 file that can be read here: {error}") from error
+
+
+def _read(file: Any, names: Collection[str] | None, limit: int, empty: _chunks.Empty) -> NetCDF:
+    size = file.id.get_filesize()
+    budget = Budget(limit, size)
+    found = dict(_datasets(file, budget)) if names is None else {name: _named(file, name) for name in names}
+    budget.check(found)
+    variables = {name: _variable(dataset, budget, size, empty) for name, dataset in found.items()}
+    return NetCDF(variables, _attributes(file, budget))
 
 
 def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
@@ -87,32 +147,46 @@ def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
         raise SchemaError(f"no netCDF-4 or HDF5 file: it begins with {source[:8]!r}")
 
 
-def _check_size(datasets: Mapping[str, Any], limit: int) -> None:
-    total = sum(size_of(dataset.shape, dataset.dtype) for dataset in datasets.values())
-    if total > limit:
-        raise SchemaError(f"variables of {total:,} bytes pass the limit of {limit:,}, Limits.member_bytes")
-
-
-def _datasets(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _datasets(file: Any, budget: Budget) -> Iterator[tuple[str, Any]]:
+    """Return every variable by its path. Links may lead to one group on many paths, so the walk is bounded."""
     import h5py
 
-    if depth > _MOST_GROUPS:
-        raise SchemaError(f"groups nest deeper than {_MOST_GROUPS} levels")
-    for name in group:
-        value = _linked(group, name)
-        if isinstance(value, h5py.Group):
-            yield from _datasets(value, f"{prefix}{name}/", depth + 1)
-        elif isinstance(value, h5py.Dataset) and value.shape is not None and not _is_bare_dimension(value):
-            yield f"{prefix}{name}", value
+    waiting, count = [("", file, 0)], 0
+    while waiting:
+        prefix, group, depth = waiting.pop()
+        if depth > _MOST_GROUPS:
+            raise SchemaError(f"groups nest deeper than {_MOST_GROUPS} levels")
+        inner: list[tuple[str, Any, int]] = []
+        for name in group:
+            count += 1
+            if count > _MOST_OBJECTS:
+                raise SchemaError(f"there are over {_MOST_OBJECTS:,} groups and variables")
+            value = _linked(group, name)
+            if isinstance(value, h5py.Group):
+                inner.append((f"{prefix}{name}/", value, depth + 1))
+            elif _is_variable(value) and not _is_bare_dimension(value, budget):
+                yield f"{prefix}{name}", value
+        waiting += reversed(inner)
 
 
 def _named(file: Any, name: str) -> Any:
+    import h5py
+
     found = file
     for part in name.split("/"):
-        if part not in found:
+        if not isinstance(found, h5py.Group) or part not in found:
             raise SchemaError(f"variable {name!r} is missing")
         found = _linked(found, part)
+    if not _is_variable(found):
+        raise SchemaError(f"{name!r} is no variable with values")
     return found
+
+
+def _is_variable(found: Any) -> bool:
+    """Whether it is a dataset that is not empty, in the sense of having no shape."""
+    import h5py
+
+    return isinstance(found, h5py.Dataset) and found.shape is not None
 
 
 def _linked(group: Any, name: str) -> Any:
@@ -123,13 +197,13 @@ def _linked(group: Any, name: str) -> Any:
     return group[name]
 
 
-def _is_bare_dimension(dataset: Any) -> bool:
-    name = dataset.attrs.get("NAME") if "NAME" in dataset.attrs else None
+def _is_bare_dimension(dataset: Any, budget: Budget) -> bool:
+    name = budget.attribute(dataset, "NAME") if "NAME" in dataset.attrs else None
     return isinstance(name, bytes | np.bytes_) and bytes(name).startswith(_BARE_DIMENSION)
 
 
-def _attributes(holder: Any) -> dict[str, Any]:
-    return {name: _plain(holder.attrs[name]) for name in holder.attrs if name not in _BOOKKEEPING}
+def _attributes(holder: Any, budget: Budget) -> dict[str, Any]:
+    return {name: _plain(budget.attribute(holder, name)) for name in holder.attrs if name not in _BOOKKEEPING}
 
 
 def _plain(value: Any) -> Any:
@@ -139,12 +213,12 @@ def _plain(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes | np.bytes_) else value
 
 
-def _variable(dataset: Any) -> Any:
+def _variable(dataset: Any, budget: Budget, file_bytes: int, empty: _chunks.Empty) -> Any:
     if dataset.is_virtual or dataset.external:
         raise SchemaError(f"{dataset.name!r} keeps its data in another file, which is not opened")
-    values = _chunks.read(dataset)
+    values = budget.values(dataset) if dataset.dtype.hasobject else _chunks.read(dataset, file_bytes, empty)
     held = dataset.attrs
-    said = {name: _plain(held[name]) for name in _MEANING if name in held}
+    said = {name: _plain(budget.attribute(dataset, name)) for name in _MEANING if name in held}
     return _meant(values, said) if said else values
 
 

@@ -3,41 +3,75 @@
 A chunk as it lies in the file went through the dataset's filters in their order: here shuffle, then deflate. Shuffle
 lays out the first bytes of all elements, then all second bytes, and so on.
 
+Chunks are read here only where every chunk of the grid is in the file and inflates to its size. HDF5 itself reads
+whatever else there is: it knows the fill value of a chunk that was never written, and says what is wrong with one.
+
 HDF5 is one thread's at a time, and h5py's lock sees to it. But `read_direct_chunk` before h5py 3.15, and TensorFlow
 2.21 asks for such a one, doesn't take that lock: two threads in it end in an error or a crash. So it's taken here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 from isal import isal_zlib
 
-__all__ = ["read"]
+__all__ = ["Empty", "read"]
 
 _DEFLATE, _SHUFFLE = 1, 2
+_DAMAGED = cast("type[Exception]", isal_zlib.error)  # isal's stub takes the class for an instance
 _READ_HERE = ([_DEFLATE], [_SHUFFLE, _DEFLATE])
 
+Offset = tuple[int, ...]
 
-def read(dataset: Any) -> Any:
-    """All values of an h5py dataset."""
+
+class _NotWhole(Exception):
+    """A chunk is not in the file, or not as the dataset's filters make it."""
+
+
+Empty = Callable[[tuple[int, ...], Any], Any]
+"""Makes an array of a shape and a type, as `np.empty` does."""
+
+
+def read(dataset: Any, file_bytes: int, empty: Empty = np.empty) -> Any:
+    """Return all values of an h5py dataset of numbers, in a file of so many bytes."""
+    filters = _filters(dataset)
+    if dataset.chunks is None or filters not in _READ_HERE or not dataset.size:
+        return np.asarray(dataset[()])
+    whole = empty(dataset.shape, dataset.dtype)
+    try:
+        for offset, stored in _stored(dataset, file_bytes):
+            _place(whole, offset, _chunk(stored, dataset, shuffled=len(filters) == 2))
+    except _NotWhole:
+        return np.asarray(dataset[()])
+    return whole
+
+
+def _stored(dataset: Any, file_bytes: int) -> Iterator[tuple[Offset, bytes]]:
+    """Return the place and the bytes of each chunk of the grid.
+
+    Raises:
+        _NotWhole: A chunk is missing, or a filter was left out for one.
+    """
     from h5py._objects import phil as lock  # the lock has no public name
 
-    filters = _filters(dataset)
-    if dataset.chunks is None or filters not in _READ_HERE or dataset.dtype.hasobject or not dataset.size:
-        return np.asarray(dataset[()])
-    if dataset.id.get_num_chunks() * int(np.prod(dataset.chunks)) < dataset.size:
-        return np.asarray(dataset[()])  # some chunks were never written: HDF5 knows what stands for them
-    whole = np.empty(dataset.shape, dataset.dtype)
-    for number in range(dataset.id.get_num_chunks()):
+    grid = [range(0, extent, chunk) for extent, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
+    with lock:
+        if dataset.id.get_num_chunks() != math.prod(map(len, grid)):
+            raise _NotWhole
+    for offset in itertools.product(*grid):
         with lock:
-            info = dataset.id.get_chunk_info(number)
-            mask, stored = dataset.id.read_direct_chunk(info.chunk_offset)
-        if mask:  # a filter was left out for this chunk
-            return np.asarray(dataset[()])
-        _place(whole, info.chunk_offset, _chunk(stored, dataset, shuffled=len(filters) == 2))
-    return whole
+            info = dataset.id.get_chunk_info_by_coord(offset)
+            if info.byte_offset is None or info.filter_mask or info.size > file_bytes:
+                raise _NotWhole
+            mask, stored = dataset.id.read_direct_chunk(offset)
+        if mask:
+            raise _NotWhole
+        yield offset, stored
 
 
 def _filters(dataset: Any) -> list[int]:
@@ -46,11 +80,14 @@ def _filters(dataset: Any) -> list[int]:
 
 
 def _chunk(stored: bytes, dataset: Any, *, shuffled: bool) -> Any:
-    size = int(np.prod(dataset.chunks)) * dataset.dtype.itemsize
+    size = math.prod(dataset.chunks) * dataset.dtype.itemsize
     inflating = isal_zlib.decompressobj()
-    raw = inflating.decompress(stored, size + 1)  # at most one byte more than there may be
-    if len(raw) != size:
-        raise ValueError(f"a chunk of {dataset.name!r} inflates to another size than its {size:,} bytes")
+    try:
+        raw = inflating.decompress(stored, size + 1)  # at most one byte more than there may be
+    except _DAMAGED as error:
+        raise _NotWhole from error
+    if len(raw) != size or not inflating.eof:
+        raise _NotWhole
     if shuffled and dataset.dtype.itemsize > 1:
         raw = _unshuffled(raw, dataset.dtype.itemsize)
     return np.frombuffer(raw, dataset.dtype).reshape(dataset.chunks)
@@ -64,7 +101,7 @@ def _unshuffled(raw: bytes, width: int) -> Any:
     return elements
 
 
-def _place(whole: Any, offset: tuple[int, ...], chunk: Any) -> None:
+def _place(whole: Any, offset: Offset, chunk: Any) -> None:
     """A chunk's part of the whole; chunks at its edge reach beyond it."""
     ends = [min(at + size, end) for at, size, end in zip(offset, chunk.shape, whole.shape, strict=True)]
     part = tuple(slice(at, end) for at, end in zip(offset, ends, strict=True))
