@@ -145,9 +145,13 @@ def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames,
 
 @functools.lru_cache(256)
 def _pattern(template: str) -> re.Pattern[str]:
-    """Return what the names of a template's shards look like."""
+    """Return what the names of a template's shards look like.
+
+    Digits are never given back: a template from a document may have many places, whose matches could be divided in
+    as many ways.
+    """
     parts, at = list[str](), 0
     for found in PLACE.finditer(template):
-        parts += [re.escape(template[at : found.start()]), r"\d+"]
+        parts += [re.escape(template[at : found.start()]), r"\d++"]
         at = found.end()
     return re.compile("".join([*parts, re.escape(template[at:])]))

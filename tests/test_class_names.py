@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,13 @@ def test_which_shards_a_template_covers(template, covered, others):
     names = ClassNames((), (template,))
     assert all(map(names.covers, covered))
     assert not any(map(names.covers, others))
+
+
+def test_many_places_in_a_template_cost_no_time():
+    began = time.process_time()
+    assert not ClassNames((), ("{}" * 200 + "x",)).covers("0" * 5_000)
+    assert not ClassNames((), ("{}-" * 200 + "x",)).covers("0-" * 5_000)
+    assert time.process_time() - began < 5
 
 
 def test_a_web_server_is_asked_and_may_have_none(packed):

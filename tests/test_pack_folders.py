@@ -36,6 +36,7 @@ from ais_tar2tf.packing.left_out import (
     LINK,
     NO_EXTENSION,
     OUTSIDE,
+    OWN,
     SPECIAL,
     UNACCOMPANIED,
 )
@@ -246,7 +247,7 @@ def test_records_that_have_labels_keep_them(tmp_path):
     root = fill(tmp_path / "in", "a/1.jpg", "b/1.jpg")
     fill(root, "a/1.cls", "b/1.cls", data=b"7")
     assert labels(t2t.pack(root, f"{tmp_path}/x.tar")) == {"a/1": 7, "b/1": 7}
-    with pytest.raises(UnclearLayout, match="labels of their own"):
+    with pytest.raises(UnclearLayout, match="is a label, and so is the folder"):
         t2t.pack(root, f"{tmp_path}/y.tar", labels="folders")
 
 
@@ -726,3 +727,59 @@ def test_ten_thousand_files_take_little_memory(tmp_path):
     assert urls.records == 10_000
     assert peak < 12_000_000  # of 20 MB of files; a shard that is read back takes most of it
     assert np.unique([Counter(labels(url).values())[0] // 100 for url in urls]).size <= 3
+
+
+# Where the shards go, and how far it is.
+
+
+@pytest.mark.parametrize("template", ["train-{:03d}.tar", "shards/train-{:03d}.tar"])
+def test_shards_within_the_folder_are_not_packed_again(tmp_path, monkeypatch, template):
+    fill(tmp_path, *(f"{number}.jpg" for number in range(5)))
+    monkeypatch.chdir(tmp_path)
+    first = read(t2t.pack(".", template))
+    urls = t2t.pack(tmp_path, template, exists="replace")
+    assert read(urls) == first
+    assert dict(urls.left_out.counts) == {OWN: 1}
+    other = t2t.pack(tmp_path, f"{tmp_path}/elsewhere/train-{{:03d}}.tar")  # then they are files like any other
+    assert other.files == 6
+
+
+def test_progress_is_told(tmp_path, capsys):
+    root = classes(tmp_path / "in", "ant", "bee")
+    t2t.pack(root, f"{tmp_path}/x.tar", progress=True)
+    told = capsys.readouterr().err
+    assert "looking at files: 6 files" in told
+    assert "pack: 6 records" in told
+    t2t.pack(root, f"{tmp_path}/y.tar")
+    assert capsys.readouterr().err == ""
+
+
+# Labels of files beside those of folders.
+
+
+def test_a_stray_label_changes_no_class(tmp_path):
+    root = classes(tmp_path / "in", "ant", "bee")
+    plain = labels(t2t.pack(root, f"{tmp_path}/x.tar"))
+    fill(root, "Main.class", "ant/notes.label", "bee/other.cls", data=b"7")
+    urls = t2t.pack(root, f"{tmp_path}/y.tar")
+    assert labels(urls) == plain
+    assert dict(urls.left_out.counts) == {OUTSIDE: 1, UNACCOMPANIED: 2}
+    fill(root, "bee/1.cls", data=b"7")
+    with pytest.raises(UnclearLayout, match=r"bee: '1\.cls' is a label, and so is the folder"):
+        t2t.pack(root, f"{tmp_path}/z.tar")
+
+
+def test_a_split_of_which_all_is_left_out_is_told(tmp_path):
+    root = classes(tmp_path / "in" / "train", "ant", "bee").parent
+    fill(root, "val/ant/0.jpg", "val/bee/0.jpg", data=b"")
+    done = run("pack", root, tmp_path / "{split}.tar")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/train.tar\n")
+    assert "warning: the split 'val' has no records" in done.stderr
+
+
+@pytest.mark.parametrize(("source", "url"), [(None, "x.tar"), (5, "x.tar"), ("in", 5), ("in", None), ("in", ["x"])])
+def test_arguments_of_other_types(tmp_path, monkeypatch, source, url):
+    classes(tmp_path / "in", "ant", "bee")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="not"):
+        t2t.pack(source, url)

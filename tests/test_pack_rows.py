@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 import webdataset
@@ -95,6 +96,9 @@ def test_labels_that_are_words_get_numbers_and_numbers_stay(tmp_path):
         (["filename,label", "0.png"], SchemaError, r"row 1: there are more or fewer values"),
         (["filename", "none.png"], ShardNotFound, r"none\.png: row 1 of .*list\.csv names it"),
         (["filename"], ShardNotFound, "there is nothing to pack"),
+        (["filename,label,cls", "0.png,a,1"], SchemaError, "'label' and 'cls' would both be the field 'cls'"),
+        (["filename,A b,a-b,a_b", "0.png,1,2,3"], SchemaError, "'a b' and 'a_b' would both be the field 'a_b'"),
+        (["filename,png", "0.png,1"], SchemaError, "row 1: the file and a column would both be the field 'png'"),
         (["filename", "cat.0.png", "cat.1.png"], UnclearLayout, r"row 1: .*--grouping last-dot"),
     ],
 )
@@ -105,6 +109,17 @@ def test_rows_that_cannot_be_packed_are_named_before_anything_is_written(tmp_pat
     with pytest.raises(error, match=told):
         t2t.pack(table(tmp_path / "in" / "list.csv", *lines), f"{tmp_path}/out/x.tar")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_column_without_a_name_as_pandas_writes_it(tmp_path):
+    images(tmp_path / "in", 2)
+    frame = pandas.DataFrame({"filename": ["0.png", "1.png"], "label": ["b", "a"]})
+    frame.to_csv(tmp_path / "in" / "list.csv")
+    found = read(t2t.pack(tmp_path / "in" / "list.csv", f"{tmp_path}/x.tar"))
+    assert found == [
+        {"__key__": "0", "png": b"0", "cls": b"1", "column_0": b"0"},
+        {"__key__": "1", "png": b"1", "cls": b"0", "column_0": b"1"},
+    ]
 
 
 def test_dots_in_the_names_of_a_csv_file(tmp_path):

@@ -148,7 +148,7 @@ def _narrate(console: Console, plan: Plan) -> None:
         if len(contents.classes) > _SHOWN:
             console.note(f"  … {len(contents.classes) - _SHOWN:,} more; --json names all")
     else:
-        console.note("no labels: no folder is a class, and no column of a CSV file has words")
+        console.note(contents.labels or "no labels: the records have no field cls")
     if plan.seed is not None:
         why = ", since class folders put all of a class together" if contents.shuffled else ""
         console.note(f"shuffled with seed {plan.seed}{why}; --no-shuffle keeps the order of names")
@@ -180,5 +180,7 @@ def _tell(console: Console, packed: Packed, plan: Plan) -> None:
     for each in packed.classes_files:
         console.note(f"the names of the classes are in {each}")
     for split, urls in (packed.splits or {"": packed}).items():
+        if not urls:
+            continue
         template = plan.readable(split, len(urls))
         console.note(f"look at {split or 'them'}: ais-tar2tf card '{template}' · load: t2t.open({template!r})")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.errors import OptionTypeError, ShardNotFound
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.csv_rows import contents_of_csv
 from ais_tar2tf.packing.folders import contents_of_folder
@@ -20,13 +20,19 @@ Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 """A folder, a CSV file, or records: dicts with `__key__` and fields."""
 
 
-def contents_of(source: Rows, options: PackOptions, found: Callable[[int], None] = lambda _: None) -> Contents:
+def contents_of(
+    source: Rows,
+    options: PackOptions,
+    found: Callable[[int], None] = lambda _: None,
+    is_own: Callable[[str], bool] = lambda _: False,
+) -> Contents:
     """Return what will be packed of `source`. No file is read, except a CSV file.
 
     Args:
         source: A folder, a CSV file, or rows.
         options: How names are understood.
         found: Is told how many files or rows were seen so far.
+        is_own: Whether a file in a folder, by its name there, is a shard that will be written.
 
     Raises:
         ShardNotFound: There is nothing to pack.
@@ -34,12 +40,14 @@ def contents_of(source: Rows, options: PackOptions, found: Callable[[int], None]
         OptionError: An option has no effect on such a source.
     """
     if not isinstance(source, str | os.PathLike):
+        if not hasattr(source, "__iter__") and not hasattr(source, "records"):
+            raise OptionTypeError(f"source is a folder, a CSV file or dicts of fields, not {source!r}")
         options.refuse_for_rows()
         return contents_of_rows(source, options)
     path = Path(source)
     if path.is_dir():
         options.refuse_for_folder()
-        contents = contents_of_folder(path, options, found)
+        contents = contents_of_folder(path, options, found, is_own)
     elif path.suffix.lower() == ".csv" and path.is_file():
         options.refuse_for_csv()
         contents = contents_of_csv(path, options, found)

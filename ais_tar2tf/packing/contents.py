@@ -45,6 +45,7 @@ class Contents:
     left_out: LeftOut = field(default_factory=LeftOut)
     files: int = 0  # that are packed
     shuffled: bool = False  # unless somebody says otherwise
+    labels: str = ""  # where labels come from, in a sentence; "" where the records have none
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -73,6 +74,9 @@ class Contents:
         if self.empty_classes:
             told.append(f"no files of {_listed(self.empty_classes)}: these classes have numbers, and no records")
         for part in self.parts:
+            if part.records == 0:
+                told.append(f"the split {part.split!r} has no records: all that is in its folder is left out")
+                continue
             missing = [name for name in self.classes if name not in part.by_class and name not in self.empty_classes]
             if missing and part.labelled:
                 told.append(f"the split {part.split!r} has no folder for {_listed(missing)}")

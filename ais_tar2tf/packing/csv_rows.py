@@ -50,7 +50,8 @@ def contents_of_csv(path: Path, options: PackOptions, found: Callable[[int], Non
     reading = _Records(table, rows, limits.member_bytes)
     by_class = rows.labels.counts if rows.labels.are_words else Counter[str]()
     part = Part("", reading.read, len(rows.offsets), rows.bytes, by_class)
-    return Contents((part,), tuple(sorted(by_class)), files=rows.files)
+    labels = "" if table.label is None else f"the labels are those of the column {table.label!r}, as they are"
+    return Contents((part,), tuple(sorted(by_class)), files=rows.files, labels=labels)
 
 
 class _Labels:
@@ -100,7 +101,21 @@ class _Table:
         self.root = root
         self._naming = naming
         header = next(placed_rows(path), None)
-        self._names = [name.strip().lower() for name in header.cells] if header is not None else []
+        given = [] if header is None else [name.strip().lower() for name in header.cells]
+        self._names = [name or f"column_{at}" for at, name in enumerate(given)]  # pandas leaves its index nameless
+        self.label: str | None = next((name for name in _LABEL_COLUMNS if name in self._names), None)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Refuse columns of which one would take the other's place."""
+        fields = [LABEL if name == self.label else _field_name(name) for name in self._names]
+        for at, field in enumerate(fields):
+            before = fields.index(field)
+            if before < at:
+                raise SchemaError(
+                    f"{self.path}: the columns {self._names[before]!r} and {self._names[at]!r} would both be the "
+                    f"field {field!r}; rename one"
+                )
 
     def look_through(self, limits: Limits, found: Callable[[int], None]) -> _Rows:
         """Read every row, and look for its file, before anything is packed."""
@@ -133,7 +148,7 @@ class _Table:
         columns = dict(zip(self._names, cells, strict=True))
         key_column = next((name for name in _KEY_COLUMNS if columns.get(name)), None)
         file_column = next((name for name in _FILE_COLUMNS if columns.get(name)), None)
-        label_column = next((name for name in _LABEL_COLUMNS if name in columns), None)
+        label_column = self.label
         key, file, field = f"{number - 1:08d}", None, ""
         if file_column is not None:
             file = self._below_root(number, columns[file_column])
@@ -144,6 +159,8 @@ class _Table:
             raise SchemaError(f"{self.where(number)}: there is no label")
         used = (key_column, file_column, label_column)
         others = {_field_name(name): value for name, value in columns.items() if name not in used}
+        if field in others or (field == LABEL and label_column is not None):
+            raise SchemaError(f"{self.where(number)}: the file and a column would both be the field {field!r}")
         return _Row(key, file, field, None if label_column is None else columns[label_column].strip(), others)
 
     def _below_root(self, number: int, name: str) -> str:

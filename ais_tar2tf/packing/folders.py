@@ -21,12 +21,18 @@ from ais_tar2tf.packing.options import PackOptions
 from ais_tar2tf.packing.tree import Tree, gather, kind_of
 from ais_tar2tf.plan.permuting import Permutation
 from ais_tar2tf.records import Record
+from ais_tar2tf.schema import LABEL_FIELDS, extension_of
 
 __all__ = ["contents_of_folder"]
 
 
-def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], None] = lambda _: None) -> Contents:
-    """Return what will be packed of the folder `root`; `found` is told how many files were seen so far.
+def contents_of_folder(
+    root: Path,
+    options: PackOptions,
+    found: Callable[[int], None] = lambda _: None,
+    is_own: Callable[[str], bool] = lambda _: False,
+) -> Contents:
+    """Return what will be packed of the folder `root`; the arguments are those of `gather`.
 
     Raises:
         UnclearLayout: The names of files and folders leave open what is a record, a class or a split.
@@ -38,7 +44,7 @@ def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], 
         LeftOut(),
         Naming(options.grouping),
     )
-    tree = gather(confined, naming, left_out, most=limits.files, found=found)
+    tree = gather(confined, naming, left_out, most=limits.files, found=found, is_own=is_own)
     layout = lay_out(tree.folders, os.fspath(root), labels=options.labels, splits=options.splits)
     sorted_in = _SortedIn(tree, layout, naming, left_out, os.fspath(root))
     parts = tuple(
@@ -57,7 +63,13 @@ def contents_of_folder(root: Path, options: PackOptions, found: Callable[[int], 
         left_out,
         files=sum(chosen.files for chosen in sorted_in.chosen.values()),
         shuffled=bool(layout.classes),
+        labels="" if layout.classes else _labels_of_their_own(tree),
     )
+
+
+def _labels_of_their_own(tree: Tree) -> str:
+    labelled = sum(folder.labelled for folder in tree.folders)
+    return f"{labelled:,} of {len(tree):,} records have a label of their own, such as 1.cls" if labelled else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,8 @@ class _SortedIn:
         self._dotted.check(f"{self._root.rstrip('/')}/{folder.path}".rstrip("/"), names)
         if place.class_name is not None and place.kind is not None:
             self._check_one_example(folder.path, place.kind, names)
+        if place.class_name is not None:
+            self._check_one_label(folder.path, names)
         assert place.split is not None
         chosen = self.chosen[place.split]
         chosen.numbers.append(record)
@@ -122,14 +136,22 @@ class _SortedIn:
         return EMPTY if place.kind is not None and not size and place.kind != "text" else ""
 
     def _check_one_example(self, folder: str, kind: str, names: list[str]) -> None:
-        """Refuse `1.jpg` and `1.png` in a class folder: two examples, or one? Said by hand, it is one record."""
-        if self._naming.grouping is not None:
+        """Refuse `1.jpg` and `1.png` in a class folder: two examples, or one? "first-dot" says that it is one."""
+        if self._naming.grouping == "first-dot":
             return
         plain = [name for name in names if name.count(".") == 1 and kind_of(name) == kind]
         if len(plain) > 1:
             raise UnclearLayout(
                 f"{self._root.rstrip('/')}/{folder}: {plain[0]!r} and {plain[1]!r} would be one record with two "
                 f"{kind}s; rename one, or take them as one record: grouping='first-dot' (--grouping first-dot)"
+            )
+
+    def _check_one_label(self, folder: str, names: list[str]) -> None:
+        label = next((name for name in names if extension_of(name) in LABEL_FIELDS), None)
+        if label is not None:
+            raise UnclearLayout(
+                f"{self._root.rstrip('/')}/{folder}: {label!r} is a label, and so is the folder; remove the file, or "
+                "take the labels of the files: labels=None (--labels none)"
             )
 
 

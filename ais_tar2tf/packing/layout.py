@@ -93,18 +93,19 @@ class _Below:
         self.deeper: dict[str, set[str]] = {}  # of each sub-folder, its sub-folders that have files
         self.direct: set[str] = set()  # sub-folders with files of their own
         self.links: list[str] = []
-        self.has_labels = False
+        self.records = 0  # in sub-folders
+        self.labelled = 0  # records with a file such as 1.cls
         prefix = f"{path}/" if path else ""
         for folder in folders:
             if folder.path == path:
                 self.own += folder.kinds
-                self.has_labels |= folder.has_labels
             elif folder.path.startswith(prefix):
                 self._add(folder, folder.path.removeprefix(prefix))
 
     def _add(self, folder: Folder, name: str) -> None:
         child, _, rest = name.partition("/")
-        self.has_labels |= folder.has_labels
+        self.records += folder.records
+        self.labelled += folder.labelled
         if folder.is_link:
             self.links += [child] if not rest else []
             return
@@ -113,6 +114,11 @@ class _Below:
             self.deeper.setdefault(child, set()).add(rest.partition("/")[0])
         elif folder.kinds:
             self.direct.add(child)
+
+    @property
+    def are_labelled(self) -> bool:
+        """Whether at least half of the records have labels of their own: a stray file may look like one."""
+        return 2 * self.labelled >= self.records
 
     @property
     def filled(self) -> list[str]:
@@ -157,14 +163,10 @@ def _class_folders(below: _Below, options: _Options) -> ClassFolders | None:
         if forced:
             raise options.unclear("labels='folders' (--labels folders) finds no sub-folder with files", below.path)
         return None
-    if forced and below.has_labels:
-        raise options.unclear(
-            "labels='folders' (--labels folders) finds records that have labels of their own (cls)", below.path
-        )
     kind = _kind(below)
-    if not forced and (below.has_labels or kind is None):
-        return None
     if not forced:
+        if kind is None or below.are_labelled:
+            return None
         _refuse_doubtful(below, kind, options)
     _refuse_links(below, options, "class")
     _refuse_many_outside(below, options, "class folders")

@@ -13,6 +13,7 @@ __all__ = [
     "LINK",
     "NO_EXTENSION",
     "OUTSIDE",
+    "OWN",
     "SPECIAL",
     "UNACCOMPANIED",
     "LeftOut",
@@ -22,6 +23,7 @@ HIDDEN = "hidden or system files"
 DOCUMENT = "documents about the data"
 NO_EXTENSION = "files without an extension"
 OUTSIDE = "files outside of the class folders"
+OWN = "shards of this name"
 UNACCOMPANIED = "files of another kind"
 EMPTY = "empty files"
 LINK = "links out of the folder"

@@ -6,17 +6,17 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 
-from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound
+from ais_tar2tf.errors import ExportError, OptionTypeError, SchemaError, ShardNotFound
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, Bounds
 from ais_tar2tf.options import Limits
 from ais_tar2tf.packing import PackOptions, Rows, contents_of
 from ais_tar2tf.packing.class_files import ClassFiles
 from ais_tar2tf.packing.contents import Part
-from ais_tar2tf.packing.planning import Plan, ShardNames, check_template, plan_of
+from ais_tar2tf.packing.planning import Plan, ShardNames, check_template, covering, plan_of
 from ais_tar2tf.packing.result import Packed
 from ais_tar2tf.packing.shard_files import put_shard, shard_files
 from ais_tar2tf.progress import Progress, progress_for
@@ -110,10 +110,33 @@ def pack(
 
 def look(source: Rows, url: str | os.PathLike[str], options: PackOptions, *, progress: bool | None = None) -> Plan:
     """Return what `pack` would do; no file of a folder is read for it, and no store is asked."""
-    check_template(os.fspath(url))
+    where = _template(url)
     with progress_for("looking at files", wanted=progress, counted="files") as shown:
-        contents = contents_of(source, options, lambda count: shown.add(count - shown.records, 0))
-    return plan_of(contents, os.fspath(url), options)
+        contents = contents_of(
+            source, options, lambda count: shown.add(count - shown.records, 0), _own_shards(source, where)
+        )
+    return plan_of(contents, where, options)
+
+
+def _template(url: object) -> str:
+    if not isinstance(url, str | os.PathLike):
+        raise OptionTypeError(f"url is a template of shards, as 'ais://bucket/train-{{:05d}}.tar', not {url!r}")
+    where = os.fspath(url)
+    check_template(where)
+    return where
+
+
+def _own_shards(source: Rows, url: str) -> Callable[[str], bool]:
+    """Return what tells whether a file below the folder `source` has the name of a shard in `url`."""
+    scheme, _, template = split_url(url)
+    if scheme != "file" or not isinstance(source, str | os.PathLike):
+        return lambda _: False
+    folder, root = (os.path.realpath(each) for each in (os.path.dirname(template) or ".", source))  # noqa: PTH120
+    if folder != root and not folder.startswith(f"{root.rstrip('/')}/"):
+        return lambda _: False
+    below = os.path.relpath(folder, root)
+    name = os.path.basename(template)  # noqa: PTH119
+    return covering(name if below == "." else f"{below}/{name}")
 
 
 def run(

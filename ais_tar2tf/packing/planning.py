@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ais_tar2tf.class_names import PLACE, folder_and_name
+from ais_tar2tf.class_names import PLACE, ClassNames, folder_and_name
 from ais_tar2tf.errors import ExportError, TemplateError
 from ais_tar2tf.packing.contents import Contents
+from ais_tar2tf.packing.layout import SPLIT_NAMES
 from ais_tar2tf.packing.options import PackOptions
 from ais_tar2tf.stores import split_url
 from ais_tar2tf.templates import escape
 
-__all__ = ["Plan", "ShardNames", "check_template", "plan_of"]
+__all__ = ["Plan", "ShardNames", "check_template", "covering", "plan_of"]
 
 _SEED = 0  # the same folder gives the same shards
 _SPLIT = "{split}"
@@ -48,6 +50,16 @@ def check_template(url: str) -> None:
     _, _, template = split_url(url)
     if not template or template.endswith("/"):
         raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
+
+
+def covering(template: str) -> Callable[[str], bool]:
+    """Return what tells whether a name is one of the template's, with any number, of any split.
+
+    >>> [covering("out/{split}-{:03d}.tar")(name) for name in ("out/val-007.tar", "val-007.tar", "out/val-x.tar")]
+    [True, False, False]
+    """
+    names = [template.replace(_SPLIT, split) for split in SPLIT_NAMES] if _SPLIT in template else [template]
+    return ClassNames((), tuple(names)).covers
 
 
 def _template_of(url: str, split: str, contents: Contents) -> str:

@@ -12,15 +12,16 @@ from typing import NamedTuple
 from ais_tar2tf.errors import UnclearLayout
 from ais_tar2tf.packing.confined import Confined
 from ais_tar2tf.packing.keys import Naming
-from ais_tar2tf.packing.left_out import DOCUMENT, LINK, NO_EXTENSION, LeftOut
+from ais_tar2tf.packing.left_out import DOCUMENT, LINK, NO_EXTENSION, OWN, LeftOut
 from ais_tar2tf.packing.texts import Texts
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of
+from ais_tar2tf.shard_index import is_beside
 
 __all__ = ["KINDS", "Folder", "Tree", "gather", "kind_of"]
 
 KINDS: dict[str, frozenset[str]] = {
     "image": frozenset(
-        {"jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "avif"}
+        {"jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm", "avif", "heic", "jp2"}
     ),
     "audio file": frozenset({"wav", "flac", "mp3", "ogg", "opus", "m4a"}),
     "video": frozenset({"mp4", "avi", "mov", "mkv", "webm"}),
@@ -55,13 +56,13 @@ class Folder:
 
     path: str
     kinds: Counter[str | None] = field(default_factory=Counter["str | None"])
-    has_labels: bool = False  # files such as 1.cls
+    records: int = 0
+    labelled: int = 0  # records with a file such as 1.cls
     is_link: bool = False  # that is not followed
 
 
 class _Group(NamedTuple):
     order: str
-    key: str
     names: list[str]
     size: int
 
@@ -108,7 +109,13 @@ class Tree:
 
 
 def gather(
-    root: Confined, naming: Naming, left_out: LeftOut, *, most: int, found: Callable[[int], None] = lambda _: None
+    root: Confined,
+    naming: Naming,
+    left_out: LeftOut,
+    *,
+    most: int,
+    found: Callable[[int], None] = lambda _: None,
+    is_own: Callable[[str], bool] = lambda _: False,
 ) -> Tree:
     """Return all files below `root`; note in `left_out` what is no file of a record.
 
@@ -118,12 +125,13 @@ def gather(
         left_out: Gets what is found and left out.
         most: How many files there may be, `Limits.files`.
         found: Is told how many files were found so far.
+        is_own: Whether a file, by its name below the root, is a shard that this run writes.
 
     Raises:
         UnclearLayout: Two files would be the same field of one record, or there are more than `most` files.
         StoreError: A folder cannot be read.
     """
-    tree = Tree()
+    gathering = _Gathering(root, naming, left_out, is_own)
     begun = [_Walk("", frozenset(), iter([""]))]
     while begun:
         walk = begun[-1]
@@ -131,13 +139,13 @@ def gather(
         if item is None:
             begun.pop()
         elif isinstance(item, _Group):
-            tree.add(walk.folder, item.names, item.size)
+            gathering.tree.add(walk.folder, item.names, item.size)
         else:
-            begun += _entered(root, walk, item, naming, left_out, tree)
-            found(tree.files)
-            if tree.files > most:
+            begun += gathering.entered(walk, item)
+            found(gathering.tree.files)
+            if gathering.tree.files > most:
                 raise UnclearLayout(f"{root.root}: there are over {most:,} files, Limits.files; pack its sub-folders")
-    return tree
+    return gathering.tree
 
 
 @dataclass(slots=True)
@@ -150,42 +158,50 @@ class _Walk:
     folder: int = 0
 
 
-def _entered(root: Confined, walk: _Walk, name: str, naming: Naming, left_out: LeftOut, tree: Tree) -> list[_Walk]:
-    """Return the sub-folder `name`, to be gone through next; nothing when a link leads back to a folder above."""
-    path = f"{walk.path}/{name}".strip("/")
-    identity = root.identity(path)
-    if identity in walk.above:
-        left_out.add(LINK, path)
-        return []
-    listing = root.list(path, left_out)
-    folder = Folder(path)
-    number = tree.add_folder(folder)
-    for each in listing.links:
-        tree.add_folder(Folder(f"{path}/{each}".lstrip("/"), is_link=True))
-    tree.files += len(listing.files)
-    groups = _groups(listing.files, folder, naming, left_out)
-    items: list[tuple[str, _Group | str]] = [(group.order, group) for group in groups]
-    items += [(f"{each}/", each) for each in listing.folders]
-    items.sort(key=lambda pair: pair[0])
-    return [_Walk(path, walk.above | {identity}, (item for _, item in items), number)]
+class _Gathering:
+    """Lists one folder after another, and groups its files."""
 
+    def __init__(self, root: Confined, naming: Naming, left_out: LeftOut, is_own: Callable[[str], bool]) -> None:
+        self.tree: Tree = Tree()
+        self._root, self._naming, self._left_out, self._is_own = root, naming, left_out, is_own
 
-def _groups(files: list[tuple[str, int]], folder: Folder, naming: Naming, left_out: LeftOut) -> Iterator[_Group]:
-    """Yield the records that the files of one folder are."""
-    named: list[tuple[str, str, str, int]] = []
-    for name, size in files:
-        parts = naming.split(name)
-        if parts is None or _is_document(name):
-            left_out.add(DOCUMENT if _is_document(name) else NO_EXTENSION, f"{folder.path}/{name}".lstrip("/"))
-            continue
-        folder.kinds[kind_of(parts[1])] += 1
-        folder.has_labels |= extension_of(parts[1]) in LABEL_FIELDS
-        named.append((*parts, name, size))
-    named.sort()
-    for key, group in groupby(named, lambda each: each[0]):
-        members = list(group)
-        _check(members, folder.path or ".", naming)
-        yield _Group(f"{key}.", key, [name for _, _, name, _ in members], sum(size for *_, size in members))
+    def entered(self, walk: _Walk, name: str) -> list[_Walk]:
+        """Return the sub-folder `name`, to be gone through next; nothing when a link leads back to a folder above."""
+        path = f"{walk.path}/{name}".strip("/")
+        identity = self._root.identity(path)
+        if identity in walk.above:
+            self._left_out.add(LINK, path)
+            return []
+        listing = self._root.list(path, self._left_out)
+        folder = Folder(path)
+        number = self.tree.add_folder(folder)
+        for each in listing.links:
+            self.tree.add_folder(Folder(f"{path}/{each}".lstrip("/"), is_link=True))
+        self.tree.files += len(listing.files)
+        items: list[tuple[str, _Group | str]] = [(each.order, each) for each in self._groups(listing.files, folder)]
+        items += [(f"{each}/", each) for each in listing.folders]
+        items.sort(key=lambda pair: pair[0])
+        return [_Walk(path, walk.above | {identity}, (item for _, item in items), number)]
+
+    def _groups(self, files: list[tuple[str, int]], folder: Folder) -> Iterator[_Group]:
+        """Yield the records that the files of one folder are."""
+        named: list[tuple[str, str, str, int]] = []
+        for name, size in files:
+            key, field_name = self._naming.split(name) or ("", "")
+            path = f"{folder.path}/{name}".lstrip("/")
+            reason = OWN if self._is_own(path) else DOCUMENT if _is_document(name) else "" if key else NO_EXTENSION
+            if reason:
+                self._left_out.add(reason, path)
+                continue
+            folder.kinds[kind_of(field_name)] += 1
+            named.append((key, field_name, name, size))
+        named.sort()
+        for key, group in groupby(named, lambda each: each[0]):
+            members = list(group)
+            _check(members, folder.path or ".", self._naming)
+            folder.records += 1
+            folder.labelled += any(extension_of(field_name) in LABEL_FIELDS for _, field_name, *_ in members)
+            yield _Group(f"{key}.", [name for _, _, name, _ in members], sum(size for *_, size in members))
 
 
 def _is_document(name: str) -> bool:
@@ -195,7 +211,7 @@ def _is_document(name: str) -> bool:
     (True, False, False)
     """
     stem, _, rest = name.lower().partition(".")
-    return stem in _DOCUMENTS and rest.rpartition(".")[2] in _OF_DOCUMENTS
+    return is_beside(name) or (stem in _DOCUMENTS and rest.rpartition(".")[2] in _OF_DOCUMENTS)
 
 
 def _check(members: list[tuple[str, str, str, int]], where: str, naming: Naming) -> None:

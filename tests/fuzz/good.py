@@ -42,6 +42,17 @@ def inputs() -> dict[str, list[bytes]]:
     definition = Definition.of([Decode("jpg", channels=3), Resize("jpg", (8, 8))], ["jpg", "cls"])
     return {
         "manifest": [exported["manifest"]],
+        "class_names": [
+            json.dumps(
+                {
+                    "version": 1,
+                    "classes": [
+                        {"shards": ["a-{:03d}.tar", "b-{}.tar"], "field": "cls", "numbers": {"ant": 0, "bee": 1}}
+                    ],
+                }
+            ).encode()
+        ],
+        "csv": [b"filename,label\n0.jpg,ant\n1.jpg,bee\n", b'\xef\xbb\xbf"a\r\nb","say ""hi"""\r\n\r\n,\r\n'],
         "index": [exported["index"], exported["wids"], exported["manifest"]],
         "journal": [b"\0" + journal.partition(b"\n")[2], b"\1" + journal],
         "cache_block": [_block()],

@@ -20,7 +20,18 @@ with atheris.instrument_imports(include=["ais_tar2tf"], enable_loader_override=F
         module = importlib.import_module(f"ais_tar2tf.{package}")
         for each in pkgutil.iter_modules(module.__path__):
             importlib.import_module(f"ais_tar2tf.{package}.{each.name}")
-    for single in ("documents", "shard_index", "arrays", "headers", "templates", "examples", "names", "structure"):
+    for single in (
+        "documents",
+        "class_names",
+        "csv_files",
+        "shard_index",
+        "arrays",
+        "headers",
+        "templates",
+        "examples",
+        "names",
+        "structure",
+    ):
         importlib.import_module(f"ais_tar2tf.{single}")
 
 

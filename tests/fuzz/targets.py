@@ -83,6 +83,33 @@ def fuzz_index(data: bytes) -> None:
 
 
 @target
+def fuzz_class_names(data: bytes) -> None:
+    """The document as it is, and sealed, which chance would not do."""
+    from ais_tar2tf.class_names import document_of, parse_classes
+    from ais_tar2tf.documents import document_bytes, parse_json
+
+    parse_classes(data, where="classes.json")
+    sealed = document_bytes(parse_json(data, where="classes.json", fail=SchemaError))
+    named = parse_classes(sealed, where="classes.json")
+    assert parse_classes(document_of(named), where="classes.json") == named
+    for each in named[:10]:
+        each.covers("train-00000.tar")
+
+
+@target
+def fuzz_csv(data: bytes) -> None:
+    """Every row is found again at its place."""
+    from ais_tar2tf.csv_files import RowReader, placed_rows
+
+    with tempfile.NamedTemporaryFile(dir=_memory()) as file:
+        file.write(data)
+        file.flush()
+        placed = list(islice(placed_rows(file.name), 20))
+        with RowReader(file.name) as reader:
+            assert all(reader.cells_at(row.offset) == row.cells for row in placed)
+
+
+@target
 def fuzz_journal(data: bytes) -> None:
     """A work folder with this journal, opened to go on."""
     from ais_tar2tf.export.work import WorkFolder
