@@ -7,6 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 import ais_tar2tf as t2t
@@ -67,6 +68,7 @@ def inputs() -> dict[str, list[bytes]]:
         "tfrecord": [b"\5" + exported["tfrecord"]],
         "zip": [archives.zip_of(_MEMBERS), archives.zip_of(_MEMBERS, piped=True, comment=b"c")],
         "example": [example],
+        "hdf5": [_hdf5()],
         "npy": [numbers.getvalue(), both.getvalue()],
         "headers": [made.image(1), made.image(2, "PNG"), made.image(3, "BMP"), made.image(4, "WEBP")],
         "template": [b"train-{000..146}.tar", b"{a,b{1..3}}/x\\{.tar", b"a/**/*.tar"],
@@ -112,6 +114,17 @@ def _block() -> bytes:
         writer.add(memoryview(b"0123456789"))
         writer.commit()
         return (10).to_bytes(3, "little") + path.read_bytes()
+
+
+def _hdf5() -> bytes:
+    """Deflated chunks, one of them never written, text of variable length, and an attribute."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        values = file.create_dataset("x", (6, 4), "f4", chunks=(4, 4), compression="gzip", shuffle=True)
+        values[:4] = np.arange(16).reshape(4, 4)
+        file["text"] = np.array(["a", "bc"], dtype=h5py.string_dtype())
+        file["x"].attrs["units"] = "m"
+    return buffer.getvalue()
 
 
 def _journal(folder: Path) -> bytes:

@@ -290,6 +290,15 @@ def fuzz_npy(data: bytes) -> None:
 
 
 @target
+def fuzz_hdf5(data: bytes) -> None:
+    """By the helper process: what its library does to itself is an error of ours."""
+    from ais_tar2tf.netcdf import read
+    from ais_tar2tf.options import Hdf5
+
+    read(data, limit=1 * MIB, how=Hdf5(isolate=True, seconds=2))
+
+
+@target
 def fuzz_headers(data: bytes) -> None:
     from ais_tar2tf.headers import array_header, image_header, media_kind
 
