@@ -31,6 +31,7 @@ __all__ = [
     "find_class_names",
     "folder_and_name",
     "parse_classes",
+    "pattern_of",
     "read_class_names",
 ]
 
@@ -54,7 +55,7 @@ class ClassNames:
         >>> ClassNames(("ant", "bee"), ("train-{:05d}.tar",)).covers("train-00017.tar")
         True
         """
-        return any(_pattern(template).fullmatch(name) for template in self.shards)
+        return any(_compiled(template).fullmatch(name) for template in self.shards)
 
     def without(self, templates: Iterable[str]) -> ClassNames:
         """Return the same for fewer shards."""
@@ -144,8 +145,12 @@ def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames,
 
 
 @functools.lru_cache(256)
-def _pattern(template: str) -> re.Pattern[str]:
-    """Return what the names of a template's shards look like.
+def _compiled(template: str) -> re.Pattern[str]:
+    return re.compile(pattern_of(template))
+
+
+def pattern_of(template: str) -> str:
+    """Return a regular expression of the names of a template's shards.
 
     Digits are never given back: a template from a document may have many places, whose matches could be divided in
     as many ways.
@@ -154,4 +159,4 @@ def _pattern(template: str) -> re.Pattern[str]:
     for found in PLACE.finditer(template):
         parts += [re.escape(template[at : found.start()]), r"\d++"]
         at = found.end()
-    return re.compile("".join([*parts, re.escape(template[at:])]))
+    return "".join([*parts, re.escape(template[at:])])

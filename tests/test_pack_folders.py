@@ -304,7 +304,7 @@ def test_one_split_needs_no_place_for_its_name(tmp_path):
     assert labels(t2t.pack(root.parent, f"{tmp_path}/x.tar")) == labels(t2t.pack(root, f"{tmp_path}/y.tar"))
 
 
-@pytest.mark.parametrize("name", ["train", "TRAIN", "Validation", "valid", "dev", "test", "testing"])
+@pytest.mark.parametrize("name", ["train", "TRAIN", "Validation", "valid", "dev", "testing", "test1", "val2017"])
 def test_names_of_splits(tmp_path, name):
     root = classes(tmp_path / "in" / name, "ant", "bee", each=1)
     urls = t2t.pack(root.parent, f"{tmp_path}/{{split}}.tar")
@@ -783,3 +783,34 @@ def test_arguments_of_other_types(tmp_path, monkeypatch, source, url):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match="not"):
         t2t.pack(source, url)
+
+
+@pytest.mark.parametrize(
+    ("template", "right"),
+    [
+        ("train-%06d.tar", "'train-{:06d}.tar'"),
+        ("train-%d.tar", "'train-{}.tar'"),
+        ("train-{000..146}.tar", "'train-{:03d}.tar'"),
+        ("train-{0-9}.tar", "'train-{}.tar'"),
+        ("train-{.tar", "'train-{:05d}"),
+        ("shards", "'shards/train-{:05d}.tar'"),
+        ("here", "'here/train-{:05d}.tar'"),
+        ("here/", "'here/train-{:05d}.tar'"),
+    ],
+)
+def test_templates_that_name_no_shards_are_refused_with_the_right_spelling(tmp_path, monkeypatch, template, right):
+    classes(tmp_path / "in", "ant", "bee")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TemplateError) as caught:
+        t2t.pack("in", template)
+    assert right in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in"]
+
+
+def test_one_name_for_several_shards_is_refused_before_anything_is_written(tmp_path):
+    root = classes(tmp_path / "in", "ant", "bee")
+    for options in ({"shard_records": 5}, {"shard_size": 5_000}):
+        with pytest.raises(ExportError, match="where a number goes"):
+            t2t.pack(root, f"{tmp_path}/out/x.tar", **options)
+    assert not (tmp_path / "out").exists()

@@ -21,6 +21,7 @@ from ais_tar2tf.errors import (
     TemplateError,
     TransportError,
     UnclearLayout,
+    UnsafeName,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ _CODES: tuple[tuple[type[Tar2TFError], int], ...] = (
     (RecordError, CORRUPT),
     (MappingError, CORRUPT),
     (SchemaError, CORRUPT),
+    (UnsafeName, CORRUPT),
 )
 
 _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
@@ -73,6 +75,7 @@ _BY_TEXT = (
         "says where their names go",
         "the same command with that template, or a split alone: ais-tar2tf pack DIR/train URL",
     ),
+    ("the number of a shard that is written goes in", "the same command with that template, quoted"),
     ("there is nothing to pack", "a record's files have an extension, as 1.jpg: see ais-tar2tf pack --help"),
     ("nothing to finish", "run on every host: ais-tar2tf convert URL OUT --shard I/N"),
     ("say out=", "on the command line that is: --out PLACE"),

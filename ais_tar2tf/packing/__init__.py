@@ -52,8 +52,14 @@ def contents_of(
         options.refuse_for_csv()
         contents = contents_of_csv(path, options, found)
     else:
-        raise ShardNotFound("there is no such folder, and no such CSV file", url=os.fspath(path))
+        raise ShardNotFound(_no_source(path), url=os.fspath(path))
     if not any(part.records for part in contents.parts):
         found_there = f": all that was found is left out: {contents.left_out}" if contents.left_out else ""
         raise ShardNotFound(f"there is nothing to pack{found_there}", url=os.fspath(path))
     return contents if options.classes is None else contents.with_classes(options.classes)
+
+
+def _no_source(path: Path) -> str:
+    if path.is_file():
+        return "this is a file, and no CSV file; give the folder it lies in, or a CSV file that names it"
+    return "there is no such folder, and no such CSV file"

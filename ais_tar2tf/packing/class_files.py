@@ -16,7 +16,7 @@ from ais_tar2tf.stores import Store
 
 __all__ = ["ClassFiles"]
 
-_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(SPLIT_NAMES))})(?![a-z])", re.IGNORECASE)
+_SPLIT_WORD = re.compile(rf"(?<![a-z]){SPLIT_NAMES}(?![a-z])", re.IGNORECASE)
 
 
 @dataclass

@@ -169,7 +169,9 @@ class _Table:
         root = PurePosixPath(os.path.abspath(self.root.root))  # noqa: PTH100  # links as they are
         if path.is_absolute() and path.is_relative_to(root):
             path = path.relative_to(root)
-        return SafeName(str(path), where=f"{self.where(number)} (files lie below {self.root.root}; root= says where)")
+        return SafeName(
+            str(path), where=f"{self.where(number)} (files lie below {self.root.root}; root= (--root) says where)"
+        )
 
     def _size(self, number: int, file: str) -> int:
         try:

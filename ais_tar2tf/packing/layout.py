@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from ais_tar2tf.packing.tree import KINDS, Folder
 
 __all__ = ["SPLIT_NAMES", "ClassFolders", "Layout", "lay_out"]
 
-SPLIT_NAMES = frozenset(
-    {"train", "training", "val", "valid", "validation", "dev", "eval", "test", "testing", "holdout"}
-)
-"""Folders of these names, in upper or lower case, hold a split each."""
+SPLIT_NAMES = r"(?:train|training|val|valid|validation|dev|eval|test|testing|holdout)(?:[-_]?\d+)?"
+"""Folders of these names, in upper or lower case, hold a split each: `train`, `Validation`, `test1`, `train2017`."""
+
+_is_split = re.compile(SPLIT_NAMES, re.IGNORECASE).fullmatch
 
 _PARTS_OF_RECORDS = frozenset(
     {"image", "images", "img", "imgs", "jpegimages", "mask", "masks", "label", "labels", "annotation", "annotations"}
@@ -131,7 +132,7 @@ class _Below:
 
 def _split_folders(below: _Below, options: _Options) -> dict[str, str]:
     """Return the path of each split's folder by the split's name, or `{"": ""}`."""
-    named = [child for child in below.filled if child.lower() in SPLIT_NAMES]
+    named = [child for child in below.filled if _is_split(child)]
     if options.splits is False or not named:
         if options.splits:
             raise options.unclear("splits=True (--splits) finds no folder named train, val, test or alike")

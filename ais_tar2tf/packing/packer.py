@@ -158,6 +158,8 @@ def run(
         names = {split: ShardNames(template) for split, template in plan.templates.items()}
         if options.exists == "error":
             _refuse_existing(store, names.values())
+        for part in plan.contents.parts:
+            _refuse_few_names(part, names[part.split], options.bounds)
         files = ClassFiles(store, read, plan.contents, plan.templates)
         contents = files.agreed(plan.contents)
         files.retire(contents)
@@ -216,6 +218,14 @@ def _checked(record: Record) -> Record:
     if len(record) < 2:
         raise SchemaError(f"record {key!r} has no fields")
     return record
+
+
+def _refuse_few_names(part: Part, names: ShardNames, bounds: Bounds) -> None:
+    """Refuse before anything is written what would need several shards, when there is a name for one."""
+    too_many = bounds.records is not None and (part.records or 0) > bounds.records
+    too_large = bounds.size is not None and (part.bytes or 0) > bounds.size and (part.records or 0) > 1
+    if not names.many and (too_many or too_large):
+        names.at(1)
 
 
 def _refuse_existing(store: Store, names: Iterable[ShardNames]) -> None:

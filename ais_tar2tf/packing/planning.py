@@ -1,11 +1,13 @@
-"""Everything that is decided before a store is asked: what is packed, under which names, in which order. No I/O."""
+"""Everything that is decided before a store is asked: what is packed, under which names, in which order."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from ais_tar2tf.class_names import PLACE, ClassNames, folder_and_name
+from ais_tar2tf.class_names import PLACE, folder_and_name, pattern_of
 from ais_tar2tf.errors import ExportError, TemplateError
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.layout import SPLIT_NAMES
@@ -17,6 +19,7 @@ __all__ = ["Plan", "ShardNames", "check_template", "covering", "plan_of"]
 
 _SEED = 0  # the same folder gives the same shards
 _SPLIT = "{split}"
+_ODD_PLACE = re.compile(r"%\d*d|\{[^}]*\}?|\}")
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,33 @@ def plan_of(contents: Contents, url: str, options: PackOptions) -> Plan:
 
 
 def check_template(url: str) -> None:
-    """Raise TemplateError when the template `url` names a folder, and no shard."""
-    _, _, template = split_url(url)
-    if not template or template.endswith("/"):
+    """Raise TemplateError when `url` names no shards, or says otherwise than `{}` where their number goes."""
+    scheme, _, template = split_url(url)
+    last = folder_and_name(template)[1]
+    is_folder = scheme == "file" and Path(template).is_dir()
+    if not last or is_folder or (PLACE.search(template) is None and "." not in last):
         raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
+    odd = _ODD_PLACE.search(PLACE.sub("", template.replace(_SPLIT, "")))
+    if odd is not None:
+        raise TemplateError(
+            f"{url}: {odd[0]!r} would stand in the names as it is; the number of a shard that is written goes in "
+            f"place of {_right_place(odd[0])!r}: '{url.replace(odd[0], _right_place(odd[0]))}'"
+        )
+
+
+def _right_place(odd: str) -> str:
+    """Return the place for a number that is meant by a printf format, or by a range of numbers as readers take it.
+
+    >>> [_right_place(odd) for odd in ("%06d", "%d", "{000..146}", "{0..9}", "{:03}")]
+    ['{:06d}', '{}', '{:03d}', '{}', '{:05d}']
+    """
+    width = re.match(r"%0?(\d*)d", odd)
+    if width is not None:
+        return f"{{:0{width[1]}d}}" if width[1] else "{}"
+    begin = re.match(r"\{(\d+)\D", odd)
+    if begin is not None:
+        return f"{{:0{len(begin[1])}d}}" if len(begin[1]) > 1 else "{}"
+    return "{:05d}"
 
 
 def covering(template: str) -> Callable[[str], bool]:
@@ -58,8 +84,8 @@ def covering(template: str) -> Callable[[str], bool]:
     >>> [covering("out/{split}-{:03d}.tar")(name) for name in ("out/val-007.tar", "val-007.tar", "out/val-x.tar")]
     [True, False, False]
     """
-    names = [template.replace(_SPLIT, split) for split in SPLIT_NAMES] if _SPLIT in template else [template]
-    return ClassNames((), tuple(names)).covers
+    matches = re.compile(SPLIT_NAMES.join(map(pattern_of, template.split(_SPLIT))), re.IGNORECASE).fullmatch
+    return lambda name: matches(name) is not None
 
 
 def _template_of(url: str, split: str, contents: Contents) -> str:
