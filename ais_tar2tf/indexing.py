@@ -12,11 +12,12 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch.whole import fetch_whole
+from ais_tar2tf.index_proof import prove, with_checksum
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
 from ais_tar2tf.shard_index import INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
-from ais_tar2tf.stores import Identity, Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
 
@@ -88,8 +89,9 @@ def find(shards: Shards, place: Place) -> Found:
     if index.grouping not in ("", shards.grouping):
         return Found(None, f"the index at {place.url} is of grouping={index.grouping!r}")
     index = index.within(folder_of(shards.names))
-    reason = _unknown(index, shards.names) or _untrue(index, shards)
-    return Found(None, f"the index at {place.url} {reason}") if reason else Found(index)
+    unknown = _unknown(index, shards.names)
+    proved, reason = (None, unknown) if unknown else prove(index, shards)
+    return Found(proved, f"the index at {place.url} {reason}" if reason else "")
 
 
 def _read(shards: Shards, place: Place) -> bytes | None:
@@ -105,42 +107,6 @@ def _unknown(index: Index, names: Sequence[str]) -> str:
     for name in names:
         if index.get(name) is None:
             return f"does not know shard {name!r}"
-    return ""
-
-
-def _untrue(index: Index, shards: Shards) -> str:
-    """Why the index is not true any more. By a listing; without one, the first and the last shard speak for all."""
-    store, names = shards.store, shards.names
-    left = set(names)
-    try:
-        for info in store.list(_shared(min(left), max(left))) if left else ():
-            if info.name in left:
-                left.remove(info.name)
-                reason = _differs(index, info.name, info.identity)
-                if reason:
-                    return reason
-                if not left:
-                    return ""
-    except StoreError:
-        ends = {name: store.head(name).identity for name in (names[0], names[-1])}
-        return next(filter(None, (_differs(index, name, now) for name, now in ends.items())), "")
-    return f"knows shard {min(left)!r}, which is not there any more" if left else ""
-
-
-def _shared(one: str, other: str) -> str:
-    """What both begin with."""
-    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:same]
-
-
-def _differs(index: Index, name: str, now: Identity) -> str:
-    known = index.get(name)
-    assert known is not None
-    what = known.identity.differs_from(now)
-    if what:
-        return f"is older than shard {name!r}, whose {what} it has otherwise"
-    if known.placed and not known.identity.is_strong:
-        return f"cannot be proved to be of shard {name!r}: the store stated no strong validator when it was written"
     return ""
 
 
@@ -237,7 +203,7 @@ def _read_entries(
 
         for name, mark, seen in read_places(replace(shards, names=names, index=None), account, found):
             shown.shard()
-            compressed = mark.compressed
+            compressed, identity = mark.compressed, with_checksum(shards, name, mark.identity)
             yield ShardIndex.of(
-                name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=compressed, keys=seen.keys
+                name, identity, seen.offsets, seen.extents, seen.sizes, compressed=compressed, keys=seen.keys
             )

@@ -147,6 +147,7 @@ class Limits(_Checked):
     chunk_bytes: int = 2 * MIB  # records handed to tf.data at once; above this page faults cost more than calls
     chunk_records: int = 512  # the same in records, so that tiny records do not wait for each other
     index_bytes: int = 256 * MIB  # of an index file, held whole: 8 bytes a record, so 30 million records
+    proved_bytes: int = 1 * GIB  # of files that are hashed to prove an index of another store: 1 s, from a disk 10 s
     document_bytes: int = 64 * MIB  # of a manifest or another JSON document, held whole: 200 bytes a shard and a file
     journal_bytes: int = 1 * GIB  # of the journal that an export goes on from: some kilobytes a shard
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed

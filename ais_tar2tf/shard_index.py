@@ -162,6 +162,16 @@ class Index:
         """What is known of the shard with this whole name."""
         return self._shards.get(name.removeprefix(self.folder))
 
+    def identity_of(self, name: str) -> Identity:
+        """Return the content that it is of, of a shard that it knows by this whole name."""
+        return self._known(name).identity
+
+    def bound_to(self, identities: Mapping[str, Identity]) -> Index:
+        """Return the same for shards, by their whole names, that have other identities and the same content."""
+        bound = {name: replace(self._known(name), identity=identity) for name, identity in identities.items()}
+        others = {self.folder + name: shard for name, shard in self._shards.items()}
+        return Index(self.grouping, {**others, **bound}.values(), folder=self.folder)
+
     def records_of(self, names: Sequence[str]) -> int:
         """In these shards, all of which it knows."""
         return sum(self._known(name).records for name in names)

@@ -41,6 +41,10 @@ class Checksum:
         algorithm = identity.checksum.partition(":")[0]
         return cls(_HASHES[algorithm]()) if algorithm in _HASHES else None
 
+    def hexdigest(self) -> str:
+        """Return the digest of what came so far."""
+        return self._running.hexdigest()
+
     def verify(self, identity: Identity, url: str) -> None:
         """Raises ChecksumMismatch unless all that came hashes to what the store says."""
         said, found = identity.checksum.partition(":")[2].lower(), self._running.hexdigest()
