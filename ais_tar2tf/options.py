@@ -139,6 +139,7 @@ class Limits(_Checked):
         128 * MIB
     )  # what a decompressor may keep to look back: `xz -9` needs 65, `zstd --long` 128 MiB
     keys: int = 2_000_000  # records in one shard: remembering their keys costs some 120 bytes each
+    key_bytes: int = 256 * MIB  # of all keys of one shard, which an index of a compressed shard keeps
     files: int = 5_000_000  # below a folder, or rows of a CSV file, that is packed: their names take 50 bytes each
     fields: int = 10_000  # fields of one record; more means that the grouping rule does not fit the names
     vocabulary: int = 30_000  # different labels of one field that are written down; ImageNet-21k has 21,841

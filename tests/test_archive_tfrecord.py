@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
 import struct
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,8 +17,19 @@ from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
 import archives
-from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.errors import ArchiveError, LimitExceeded, MissingField, RecordError, SchemaError, TruncatedArchive
+from ais_tar2tf.archive import ShardArchive, masked_crc
+from ais_tar2tf.errors import (
+    ArchiveError,
+    DuplicateKey,
+    LimitExceeded,
+    MissingField,
+    RecordError,
+    SchemaError,
+    TruncatedArchive,
+)
+from ais_tar2tf.export.framing import frame_offsets
+from ais_tar2tf.export.verify import frames
+from ais_tar2tf.features import _decode, decode
 from ais_tar2tf.options import Limits
 from ais_tar2tf.stores.memory import MemoryStore
 
@@ -107,6 +120,68 @@ def test_a_record_may_bring_its_key(tmp_path: Path) -> None:
             ("a/1", "memory://tfrecords/keys"),
             ("000000001", "memory://tfrecords/keys"),
         ]
+
+
+def test_keys_and_shards_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    payloads = [example(__key__=b"a", __shard__=b"b", x=1), example(__key__=7, x=2), example(__key__=b"", x=3)]
+    with opened("left-out", written(tmp_path, payloads)) as source:
+        assert [record["__key__"] for record in source.records()] == ["a", "000000001", "000000002"]
+    assert source.stats.ignored == 3
+
+
+@pytest.mark.parametrize("second", [b"k", b"000000000"])
+def test_a_key_that_comes_back_is_treated_as_in_a_tar(second: bytes, tmp_path: Path) -> None:
+    """Also one that is another record's number."""
+    payloads = [example(x=0), example(__key__=b"k", x=1), example(x=2), example(__key__=second, x=3), example(x=4)]
+    data = written(tmp_path, payloads)
+    with opened("again", data, on_error="skip-record") as source:
+        assert [int(record["x"][0]) for record in source.records()] == [0, 1, 2, 4]
+    assert source.stats.skipped == {"DuplicateKey": 1}
+    found: list[int] = []
+    with opened("again", data) as source, pytest.raises(DuplicateKey, match="came before"):
+        found.extend(int(record["x"][0]) for record in source.records())
+    assert found == [0, 1, 2]
+
+
+def test_records_before_a_bad_one_come_first(tmp_path: Path) -> None:
+    found: list[int] = []
+    data = written(tmp_path, [example(x=0), example(x=1), b"\xff" * 9, example(x=3)])
+    with opened("bad", data) as source, pytest.raises(RecordError, match=r"no tf\.train\.Example"):
+        found.extend(int(record["x"][0]) for record in source.records())
+    assert found == [0, 1]
+
+
+def test_the_names_of_features_are_not_remembered_for_ever() -> None:
+    before = sum(map(len, _decode._known))
+    for number in range(200):
+        name = f"{number:04d}" + "n" * 10_000
+        assert decode(example(**{name: 1}))[name].tolist() == [1]
+    assert sum(map(len, _decode._known)) <= before + 10_000
+
+
+@pytest.mark.parametrize("length", [1 << 62, (1 << 31) + 5, (1 << 64) - 1])
+def test_a_length_that_nobody_can_hold_is_refused_before_memory_is(length: int) -> None:
+    head = struct.pack("<Q", length)
+    data = head + struct.pack("<I", masked_crc(head)) + bytes(200)
+    with opened("huge", data) as source, pytest.raises(LimitExceeded, match=r"Limits\.record_bytes"):
+        list(source.records())
+    for reading in (frames(io.BufferedReader(io.BytesIO(data)), "huge"), frame_offsets(data, file="huge")):
+        with pytest.raises(LimitExceeded, match=r"Limits\.record_bytes"):
+            list(reading)
+
+
+def test_a_length_past_the_end_sets_no_memory_aside(tmp_path: Path) -> None:
+    head = struct.pack("<Q", (1 << 31) - 100)
+    path = tmp_path / "cut"
+    path.write_bytes(head + struct.pack("<I", masked_crc(head)) + bytes(200))
+    tracemalloc.start()
+    try:
+        with path.open("rb") as file, pytest.raises(TruncatedArchive):
+            list(frames(file, "cut"))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 64 << 20
 
 
 def test_fields_are_selected(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import tarfile
+import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
@@ -567,3 +569,78 @@ def test_records_are_a_sequence_however_they_are_kept(
     assert len(records) == len(model)
     if begin <= end:
         assert [records[at] for at in range(len(model)) if not begin <= at < end] == left
+
+
+# Names that every record has.
+
+RESERVED = ["__key__", "__shard__", "__KEY__"]
+
+
+@pytest.mark.parametrize("grouping", ["first-dot", "last-dot", lambda name: tuple(name.split("."))])
+@pytest.mark.parametrize("field", RESERVED)
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_member_cannot_replace_a_records_key_or_shard(field: str, grouping: Any, count: int) -> None:
+    """By columns, where records are alike, as one by one: 46 of 50 records used to have one key."""
+    members = [
+        (f"r{number}.{each}", b"%d" % number if each == "jpg" else b"same")
+        for number in range(count)
+        for each in ("jpg", field)
+    ]
+    if callable(grouping) and field == "__KEY__":  # a function's fields are what it says
+        return
+    with opened(members, grouping=grouping, on_error="skip-record") as source:
+        records = list(source.records())
+    assert [(record["__key__"], record["jpg"]) for record in records] == [
+        (f"r{number}", b"%d" % number) for number in range(count)
+    ]
+    assert all(record["__shard__"].endswith("/s-0.tar") for record in records)
+    assert source.stats.skipped == {"StrayMember": count}
+    with opened(members, grouping=grouping) as source, pytest.raises(StrayMember, match="would replace the record's"):
+        list(source.records())
+
+
+@pytest.mark.parametrize("field", ["__key__", "__shard__"])
+def test_a_selection_cannot_replace_a_records_key_or_shard(field: str) -> None:
+    for wanted in (field, f"{field}=jpg", f"{field}?"):
+        with pytest.raises(ValueError, match="come with every record"):
+            Selection([wanted])
+    with opened([("a.jpg", b"1"), (f"a.{field}", b"2")]) as source:
+        assert [record["jpg"] for record in source.select("jpg").records()] == [b"1"]
+
+
+# What keys may cost.
+
+
+def long_names(count: int, length: int) -> bytes:
+    """A tar whose keys ascend, with PAX headers."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(count):
+            info = tarfile.TarInfo(f"{number:08d}{'k' * length}.cls")
+            info.size = 1
+            tar.addfile(info, io.BytesIO(b"1"))
+    return made.getvalue()
+
+
+def test_the_bytes_of_keys_are_bounded() -> None:
+    shard = gzip.compress(long_names(300, 40_000), 9)
+    assert len(shard) < 200_000
+    with opened(shard, limits=Limits(key_bytes=4_000_000)) as source, pytest.raises(LimitExceeded, match="key_bytes"):
+        list(source.records())
+    with opened(shard) as source:
+        assert len(list(source.records())) == 300
+
+
+def test_long_keys_are_remembered_in_little_memory() -> None:
+    keys = Keys()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            assert keys.add(f"{number:08d}" + "k" * 20_000)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 << 20  # not the 40 MB that they have
+    assert not keys.add(f"{7:08d}" + "k" * 20_000)
+    assert not keys.add(f"{1_999:08d}" + "k" * 20_000)
+    assert (len(keys), keys.size) == (2_000, 2_000 * 20_008)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ais_tar2tf.archive import masked_crc
-from ais_tar2tf.errors import ArchiveError, TruncatedArchive
+from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
+from ais_tar2tf.options import MIB, Limits
 
 __all__ = [
     "FRAME_BYTES",
@@ -23,6 +24,7 @@ __all__ = [
     "frame_offsets",
     "masked_header",
     "payload_length",
+    "read_exactly",
 ]
 
 HEADER_BYTES = 12
@@ -31,6 +33,8 @@ FRAME_BYTES = HEADER_BYTES + _TRAILER_BYTES
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
+_MOST = Limits().record_bytes
+_PIECE = 16 * MIB
 _REMEMBERED_LENGTHS = 4096  # headers kept: lengths repeat, and each costs a checksum
 
 
@@ -51,13 +55,32 @@ def frame(payload: bytes) -> bytes:
 
 
 def payload_length(header: bytes, *, file: str, offset: int) -> int:
-    """The length that a header states, once its checksum holds."""
+    """Return the length that a header states, once its checksum holds.
+
+    Raises:
+        LimitExceeded: It is more than `Limits.record_bytes`, so that nobody sets memory aside for it.
+    """
     if len(header) < HEADER_BYTES:
         raise TruncatedArchive("the file ends within a record's header", shard=file, offset=offset)
     if _masked(header[:8]) != header[8:HEADER_BYTES]:
         raise ArchiveError("the checksum of a record's length is wrong", shard=file, offset=offset)
     (length,) = _LENGTH.unpack(header[:8])
+    if length > _MOST:
+        raise LimitExceeded(
+            f"the record has {length:,} bytes, Limits.record_bytes is {_MOST:,}", shard=file, offset=offset
+        )
     return length
+
+
+def read_exactly(stream: Any, count: int) -> bytes:
+    """Return the next `count` bytes, or as many as there are; memory grows with what comes, not with `count`."""
+    if count <= _PIECE:
+        return stream.read(count)
+    pieces: list[bytes] = []
+    while count and (piece := stream.read(min(count, _PIECE))):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
 
 
 def check_frame(data: bytes, *, file: str, offset: int) -> bytes:

@@ -26,6 +26,9 @@ Row = tuple[bytes, ...]
 
 _LARGE = 16_384  # bytes of a record; above it a copy costs more than a few calls
 _REMEMBERED = 65_536  # prefixes and headers of one kind that are kept
+_LONGEST_NAME = 256  # characters of a field whose prefixes are kept
+_MOST_NAMES = 1_024  # fields whose prefixes are kept
+_MOST_PREFIXES = 262_144  # of all fields together: some 40 MB
 
 
 class _Cache(dict[int, bytes]):
@@ -42,8 +45,17 @@ class _Cache(dict[int, bytes]):
         return made
 
 
+class _Prefixes(_Cache):
+    """The prefixes of one field."""
+
+    def __missing__(self, length: int) -> bytes:
+        if sum(map(len, _prefixes.values())) >= _MOST_PREFIXES:
+            for each in _prefixes.values():
+                each.clear()
+        return super().__missing__(length)
+
+
 _prefixes: dict[str, _Cache] = {}
-_most_names = 1_024  # fields whose prefixes are kept
 _heads = _Cache(example_head)
 _headers = _Cache(masked_header)
 
@@ -51,9 +63,11 @@ _headers = _Cache(masked_header)
 def _prefixes_of(name: str) -> _Cache:
     found = _prefixes.get(name)
     if found is None:
-        if len(_prefixes) >= _most_names:
+        found = _Prefixes(partial(bytes_head, name.encode("utf-8", "surrogateescape")))
+        if len(_prefixes) >= _MOST_NAMES:
             _prefixes.clear()
-        found = _prefixes[name] = _Cache(partial(bytes_head, name.encode("utf-8", "surrogateescape")))
+        if len(name) <= _LONGEST_NAME:
+            _prefixes[name] = found
     return found
 
 

@@ -15,7 +15,7 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
 from ais_tar2tf.errors import ArchiveError, ChecksumMismatch, TruncatedArchive
 from ais_tar2tf.export.array_files import ArrayFile
-from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, payload_length
+from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, payload_length, read_exactly
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.streams import Files
 from ais_tar2tf.options import Limits
@@ -102,7 +102,8 @@ def frames(stream: io.BufferedReader[Any], url: str) -> Iterator[tuple[int, byte
     offset = 0
     while header := stream.read(HEADER_BYTES):
         length = payload_length(header, file=url, offset=offset)
-        yield offset, check_frame(header + stream.read(length + FRAME_BYTES - HEADER_BYTES), file=url, offset=offset)
+        rest = read_exactly(stream, length + FRAME_BYTES - HEADER_BYTES)
+        yield offset, check_frame(header + rest, file=url, offset=offset)
         offset += FRAME_BYTES + length
 
 

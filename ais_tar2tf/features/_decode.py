@@ -12,7 +12,8 @@ from ais_tar2tf.features._varint import as_int64s, integers, read, varint
 
 __all__ = ["decode"]
 
-_REMEMBERED = 16_384  # heads of entries: some 4 MB
+_REMEMBERED = 16_384  # heads of entries: some 4 MB, and 16 MB at most
+_LONGEST_HEAD = 1_024  # bytes of one that is remembered
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _LIST_TAGS = {kind << 3 | _DELIMITED: kind for kind in (BYTES, FLOATS, INTEGERS)}
 
@@ -173,6 +174,8 @@ def _entry(entry: _Message, head: int) -> tuple[str, Any, int]:
     if fields != 2 or not size or begin + size != entry.end or entry.data[head:begin].find(b"\x12") < 0:
         return name, feature.value, head
     if feature.kind == FLOATS and size % 4:
+        return name, feature.value, head
+    if begin - head > _LONGEST_HEAD:
         return name, feature.value, head
     if len(_known) >= _REMEMBERED:
         _known.clear()

@@ -20,7 +20,8 @@ from ais_tar2tf.features._varint import varint
 
 __all__ = ["bytes_head", "encode", "example_head"]
 
-_REMEMBERED = 16_384  # names with lengths: some 2 MB
+_REMEMBERED = 16_384  # names with lengths: some 2 MB, and 16 MB at most
+_LONGEST_HEAD = 1_024  # bytes of one that is remembered
 _SMALL = [bytes((number,)) for number in range(128)]
 _heads: dict[tuple[str, int, int], bytes] = {}
 
@@ -74,6 +75,8 @@ def bytes_head(key: bytes, size: int) -> bytes:
 def _remember(name: str, kind: int, length: int) -> bytes:
     """What comes before a list's only value: it depends on the name, the kind and the length alone."""
     head = _head_of_value(_key(name), kind, length)
+    if len(head) > _LONGEST_HEAD:
+        return head
     if len(_heads) >= _REMEMBERED:
         _heads.clear()
     _heads[name, kind, length] = head

@@ -26,6 +26,7 @@ from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records
 __all__ = ["Grouper"]
 
 _SMALL_FIELDS = 16_384  # bytes of a record
+_NAMES = frozenset(NAMES)
 
 
 def _bodies(data: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
@@ -113,6 +114,8 @@ class Grouper:
                 current, fields = key, self._begin(key, members.offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
+            elif field in _NAMES:
+                self._refuse_name(members.names[at])
             elif field in fields:
                 self._twice = field
             else:
@@ -167,6 +170,8 @@ class Grouper:
         """The name and the place of every field that is read; None if a record like this is not in order."""
         if len(set(pattern)) < len(pattern) or "" in pattern or len(pattern) > self._limits.fields:
             return None
+        if not _NAMES.isdisjoint(pattern):
+            return None
         if self._selection is None:
             return list(zip(pattern, range(len(pattern)), strict=True))
         chosen: list[tuple[str, int]] = []
@@ -180,7 +185,7 @@ class Grouper:
 
     def _all_new(self, keys: list[str]) -> bool:
         """Whether no key came before; remembers them if so."""
-        if len(self._seen) + len(keys) >= self._limits.keys:
+        if len(self._seen) + len(keys) >= self._limits.keys or self._seen.size >= self._limits.key_bytes:
             return False
         return self._seen.add_all(keys)
 
@@ -221,6 +226,17 @@ class Grouper:
             )
         )
 
+    def _refuse_name(self, name: str) -> None:
+        """A field may not be called as what every record has beside its fields."""
+        self._account.record_error(
+            StrayMember(
+                f"member {name!r} would replace the record's own key or shard; "
+                "give it another field by a grouping of your own, or skip it by on_error='skip-record'",
+                shard=self._shard,
+                key=name,
+            )
+        )
+
     def _note_unselected(self, field: str) -> None:
         if self._met is None:
             self._met = set()
@@ -246,6 +262,8 @@ class Grouper:
         is_new = self._seen.add(key)
         if len(self._seen) > self._limits.keys:
             raise self._limit("keys", f"there are over {self._limits.keys:,} records", self._offset)
+        if self._seen.size > self._limits.key_bytes:
+            raise self._limit("key_bytes", f"keys have over {self._limits.key_bytes:,} characters", self._offset)
         self._check_fields()
         record = self._fields
         if not is_new or self._twice is not None or self._selection is not None:

@@ -1,7 +1,8 @@
 """Which keys a shard had so far: none may come back. No I/O.
 
 Shards are usually sorted. As long as every key is greater than the one before, it is new without being looked up,
-and keeping the keys as they are costs nothing; at the first that is not, all become digests in a set.
+and keeping the keys as they are costs nothing; at the first that is not, all become digests in a set. So do keys that
+take more memory than digests would.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from xxhash import xxh3_128_digest
 
 __all__ = ["Keys"]
 
+_DIGEST_BYTES = 128  # that a digest takes in a set, about
+_SLACK = 1 << 20  # characters of keys that may be kept whatever their number
+
 
 class Keys:
     """A set of text that is quick while what is added ascends."""
 
     def __init__(self) -> None:
+        self.size: int = 0  # characters of all keys
         self._count = 0
         self._greatest = ""
         self._ascending: list[list[str]] = []  # as they came, while there are no digests
@@ -32,11 +37,13 @@ class Keys:
 
     def add_all(self, keys: list[str]) -> bool:
         """Whether all are new, and unlike each other; none is added unless they are."""
+        size = sum(map(len, keys))
         if self._digests is None:
-            if self._ascend(keys):
+            if self._ascend(keys) and self._is_light(size):
                 self._ascending.append(keys)
                 self._greatest = keys[-1]
                 self._count += len(keys)
+                self.size += size
                 return True
             self._digests = {_digest(key) for each in self._ascending for key in each}
             self._ascending.clear()
@@ -45,7 +52,11 @@ class Keys:
             return False
         self._digests |= digests
         self._count += len(keys)
+        self.size += size
         return True
+
+    def _is_light(self, size: int) -> bool:
+        return self.size + size <= _SLACK or self.size + size <= _DIGEST_BYTES * self._count
 
     def _ascend(self, keys: list[str]) -> bool:
         first = not self._count or self._greatest < keys[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.errors import MissingField, OptionError
-from ais_tar2tf.records.table import Record
+from ais_tar2tf.records.table import NAMES, Record
 
 __all__ = ["Selection", "Want"]
 
@@ -35,12 +35,19 @@ class Want:
         return cls(name if renamed else sources[0], sources, optional=text.endswith("?"))
 
 
+_NAMES = frozenset(NAMES)
+
+
 class Selection:
     """The fields that are read; all others are skipped without being copied."""
 
     def __init__(self, fields: Iterable[str | Want]) -> None:
         self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in fields)
         names = [want.name for want in self.wants]
+        if not _NAMES.isdisjoint(names):
+            raise OptionError(
+                f"{' and '.join(NAMES)} come with every record; give other names to the fields selected"
+            )
         if len(set(names)) < len(names):
             raise OptionError(f"a field is selected twice: {', '.join(names)}")
         self.sources: frozenset[str] = frozenset(source for want in self.wants for source in want.sources)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ais_tar2tf import forking
 from ais_tar2tf.allocation import LARGE_FIELDS, keep_freed
-from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.errors import SchemaError, TruncatedArchive
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_payload, payload_length
 from ais_tar2tf.tfds._plain_features import plain_decoder
 
@@ -149,6 +149,8 @@ class _File:
             yield offset
             header = os.pread(self._handle.fileno(), HEADER_BYTES, offset)
             offset += FRAME_BYTES + payload_length(header, file=self._name, offset=offset)
+        if offset != end:
+            raise TruncatedArchive("the file ends within a record", shard=self._name, offset=end)
         yield offset
 
     def read(self, number: int) -> bytes:
