@@ -165,7 +165,7 @@ def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
         return mapping({name: tf.constant(_as_bytes(record[name])) for name in mapping.fields})
 
     types = tf.nest.map_structure(lambda spec: spec.dtype, mapping.spec)
-    return PythonMapping(call, tuple(names), types, [spec.shape for spec in specs])
+    return PythonMapping(call, tuple(names), types, [spec.shape for spec in specs], "checkpoints are to be small")
 
 
 def _gate(request: Request) -> Gate:
