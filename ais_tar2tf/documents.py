@@ -22,6 +22,7 @@ from ais_tar2tf.structure import Check, Fail, check
 
 __all__ = [
     "CHECKSUM",
+    "OPEN",
     "Fail",
     "checksum_of",
     "document_bytes",
@@ -29,6 +30,7 @@ __all__ = [
     "parse_json",
     "parse_lines",
     "read_file",
+    "read_handle",
     "seal",
     "sealed_line",
     "verify_seal",
@@ -38,6 +40,9 @@ _T = TypeVar("_T")
 
 CHECKSUM = "document_checksum"
 """The key under which a sealed JSON document keeps the checksum of all its other keys."""
+
+OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How a document is opened: a FIFO in its place must not wait for a writer."""
 
 _DEPTH = 64  # of nested lists and objects; ours have at most ten
 _DENSE = 8  # bytes that a list or object takes at least, on average: an honest one takes 20, `[],` in memory 64
@@ -55,16 +60,20 @@ def read_file(path: Path, *, most: int, limit: str, fail: Fail) -> bytes:
         fail: Makes the error for a document that is too large, or no regular file. A file that cannot be opened
             raises `OSError`.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))  # a FIFO waits
-    with open(handle, "rb") as file:  # noqa: PTH123  # an open file, not a path
+    return read_handle(os.open(path, OPEN), most=most, limit=limit, where=os.fspath(path), fail=fail)
+
+
+def read_handle(handle: int, *, most: int, limit: str, where: str, fail: Fail) -> bytes:
+    """Return the bytes of a document that is open already, and close it; see `read_file`."""
+    with open(handle, "rb") as file:  # an open file, not a path
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
         if not stat.S_ISREG(status.st_mode):
-            raise fail(f"{path}: the document is no regular file")
+            raise fail(f"{where}: the document is no regular file")
         data = file.read(most + 1) if status.st_size <= most else b""
     if max(status.st_size, len(data)) > most:
-        raise fail(f"{path}: the document has over {most:,} bytes, Limits.{limit}")
+        raise fail(f"{where}: the document has over {most:,} bytes, Limits.{limit}")
     return data
 
 

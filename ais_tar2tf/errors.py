@@ -49,6 +49,8 @@ from copy import copy
 from typing import Protocol
 from weakref import ReferenceType
 
+from ais_tar2tf.signed_urls import shown_url
+
 __all__ = [
     "AccessDenied",
     "ArchiveError",
@@ -138,8 +140,8 @@ class StoreError(Tar2TFError):
     """A store refused, or cannot do what was asked. `url` names the object or the bucket."""
 
     def __init__(self, message: str, *, url: str) -> None:
-        super().__init__(f"{url}: {message}")
-        self.url: str = url
+        self.url: str = shown_url(url)
+        super().__init__(f"{self.url}: {message}")
 
 
 class ShardNotFound(StoreError, FileNotFoundError):

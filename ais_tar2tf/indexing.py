@@ -17,6 +17,7 @@ from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
 from ais_tar2tf.shard_index import INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
@@ -124,12 +125,15 @@ def write(
         raise SchemaError("an index needs a grouping with a name: 'first-dot' or 'last-dot'")
     if place.url.startswith(("http://", "https://")):
         raise StoreError("plain HTTP is read only here: say out=, where the index is to be kept", url=place.url)
+    if any("?" in name for name in shards.names) and len({*map(shown_url, shards.names)}) < len(shards.names):
+        raise SchemaError("these URLs of shards differ only in a query that lets its bearer in, which no index holds")
     folder = folder_of(shards.names)
     known = _known_before(shards, place, folder)
     entries = {shard.name: shard for shard in known} if known is not None else {}
     missing = [name for name in shards.names if not _still_true(shards, known, name, counts_only)]
     for entry in _entries(shards, missing, account, progress, counts_only=counts_only):
-        entries[entry.name.removeprefix(folder)] = replace(entry, name=entry.name.removeprefix(folder))
+        name = shown_url(entry.name.removeprefix(folder))  # a query that lets its bearer in is not written down
+        entries[name] = replace(entry, name=name)
     index = Index(shards.grouping, entries.values(), folder=folder)
     data = index.to_bytes()
     if place.name.endswith(".json"):

@@ -1,4 +1,4 @@
-"""Names of files and objects below a root, checked so that none can leave it; URLs without what lets one in. No I/O.
+"""Names of files and objects below a root, checked so that none can leave it. No I/O.
 
 Every name that comes from a document, a CSV file, a listing or the path of a URL becomes a `SafeName` before it
 is joined to a folder or sent to a store.
@@ -7,20 +7,12 @@ is joined to a folder or sent to a store.
 from __future__ import annotations
 
 import os
-import re
 
 from ais_tar2tf.errors import UnsafeName
 
-__all__ = ["SafeName", "check_object_name", "shown_url"]
+__all__ = ["SafeName", "check_object_name"]
 
 _DOTS = (".", "..")
-_HIDDEN = "…"  # in place of a query
-_SECRET = re.compile(  # names of query parameters that grant access, or stand beside one that does
-    r"x-(amz|goog|ms|oss|cos|obs|bce)-.*|.*(signature|token|secret|password|credential|api[-_]?key).*"
-    r"|(aws|google|oss)access(key)?id|key-pair-id|policy|expires|sig|sign|hmac|auth(orization)?|jwt|code|key|pass"
-    r"|se|sp|sv|sr|st|spr|sip|skoid|sktid|skt|ske|sks|skv"
-)
-_LONG = 32  # characters of a value; what is longer may be a key under any name
 
 
 class SafeName(str):
@@ -84,23 +76,3 @@ def check_object_name(name: str, *, url: str) -> None:
         raise UnsafeName(
             f"{url}: an object's name with a part '.' or '..' or a NUL is not sent: servers take it for another name"
         )
-
-
-def shown_url(url: str) -> str:
-    """Return a URL as errors, logs and documents may show it: without a query that grants access.
-
-    A query is hidden when the name of a parameter is one that signed URLs use, or a value is long enough for a key.
-
-    >>> shown_url("https://host/a.tar?download=1")
-    'https://host/a.tar?download=1'
-    >>> shown_url("https://host/a.tar?X-Amz-Date=20260101&X-Amz-Signature=0123456789abcdef")
-    'https://host/a.tar?…'
-    """
-    address, mark, query = url.partition("?")
-    if not mark:
-        return url
-    for parameter in re.split("[&;]", query):
-        name, _, value = parameter.partition("=")
-        if len(value or name) >= _LONG or _SECRET.fullmatch(name.lower()) is not None:
-            return f"{address}?{_HIDDEN}"
-    return url

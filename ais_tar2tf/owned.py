@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ais_tar2tf.structure import Fail
+__all__ = ["MARKER", "Layout", "check", "claim", "clear", "make_below", "opened", "remove"]
 
-__all__ = ["MARKER", "Layout", "claim", "clear", "opened", "remove"]
+Refuse = Callable[[str], Exception]
+"""Makes the error for a folder that is not ours, from a sentence."""
 
 MARKER = ".ais_tar2tf"
 _TEXT = b"ais_tar2tf keeps files of its own in this folder, and deletes them when it needs them no longer.\n"
@@ -37,7 +38,16 @@ class Layout:
         return next((layout for pattern, layout in self.folders if pattern.fullmatch(name)), None)
 
 
-def claim(path: Path, layout: Layout, *, fail: Fail, mode: int = 0o777) -> None:
+def check(path: Path, layout: Layout, *, fail: Refuse) -> None:
+    """Raise `fail(…)` when a folder is there, and not ours. Nothing is changed."""
+    try:
+        with opened(path, fail=fail) as folder:
+            _check(folder, path, layout, fail)
+    except FileNotFoundError:
+        return
+
+
+def claim(path: Path, layout: Layout, *, fail: Refuse, mode: int = 0o777) -> None:
     """Make a folder ours, creating and marking it where that was not done before.
 
     Args:
@@ -52,14 +62,14 @@ def claim(path: Path, layout: Layout, *, fail: Fail, mode: int = 0o777) -> None:
         _mark(folder)
 
 
-def clear(path: Path, layout: Layout, *, fail: Fail, keep: Collection[str] = ()) -> None:
+def clear(path: Path, layout: Layout, *, fail: Refuse, keep: Collection[str] = ()) -> None:
     """Delete what `layout` describes in a folder of ours, but for `keep` and the marker."""
     with opened(path, fail=fail) as folder:
         _check(folder, path, layout, fail)
         _clear(folder, layout, keep)
 
 
-def remove(path: Path, layout: Layout, *, fail: Fail) -> None:
+def remove(path: Path, layout: Layout, *, fail: Refuse) -> None:
     """Delete a folder of ours, if it is there; it stays when it holds something that is not ours."""
     try:
         with opened(path, fail=fail) as folder:
@@ -79,7 +89,7 @@ def remove(path: Path, layout: Layout, *, fail: Fail) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: Path | str, *, fail: Callable[[str], Exception], below: int | None = None) -> Generator[int]:
+def opened(path: Path | str, *, fail: Refuse, below: int | None = None) -> Generator[int]:
     """Open a folder that is no link, for calls that take `dir_fd`; `below`: a folder that `path` is relative to."""
     try:
         handle = os.open(path, _FOLDER, dir_fd=below)
@@ -96,7 +106,13 @@ def opened(path: Path | str, *, fail: Callable[[str], Exception], below: int | N
         os.close(handle)
 
 
-def _check(folder: int, path: Path, layout: Layout, fail: Fail) -> None:
+def make_below(name: str, folder: int, *, mode: int) -> None:
+    """Make a folder in an open one; it may be there already."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, mode, dir_fd=folder)
+
+
+def _check(folder: int, path: Path, layout: Layout, fail: Refuse) -> None:
     stranger = None if _is_marked(folder) else _stranger(folder, layout)
     if stranger is not None:
         raise fail(

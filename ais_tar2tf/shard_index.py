@@ -12,6 +12,7 @@ import numpy as np
 from ais_tar2tf import index_format
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.index_format import NUMBER, TAR_BLOCK, Entry
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores import Identity
 
 __all__ = ["CLASSES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of", "is_beside"]
@@ -160,7 +161,7 @@ class Index:
 
     def get(self, name: str) -> ShardIndex | None:
         """What is known of the shard with this whole name."""
-        return self._shards.get(name.removeprefix(self.folder))
+        return self._shards.get(shown_url(name.removeprefix(self.folder)))
 
     def identity_of(self, name: str) -> Identity:
         """Return the content that it is of, of a shard that it knows by this whole name."""

@@ -22,6 +22,7 @@ from braceexpand import braceexpand
 
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.options import Limits
+from ais_tar2tf.signed_urls import shown_url
 
 __all__ = ["Names", "escape", "expand", "unescape"]
 
@@ -90,7 +91,7 @@ def _given(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = repr(shown_url(value) if isinstance(value, str) else value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 

@@ -24,6 +24,8 @@ __all__ = ["PART", "FileReader", "FileWriter", "is_abandoned"]
 PART = ".part"
 _PAGE = 64 * KIB  # what has to be read to check one byte
 _SUM = struct.Struct("<Q")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _pages(length: int) -> int:
@@ -35,14 +37,23 @@ def _seal(table: bytes, length: int, what: str) -> bytes:
 
 
 class FileWriter:
-    """Writes beside, renames when the block is whole. A lock says that the writer lives; the kernel lifts it."""
+    """Writes beside, renames when the block is whole. A lock says that the writer lives; the kernel lifts it.
 
-    def __init__(self, path: Path, what: str) -> None:
-        self._path = path
+    `folder` is open, and is opened once more for as long as this writes.
+    """
+
+    def __init__(self, folder: int, name: str, what: str) -> None:
+        self._name = name
         self._what = what
-        self._beside = path.with_name(f".{secrets.token_hex(8)}{PART}")
-        self._file = self._beside.open("xb", buffering=0)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._beside = f".{secrets.token_hex(8)}{PART}"
+        handle = os.open(self._beside, _NEW, 0o600, dir_fd=folder)
+        self._file = open(handle, "wb", buffering=0)  # noqa: PTH123, SIM115  # closed by commit or abort
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder = os.dup(folder)
+        except BaseException:
+            self._file.close()
+            raise
         self._length = 0
         self._sums: list[int] = []
         self._running = xxhash.xxh3_64()
@@ -64,11 +75,19 @@ class FileWriter:
         table = struct.pack(f"<{len(self._sums)}Q", *self._sums)
         _write_all(self._file.fileno(), memoryview(table + _seal(table, self._length, self._what)))
         self._file.close()
-        self._beside.replace(self._path)
+        os.replace(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._close_folder()
 
     def abort(self) -> None:
         self._file.close()
-        self._beside.unlink(missing_ok=True)
+        if self._folder >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._beside, dir_fd=self._folder)
+            self._close_folder()
+
+    def _close_folder(self) -> None:
+        os.close(self._folder)
+        self._folder = -1
 
     def _end_page(self) -> None:
         self._sums.append(self._running.intdigest())
@@ -80,10 +99,10 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def is_abandoned(path: Path) -> bool:
-    """Whether the process that wrote this is gone."""
+def is_abandoned(name: str, folder: int) -> bool:
+    """Whether the process that wrote this file of an open folder is gone."""
     try:
-        with path.open("rb") as file:
+        with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # an open file
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
@@ -97,7 +116,7 @@ class FileReader:
         self._length = length
         self._scratch: bytes = b""
         self._scratch_page = -1
-        self._file = path.open("rb", buffering=0)
+        self._file = open(os.open(path, _READ), "rb", buffering=0)  # noqa: PTH123, SIM115  # closed by close
         with contextlib.suppress(OSError):  # on a disk for reading only, blocks age
             os.utime(self._file.fileno())  # it is young again
         try:

@@ -40,6 +40,7 @@ class CachedBody:
         self._behind = behind
         self._behind_stop = self._size if behind is None or behind.stop is None else behind.stop
         self._writer: BlockWriter | None = None
+        self._repaired = -1  # the block that was found damaged last
         self.info = ObjectInfo(name, self._size, identity)
         self.start = start
         self._stop = self._size if stop is None else min(stop, self._size)
@@ -79,20 +80,28 @@ class CachedBody:
         """What the shelf has from here on; 0 where it is not, or is damaged."""
         number, within = divmod(self._at, BLOCK)
         place = self._place(number)
-        if self._reader is None:
-            self._reader = self._store.reader(place)
-        if self._reader is None:
-            return 0
         try:
+            if self._reader is None:
+                self._reader = self._store.reader(place)
+            if self._reader is None:
+                return 0
             count = self._reader.read(within, buffer[: place.length - within])
         except (OSError, Damaged):
             self._close_reader()
             self._store.discard(place)
-            return 0
+            return self._from_repaired(place, buffer)
         self._store.from_shelf(count)
         if within + count == place.length:
             self._close_reader()
         return count
+
+    def _from_repaired(self, place: Place, buffer: memoryview) -> int:
+        """The same from a block that was found damaged, once it is whole again; 0 where it cannot be."""
+        if self._repaired == place.number:
+            return 0
+        self._repaired = place.number
+        self._store.fetch_block(self.info.name, place, self._interrupt)
+        return self._from_shelf(buffer)
 
     def _from_behind(self, buffer: memoryview) -> int:
         behind = self._behind

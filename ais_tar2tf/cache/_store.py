@@ -20,10 +20,22 @@ import xxhash
 from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache._body import CachedBody
-from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Damaged, Place, Shelf
+from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Place, Shelf
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import KIB
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Pieces, Ranges, Store, asked, remember, reopener
+from ais_tar2tf.stores import (
+    Body,
+    Identity,
+    Interrupt,
+    ObjectInfo,
+    Pieces,
+    Ranges,
+    Store,
+    asked,
+    remember,
+    reopener,
+    whole_url,
+)
 
 __all__ = ["CachedRanges", "CachedStore"]
 
@@ -63,6 +75,10 @@ class CachedStore:
 
     def url(self, name: str) -> str:
         return self._store.url(name)
+
+    def whole_url(self, name: str) -> str:
+        """Return the URL that opens an object again; it may let its bearer in."""
+        return whole_url(self._store, name)
 
     def in_whole_blocks(self, total: int) -> CachedStore:
         """The same shelf, for who reads small ranges all over `total` bytes: blocks of them come whole, and are kept.
@@ -122,7 +138,7 @@ class CachedStore:
 
     def _key(self, name: str) -> str:
         """Two clusters may have buckets of one name."""
-        return f"{self._store!r} {self._store.url(name)}"
+        return f"{self._store!r} {self.whole_url(name)}"
 
     def _content(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """The content of the object, if it is one that the shelf may have."""
@@ -163,7 +179,7 @@ class CachedStore:
                     continue
                 self._on_the_way.add(place)
             try:
-                self._fetch_block(name, place, interrupt)
+                self.fetch_block(name, place, interrupt)
             finally:
                 with self._lock:
                     self._on_the_way.discard(place)
@@ -174,7 +190,8 @@ class CachedStore:
         what = f"{place.number} {place.key}".encode("utf-8", "surrogateescape")
         return xxhash.xxh3_64_intdigest(what) < self._share * 2**64
 
-    def _fetch_block(self, name: str, place: Place, interrupt: Interrupt | None) -> None:
+    def fetch_block(self, name: str, place: Place, interrupt: Interrupt | None) -> None:
+        """Keep one block, whole, if there is room for it."""
         writer = self.writer(place)
         if writer is None:
             return
@@ -242,12 +259,10 @@ class CachedStore:
             return False
 
     def reader(self, place: Place) -> BlockReader | None:
+        """What reads a block; None where it is not kept. Raises OSError or Damaged where it is of no use."""
         try:
             return self._shelf.reader(place)
         except FileNotFoundError:
-            return None
-        except (OSError, Damaged):
-            self.discard(place)
             return None
 
     def discard(self, place: Place) -> None:

@@ -15,6 +15,7 @@ from ais_tar2tf.cli.carding import write_page
 from ais_tar2tf.cli.console import Console, counted, quantity, width_of
 from ais_tar2tf.cli.verbs import Batch, Endpoint, Grouping, Json, Quiet, Urls, Verbose, WithTensorflow, verb
 from ais_tar2tf.errors import SchemaError, ShardNotFound
+from ais_tar2tf.signed_urls import shown_url
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.judging import Rates, Verdict
@@ -65,7 +66,7 @@ def bench(
     if out is not None:
         from ais_tar2tf.cli.bench_page import page
 
-        write_page(out, page(urls[0], rates.stages, verdict, sample))
+        write_page(out, page(shown_url(urls[0]), rates.stages, verdict, sample))
         console.note(f"the plot is in {out}")
 
 
@@ -91,7 +92,7 @@ def _measured(
         console.note(f"taking a sample of {counted(len(names), 'shard')}")
         sample = stages.take_sample(store, names, grouping)
         if not sample.records:
-            raise SchemaError(f"{urls[0]}: there are no records to measure with")
+            raise SchemaError(f"{shown_url(urls[0])}: there are no records to measure with")
         downloads: list[tuple[int, Measured]] = []
         for at, connections in enumerate(_CONNECTIONS):
             console.note(f"download over {counted(connections, 'connection')}")

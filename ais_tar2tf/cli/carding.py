@@ -12,6 +12,7 @@ from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, counted, quantity
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Grouping, Json, Most, Quiet, UrlsOrOut, Verbose, verb
 from ais_tar2tf.errors import ExportError
+from ais_tar2tf.signed_urls import shown_url
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.surveying import Reading
@@ -52,7 +53,8 @@ def card(
     )
     survey = reading.survey
     note = "" if reading.whole else "only the first of them were read"
-    title = urls[0] if len(urls) == 1 else f"{urls[0]} and more"
+    first = shown_url(urls[0])
+    title = first if len(urls) == 1 else f"{first} and more"
     page = render(survey, title, note=note, code=_code(reading, urls, endpoint, grouping))
     write_page(out, page)
     size = out.stat().st_size
@@ -80,8 +82,8 @@ def _code(reading: Reading, urls: list[str], endpoint: str | None, grouping: str
     from ais_tar2tf.cli.places import as_template
 
     if reading.split is None:
-        return loader(as_template(urls[0]), list(reading.survey.fields), endpoint, grouping)
-    loaded = f"t2t.load({urls[0]!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
+        return loader(as_template(shown_url(urls[0])), list(reading.survey.fields), endpoint, grouping)
+    loaded = f"t2t.load({shown_url(urls[0])!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
     return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
 
 

@@ -21,6 +21,7 @@ from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.portions import Portion, Share, Staging, plan_key
 from ais_tar2tf.export.request import ExportOptions, export_source, target_of
 from ais_tar2tf.export.run import Target, finished
+from ais_tar2tf.export.sources import Sources
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.source import Source, open_source
 from ais_tar2tf.templates import escape
@@ -120,7 +121,8 @@ class _Work:
     def is_finished(self, urls: Sequence[str]) -> bool:
         with self._open(urls) as source:
             shards, target = self._target(source)
-            return finished(replace(target, share=None, staged=True), target.place(), shards.store) is not None
+            sources = Sources(shards.store, shards.names)
+            return finished(replace(target, share=None, staged=True), target.place(), sources) is not None
 
     def make_room(self, nothing: None) -> None:
         """Take away what an earlier pipeline published, and was killed before it was gone."""
@@ -157,7 +159,7 @@ class _Work:
     def _published(self, shards: Shards, target: Target, described: Sequence[bytes]) -> Manifest:
         place = target.place()
         staging = Staging.of(place, target.splits)
-        manifest = finished(target, place, shards.store)
+        manifest = finished(target, place, Sources(shards.store, shards.names))
         if manifest is not None:
             staging.remove()
             return manifest

@@ -27,6 +27,7 @@ from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Field, Schema
+from ais_tar2tf.stores import whole_url
 
 __all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
@@ -183,7 +184,7 @@ def _classes_of(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
 def _names_digest(shards: Shards) -> str:
     digest = xxhash.xxh3_128()
     for name in shards.names:
-        digest.update(shards.store.url(name).encode("utf-8", "surrogateescape") + b"\n")
+        digest.update(whole_url(shards.store, name).encode("utf-8", "surrogateescape") + b"\n")
     return digest.hexdigest()
 
 

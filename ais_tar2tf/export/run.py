@@ -15,7 +15,7 @@ from typing import Any
 from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ExportError, ShardNotFound, Tar2TFError
+from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.export.boundaries import Bounds
 from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry, classes_of
 from ais_tar2tf.export.observed import Observed
@@ -25,11 +25,12 @@ from ais_tar2tf.export.pool import WorkerPool, portable
 from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
 from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
+from ais_tar2tf.export.sources import Sources, check_same, objects_of
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import Identity, Store, split_url
+from ais_tar2tf.stores import Identity, split_url
 
 __all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
 
@@ -128,7 +129,7 @@ def export_shards(
         with WorkerPool(moved, names, done, wanted, work.path, writing) as pool:
             yield from pool.events()
 
-    return export_events(target, events, account, progress, store=job.shards.store)
+    return export_events(target, events, account, progress, sources=Sources(job.shards.store, names))
 
 
 def export_events(
@@ -137,16 +138,16 @@ def export_events(
     account: Account,
     progress: Progress,
     *,
-    store: Store | None = None,
+    sources: Sources | None = None,
 ) -> list[str]:
     """What the events bring, as files of `target`; gives their names."""
     try:
         place = target.place()
-        manifest = None if target.is_item else finished(target, place, store)
+        manifest = None if target.is_item else finished(target, place, sources)
         if manifest is None and target.share is not None:
-            return _export_portion(target, place, events, account, progress, store)
+            return _export_portion(target, place, events, account, progress, sources)
         if manifest is None:
-            manifest = _export(target, place, events, account, progress, store)
+            manifest = _export(target, place, events, account, progress, sources)
         return [place.url(file.name) for split in target.splits for file in manifest.splits[split].files]
     except OSError as error:
         if isinstance(error, Tar2TFError):
@@ -154,7 +155,7 @@ def export_events(
         raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
 
 
-def finished(target: Target, place: Destination, store: Store | None) -> Manifest | None:
+def finished(target: Target, place: Destination, sources: Sources | None) -> Manifest | None:
     """The manifest, if all of this was done before. Raises where something else is there that is to stay."""
     if target.exists == "replace":
         _check_same_place(target, read_manifest(place))
@@ -175,8 +176,8 @@ def finished(target: Target, place: Destination, store: Store | None) -> Manifes
     for file in (file for split in there for file in manifest.splits[split].files):
         if place.size(file.name) != file.bytes:
             raise ExportError(f"{place.url(file.name)}: not as the manifest says; exists='replace' writes it anew")
-    if store is not None:
-        _check_sources(store, manifest.splits[there[0]].sources, target)
+    if sources is not None:
+        sources.check(manifest.splits[there[0]].sources, target.out)
     with contextlib.suppress(OSError):
         _leftover(target)
     return manifest
@@ -212,49 +213,29 @@ def _check_strangers(target: Target, place: Destination) -> None:
         )
 
 
-def _check_sources(store: Store, sources: Sequence[SourceObject], target: Target) -> None:
-    """The objects are still those that were read; one that is gone cannot be told from one that was kept."""
-    prefix = store.url("")
-    for source in sources:
-        known = Identity(*source.identity)
-        if known == Identity():
-            continue
-        with contextlib.suppress(ShardNotFound):
-            found = store.head(source.url.removeprefix(prefix) if prefix != "." else source.url).identity
-            _same_source(known, found, source.url, target)
-
-
-def _same_source(known: Identity, found: Identity, url: str, target: Target) -> None:
-    if known.differs_from(found):
-        raise ExportError(
-            f"{url}: changed since it was exported to {target.out}; exists='replace' reads everything again"
-        )
-
-
 def _export(
     target: Target,
     place: Destination,
     events: _Events,
     account: Account,
     progress: Progress,
-    store: Store | None,
+    sources: Sources | None,
 ) -> Manifest:
-    with _filled(target, events, account, progress, store) as work:
+    with _filled(target, events, account, progress, sources) as work:
         output = WorkOutput(work)
         return target.publisher(place).publish(output, entries_of(target, output))
 
 
 @contextlib.contextmanager
 def _filled(
-    target: Target, events: _Events, account: Account, progress: Progress, store: Store | None
+    target: Target, events: _Events, account: Account, progress: Progress, sources: Sources | None
 ) -> Generator[WorkFolder]:
     """The work folder with every file finished."""
     work = target.work(start_over=target.exists == "replace" or not target.resumable)
     try:
         if not work.complete:
-            if store is not None:
-                known = [SourceObject(shard.url, *shard.identity) for shard in work.shards.values()]
-                _check_sources(store, known, target)
+            if sources is not None:
+                sources.check(objects_of(work.shards.values()), target.out)
             _write(target, work, events, account, progress)
         yield work
     finally:
@@ -267,7 +248,7 @@ def _export_portion(
     events: _Events,
     account: Account,
     progress: Progress,
-    store: Store | None,
+    sources: Sources | None,
 ) -> list[str]:
     """This share, left beside the others until `finish`; one that is there and whole is kept."""
     assert target.share is not None
@@ -276,13 +257,13 @@ def _export_portion(
     staging.make_room(target.share, key, replace=target.exists == "replace")
     there = staging.find_whole(f"{target.share.label}.{key}")
     if there is None:
-        with _filled(target, events, account, progress, store) as work:
+        with _filled(target, events, account, progress, sources) as work:
             there = staging.add(work, _portion_of(target, target.share, work), index=target.index_files)
             work.remove()
     elif target.exists == "error":
         raise ExportError(f"{staging.url()}: this part is there already; exists='replace' writes it anew")
-    elif store is not None:
-        _check_sources(store, [SourceObject(shard.url, *shard.identity) for shard in there.shards], target)
+    elif sources is not None:
+        sources.check(objects_of(there.shards), target.out)
     return staging.urls(there)
 
 
@@ -336,7 +317,7 @@ def _check_begun(found: Identified, known: Identified | None, target: Target) ->
     if known is None:
         return
     before, now = Identity(*known), Identity(*found)
-    _same_source(before, now, "a shard that was read in part", target)
+    check_same(before, now, "a shard that was read in part", target.out)
     if not before.is_proved_by(now):
         raise ExportError(
             f"a shard was read in part for {target.out}, and its store states no strong ETag, version or checksum: "

@@ -15,6 +15,7 @@ from ais_tar2tf.options import Cache, Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record, Selection
 from ais_tar2tf.shard_index import Index, is_beside
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.source._arguments import read_options
 from ais_tar2tf.source._source import Source
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
@@ -69,7 +70,7 @@ def open_source(
     parts = [split_url(url) for url in given]
     places = {(scheme, bucket) for scheme, bucket, _ in parts}
     if len(places) > 1:
-        raise TemplateError(f"one bucket or host at a time, not {len(places)}: {given[0]!r} …")
+        raise TemplateError(f"one bucket or host at a time, not {len(places)}: {shown_url(given[0])!r} …")
     ((scheme, bucket),) = places
     store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
     account = Account(on_error)
@@ -127,7 +128,7 @@ def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *,
         for name in found:
             names.append(name)
             if len(names) > limits.template:
-                raise TemplateError(f"{pattern!r} names over {limits.template:,} shards, Limits.template")
+                raise TemplateError(f"{shown_url(pattern)!r} names over {limits.template:,} shards, Limits.template")
         if len(names) == before:
             raise ShardNotFound(f"nothing matches {pattern!r}", url=store.url(glob_prefix(pattern)))
     return names

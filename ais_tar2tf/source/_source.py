@@ -36,7 +36,7 @@ from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._arguments import host_of, shuffle_option
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
-from ais_tar2tf.stores import Store, TokenSource, moved
+from ais_tar2tf.stores import Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
 
@@ -107,8 +107,8 @@ class Source(Completed):
 
     @property
     def shards(self) -> Iterator[str]:
-        """The URLs of the shards, in order."""
-        return map(self._shards.store.url, self._shards.names)
+        """The URLs of the shards, in order; a query that lets their bearer in is part of them."""
+        return (whole_url(self._shards.store, name) for name in self._shards.names)
 
     @property
     def as_shards(self) -> Shards:

@@ -8,7 +8,19 @@ from collections.abc import Callable
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.stores._base import Asks, Body, Identity, Interrupt, Keeper, ObjectInfo, Pieces, Ranges, Store, asked
+from ais_tar2tf.stores._base import (
+    Asks,
+    Body,
+    Identity,
+    Interrupt,
+    Keeper,
+    ObjectInfo,
+    Pieces,
+    Ranges,
+    Store,
+    asked,
+    whole_url,
+)
 from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
@@ -29,6 +41,7 @@ __all__ = [
     "remember",
     "reopener",
     "split_url",
+    "whole_url",
 ]
 
 _Make = Callable[[str, Read, str | None, TokenSource | None], Store]

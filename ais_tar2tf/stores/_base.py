@@ -22,9 +22,11 @@ __all__ = [
     "ObjectInfo",
     "Pieces",
     "Ranges",
+    "Signed",
     "Store",
     "asked",
     "checked_listing",
+    "whole_url",
 ]
 
 
@@ -133,6 +135,18 @@ def checked_listing(found: Iterator[ObjectInfo], url: str) -> Iterator[ObjectInf
         if not info.name.endswith("/"):
             SafeName(info.name, where=where)
             yield info
+
+
+@runtime_checkable
+class Signed(Protocol):
+    """A store whose URLs may let their bearer in: `url` shows them without what does."""
+
+    def whole_url(self, name: str) -> str: ...
+
+
+def whole_url(store: Store, name: str) -> str:
+    """Return the URL that opens an object again. It is for programs: never shown, and never stored."""
+    return store.whole_url(name) if isinstance(store, Signed) else store.url(name)
 
 
 @runtime_checkable

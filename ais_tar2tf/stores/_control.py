@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores._answers import error_for, followed
 from ais_tar2tf.stores._reach import ReachError, is_protected, mount_checks, refused
 from ais_tar2tf.stores._token import Token
@@ -206,6 +207,7 @@ def _held(answer: requests.Response, most: int, shown: str) -> requests.Response
 def _new_session() -> requests.Session:
     import requests
 
+    logging.getLogger("urllib3.connectionpool").addFilter(_without_grant)  # the same one is added once
     session = requests.Session()
     session.auth = _no_auth
     session.headers["Accept-Encoding"] = "identity"  # of what is packed on the way HEAD says another size and ETag
@@ -216,6 +218,17 @@ def _checked_session() -> requests.Session:
     session = _new_session()
     mount_checks(session)
     return session
+
+
+def _without_grant(record: logging.LogRecord) -> bool:
+    """Hide what lets its bearer in from the paths that urllib3 logs at level DEBUG: signatures, grants of AIStore."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_shown_path(each) if isinstance(each, str) else each for each in record.args)
+    return True
+
+
+def _shown_path(path: str) -> str:
+    return f"{path.partition('?')[0]}?…" if path.startswith("/v1/") and "?" in path else shown_url(path)
 
 
 def _no_trust(error: Exception, shown: str) -> StoreError:

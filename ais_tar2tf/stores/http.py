@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores._answers import as_sent, identity_of, is_address, length_of
 from ais_tar2tf.stores._base import Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._control import ControlPlane
@@ -39,6 +40,10 @@ class HttpStore:
         return f"HttpStore({self._origin})"
 
     def url(self, name: str) -> str:
+        return shown_url(self.whole_url(name))
+
+    def whole_url(self, name: str) -> str:
+        """Return the URL of an object with its query, which may let its bearer in."""
         return f"{self._origin}/{name}"
 
     def open(
