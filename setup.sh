@@ -14,6 +14,7 @@ usage: ./setup.sh [VERB]
 
   (no verb)          make venv/ and install the package into it, editable
   demo [ARGUMENT…]   that, then run examples/imagenet_in_memory.py with the arguments
+  with EXTRA…        that with optional packages, such as: with cloud tfds (README.md lists the extras)
   test [ARGUMENT…]   that with what the tests need, build the servers that they are asked against (once, kept in
                      ~/.cache/ais_tar2tf), then run pytest with the arguments
   dev                that with the linters
@@ -131,12 +132,14 @@ begin() {
     begun=$!
 }
 
-# Brings venv/ to where it holds the package with the extra $1 (or none) and whatever extras it had.
+# Brings venv/ to where it holds the package with the extras that are named (or none) and whatever extras it had.
 ensure() {
-    local before
+    local before extra
     read_stamp
     before=$extras
-    if [[ -n $1 && " $extras " != *" $1 "* ]]; then extras=${extras:+$extras }$1; fi
+    for extra in "$@"; do
+        if [[ " $extras " != *" $extra "* ]]; then extras=${extras:+$extras }$extra; fi
+    done
     if [[ -n ${PYTHON:-} ]]; then find_python; fi
     if usable && [[ $extras == "$before" && $installed == "$(fingerprint)" ]]; then return; fi
     if ! usable || ! can_install; then
@@ -144,6 +147,20 @@ ensure() {
         installed=""
     fi
     install
+}
+
+# The extras that pyproject.toml has, in one line.
+known_extras() {
+    sed -n '/^\[project.optional-dependencies\]/,/^\[tool/s/^\([a-z0-9]*\) = \[.*/\1/p' "$root/pyproject.toml" | tr '\n' ' '
+}
+
+check_extras() {
+    local extra known
+    known=$(known_extras)
+    if (($# == 0)); then misused "with needs the name of an extra: $known"; fi
+    for extra in "$@"; do
+        if [[ " $known" != *" $extra "* ]]; then misused "there is no extra named $extra, but: $known"; fi
+    done
 }
 
 # What `source` takes from here.
@@ -155,13 +172,22 @@ main() {
     local verb=${1:-}
     if (($# > 0)); then shift; fi
     case $verb in
-    "" | dev)
+    "")
+        ensure
+        say "ready: source $(activation)"
+        ;;
+    dev)
         if (($# > 0)); then misused "$verb takes no arguments"; fi
         ensure "$verb"
         say "ready: source $(activation)"
         ;;
+    with)
+        check_extras "$@"
+        ensure "$@"
+        say "ready: source $(activation)"
+        ;;
     demo)
-        ensure ""
+        ensure
         export TF_CPP_MIN_LOG_LEVEL=2 # TensorFlow's remarks on the CPU are not what a demo is to show
         "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
         say "go on: source $(activation), then ais-tar2tf demo"

@@ -288,7 +288,10 @@ class MissingDependency(Tar2TFError, ImportError):
     """An optional package is needed; the text names the extra that brings it."""
 
     def __init__(self, package: str, *, extra: str) -> None:
-        super().__init__(f"{package} is needed here and is not installed: pip install 'ais_tar2tf[{extra}]'")
+        super().__init__(
+            f"{package} is needed here and is not installed: pip install 'ais_tar2tf[{extra}]', or in a clone of the "
+            f"project ./setup.sh with {extra}"
+        )
         self.package: str = package
         self.extra: str = extra
 

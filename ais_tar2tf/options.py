@@ -15,6 +15,7 @@ from typing import Any
 from ais_tar2tf.errors import OptionError, OptionTypeError
 
 __all__ = [
+    "SHARED_SEED",
     "Cache",
     "Card",
     "Hdf5",

@@ -96,8 +96,10 @@ class Scene:
         path.write_text(self.adapted(script(code)), encoding="utf-8")
         return self.run(str(path))
 
-    def run_verb(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "ais_tar2tf", *map(self.adapted, arguments))
+    def run_command(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `ais-tar2tf` or `python` with these arguments."""
+        begin = {"ais-tar2tf": ("-m", "ais_tar2tf"), "python": ()}[program]
+        return self.run(*begin, *map(self.adapted, arguments))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a new Python, for which a warning is an error."""

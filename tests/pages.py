@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^\$ ais-tar2tf (.*?)(?:  +#.*| # .*)?$", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:ais-tar2tf|python) .*?)(?:  +#.*| # .*)?$", re.MULTILINE)
+_PROGRAM = re.compile(r"# (\w+\.py)\n")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
+
+    @property
+    def program(self) -> str:
+        """The name of the file that the block is, which its first line says; "" for a block that goes on."""
+        named = _PROGRAM.match(self.code)
+        return "" if named is None else named[1]
 
 
 def pages() -> list[str]:
@@ -44,7 +51,7 @@ def blocks(page: str, language: str = "python") -> list[Block]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    """Return the arguments of each `ais-tar2tf` command in a console block."""
+    """Return the words of each `ais-tar2tf …` and `python …` in a console block."""
     return [shlex.split(arguments) for arguments in _COMMAND.findall(block.code)]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import io
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from PIL import Image
 
 import ais_tar2tf as t2t
 import pages
@@ -24,7 +26,9 @@ from ais_tar2tf.cli.app import app
 from documented_calls import PLAIN, TRAINING
 from first_process import Scene
 
-BLOCKS = [block for page in pages.pages() for block in pages.blocks(page)]
+PYTHON = [block for page in pages.pages() for block in pages.blocks(page)]
+BLOCKS = [block for block in PYTHON if not block.program]
+PROGRAMS = {block.program: block.code for block in PYTHON if block.program}
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +113,7 @@ def test_every_verb_is_here() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_works_as_the_first_thing_in_a_process(verb: str, scene: Scene) -> None:
     for arguments in VERBS[verb]:
-        _fine(scene.run_verb(*arguments))
+        _fine(scene.run_command("ais-tar2tf", *arguments))
 
 
 CONSOLE = [block for page in pages.pages() for block in pages.blocks(page, "console") if pages.commands(block)]
@@ -118,9 +122,34 @@ _TOO_LONG = {"demo", "bench"}  # as the pages have them; VERBS has shorter ones
 
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_commands_work_in_their_order(block: pages.Block, scene: Scene) -> None:
-    for arguments in pages.commands(block):
-        if arguments[0] not in _TOO_LONG:
-            _fine(scene.run_verb(*arguments))
+    """With the programs that stand on the pages, and a folder `photos` of three classes."""
+    for name, code in PROGRAMS.items():
+        (scene.folder / name).write_text(code, encoding="utf-8")
+    for number in range(30):
+        _put(scene.folder, f"photos/{('cat', 'dog', 'owl')[number % 3]}/{number}.JPG", made.image(number))
+    for command in pages.commands(block):
+        if command[1] not in _TOO_LONG:
+            _fine(scene.run_command(*command))
+
+
+def test_the_five_commands_train_a_model(scene: Scene) -> None:
+    """What the first page promises, and that it learns: classes that differ in one colour."""
+    (block,) = [block for block in CONSOLE if "photos/" in block.code]
+    assert len(re.findall(r"^\$ ", block.code, re.MULTILINE)) == 5
+    for number in range(96):
+        _put(scene.folder, f"photos/{('cat', 'dog')[number % 2]}/{number}.jpg", _plain(200 * (number % 2)))
+    (scene.folder / "train.py").write_text(PROGRAMS["train.py"].replace("epochs=3", "epochs=12"), encoding="utf-8")
+    for command in pages.commands(block):
+        done = scene.run_command(*command)
+        _fine(done)
+    accuracy = re.findall(r"accuracy: ([\d.]+)", done.stdout)
+    assert float(accuracy[-1]) > 0.9
+
+
+def _plain(red: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (64, 48), (red, 90, 90)).save(buffer, "JPEG")
+    return buffer.getvalue()
 
 
 def _modules() -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,24 @@ import tensorflow as tf
 from typer.testing import CliRunner
 
 import ais_tar2tf as t2t
+import pages
 import shards as made
 from ais_tar2tf.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "examples/README.md")}
-COMMANDS = re.findall(r"^\$ ais-tar2tf (.*?)(?:  +#.*| # .*)?$", PAGES["README.md"], re.MULTILINE)
+COMMANDS = [
+    words[1:]
+    for block in pages.blocks("README.md", "console")
+    for words in pages.commands(block)
+    if words[0] == "ais-tar2tf" and "shards/train" not in block.code  # what needs photos, test_first_process.py runs
+]
 ELSEWHERE = {"demo", "bench"}  # they take long: test_cli.py runs them
 
 
 def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
+    """The page's Python, without programs of their own: test_first_process.py runs these."""
+    return [block.code for block in pages.blocks(page) if not block.program]
 
 
 @pytest.fixture
@@ -67,8 +73,8 @@ def test_its_python_runs(bucket, capsys):
 def test_its_commands_run(bucket):
     assert len(COMMANDS) > 8
     for command in COMMANDS:
-        if command.split()[0] not in ELSEWHERE:
-            done = CliRunner().invoke(app, shlex.split(command))
+        if command[0] not in ELSEWHERE:
+            done = CliRunner().invoke(app, command)
             assert done.exit_code == 0, f"{command}: {done.stderr}"
 
 
