@@ -152,7 +152,10 @@ def test_without_the_extra_it_is_one_line() -> None:
     )
     root = str(Path(t2t.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.strip() == "obstore is needed here and is not installed: pip install 'ais_tar2tf[cloud]'"
+    assert done.stdout.strip() == (
+        "obstore is needed here and is not installed: pip install 'ais_tar2tf[cloud]', or in a clone of the project "
+        "./setup.sh with cloud"
+    )
     assert issubclass(MissingDependency, ImportError)
 
 
