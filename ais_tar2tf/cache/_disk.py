@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import secrets
+import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import xxhash
 
 from ais_tar2tf import forking, owned
 from ais_tar2tf.cache._block import PART, FileReader, FileWriter, is_abandoned
+from ais_tar2tf.cache._download import Downloads
 from ais_tar2tf.cache._shelf import Damaged, Known, Place
 from ais_tar2tf.documents import OPEN, document_bytes, parse_document, read_handle
 from ais_tar2tf.errors import StoreError, Tar2TFError
@@ -45,6 +47,9 @@ _LAYOUT = Layout(
 _STATED = fields({"identity": row(text, text, text, whole())}, {"key": text, "object": text}, strict=True)
 
 
+_downloads: weakref.WeakValueDictionary[str, Downloads] = weakref.WeakValueDictionary()  # by folder
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     age: int  # when it was used last
@@ -65,6 +70,7 @@ class DiskShelf:
         self.bound: int = bound
         self._lock = forking.lock()
         self._left = 0  # bytes that may be written before looking again
+        self.downloads: Downloads = _downloads.setdefault(str(self._folder), Downloads())
         self._claimed = False
         with contextlib.suppress(OSError):  # where nothing can be kept, everything is read from the store
             owned.check(self._folder, _LAYOUT, fail=self._refused)

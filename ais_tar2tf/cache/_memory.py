@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 
 from ais_tar2tf import forking
+from ais_tar2tf.cache._download import Downloads
 from ais_tar2tf.cache._shelf import Known, Place
 from ais_tar2tf.stores import Identity
 
@@ -48,6 +49,12 @@ class MemoryShelf:
         self._known: dict[str, Known] = {}
         self._blocks: OrderedDict[Place, bytes] = OrderedDict()
         self._size = 0
+        self.downloads: Downloads = Downloads()
+        forking.at_fork(self)
+
+    def forked(self) -> None:
+        """The size may have been half way between two blocks."""
+        self._size = sum(map(len, self._blocks.values()))
 
     def known(self, key: str) -> Known | None:
         with self._lock:

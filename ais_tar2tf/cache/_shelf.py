@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.options import MIB
 from ais_tar2tf.stores import Identity
+
+if TYPE_CHECKING:
+    from ais_tar2tf.cache._download import Downloads
 
 __all__ = ["BLOCK", "BlockReader", "BlockWriter", "Damaged", "Known", "Place", "Shelf"]
 
@@ -65,6 +68,8 @@ class BlockWriter(Protocol):
 
 class Shelf(Protocol):
     """Blocks. Every method but `known`, `has` and `forget` may raise OSError, readers also Damaged."""
+
+    downloads: Downloads  # of this process, to this shelf
 
     @property
     def bound(self) -> int:

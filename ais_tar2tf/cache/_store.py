@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import xxhash
 from ais_tar2tf import forking
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache._body import CachedBody
+from ais_tar2tf.cache._download import Download, Downloads
 from ais_tar2tf.cache._shelf import BLOCK, BlockReader, BlockWriter, Place, Shelf
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import KIB
@@ -41,6 +42,8 @@ __all__ = ["CachedRanges", "CachedStore"]
 
 _REMEMBERED = 10_000  # objects whose content is known without asking the shelf
 _SCRATCH = 64 * KIB  # read at once, of what is not for whoever asked
+_MOST_PARKED = 2
+_PARKED = 45.0  # seconds; servers commonly give up on whoever takes nothing for 60
 _FILLED = 0.9  # of the bound, with blocks for who reads parts of them: a sweep frees a sixteenth at once
 
 
@@ -66,12 +69,22 @@ class CachedStore:
         self._said: OrderedDict[str, Identity] = OrderedDict()  # by the store, where reading began
         self._share = 0.0  # of the blocks that are fetched whole for a part of them
         self._on_the_way: set[Place] = set()  # of these
+        self._parked: deque[tuple[float, Download]] = deque()  # requests that readers left, since when
+        forking.at_fork(self)
         behind = reopener(store)
         if behind is not None:
             remember(self, behind if reopen is None else functools.partial(_reopened, behind, reopen))
 
     def __repr__(self) -> str:
         return f"CachedStore({self._store!r}, {self._shelf!r})"
+
+    def forked(self) -> None:
+        """What is on the way is the parent's."""
+        self._on_the_way.clear()
+
+    @property
+    def downloads(self) -> Downloads:
+        return self._shelf.downloads
 
     def url(self, name: str) -> str:
         return self._store.url(name)
@@ -90,19 +103,40 @@ class CachedStore:
         return view
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
+        if self._parked:
+            self._end_parked(most=_MOST_PARKED, age=_PARKED)
+        key = self._key(name)
+        known = self._shelf.known(key)
+        body = self._open_known(name, start, stop, interrupt)
+        if body is not None:
+            return body
+        if start:
+            return self._open_unknown(name, start, stop, interrupt)
+        with self.downloads.asking(key, interrupt, self.url(name)) as answered:
+            if answered or self._shelf.known(key) != known:  # another reader was faster
+                body = self._open_known(name, start, stop, interrupt)
+            return body or self._open_unknown(name, start, stop, interrupt)
+
+    def _open_known(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body | None:
+        """A body of the content that the object is known to have; None where that is not known, or has changed."""
         known = self._content(name, start, interrupt)
-        if known is not None:
-            try:
-                self._fill(name, known, start, stop, interrupt)
-                return CachedBody(self, name, known, start, stop, interrupt).begun()
-            except ObjectChanged:
-                pass  # it is another one now: whoever has read the beginning will see that
+        if known is None:
+            return None
+        try:
+            self._fill(name, known, start, stop, interrupt)
+            return CachedBody(self, name, known, start, stop, interrupt).begun()
+        except ObjectChanged:  # whoever has read the beginning of the other content will see that
+            return None
+
+    def _open_unknown(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
         body = self._store.open(name, start, stop, interrupt=interrupt)
         identity = body.info.identity.completed_by(Identity(size=body.info.size))
         if not identity.is_strong or not identity.size:
             return body
+        # In this order: another reader for which the content is known finds this request.
+        cached = CachedBody(self, name, identity, start, stop, interrupt).begun_by(body)
         self._vouch(name, identity)
-        return CachedBody(self, name, identity, body.start, body.stop, interrupt, body)
+        return cached
 
     def head(self, name: str) -> ObjectInfo:
         return self._store.head(name)
@@ -128,7 +162,19 @@ class CachedStore:
         self._store.create()
 
     def close(self) -> None:
+        self._end_parked()
         self._store.close()
+
+    def park(self, download: Download) -> None:
+        """Keep a request that was left for the next reader."""
+        self._parked.append((time.monotonic(), download))
+        self._end_parked(most=_MOST_PARKED)
+
+    def _end_parked(self, *, most: int = 0, age: float = 0.0) -> None:
+        """End what was parked and not taken over: so that `most` are left, or none older than `age` seconds."""
+        with contextlib.suppress(IndexError):  # another thread was faster
+            while len(self._parked) > most or (age and time.monotonic() - self._parked[0][0] > age):
+                self._parked.popleft()[1].end_if_parked()
 
     def forget(self, name: str) -> None:
         """What is kept of the object is not to be used again."""

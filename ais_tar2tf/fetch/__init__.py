@@ -150,9 +150,13 @@ class Fetch:
         self._why_closed = "this reading was begun before the process was forked; begin a new one in the child"
         _open_fetches.discard(self)
 
-    def close(self) -> None:
-        """No thread and no socket is left when this returns."""
-        self._receiving.close()
+    def close(self, *, grace: float = 0.0) -> None:
+        """End every request; no thread and no socket is left when this returns.
+
+        Workers get `grace` seconds to leave their requests by themselves; a cache then keeps these for the next
+        reader, who goes on where this one stopped.
+        """
+        self._receiving.close(grace)
         patience = self._read.timeouts.connect + 2
         for worker in self._workers:
             if worker is not threading.current_thread():

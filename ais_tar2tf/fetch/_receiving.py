@@ -56,11 +56,14 @@ class Receiving:
         self._interrupts.clear()
         self.closed = True
 
-    def close(self) -> None:
-        """End every request."""
+    def close(self, grace: float) -> None:
+        """End every request: within `grace` seconds its worker leaves it by itself, later it is interrupted."""
         with self.lock:
             self.closed = True
             self.lock.notify_all()
+            for interrupt in self._interrupts if grace else ():
+                interrupt.parting = True
+            self.lock.wait_for(lambda: not self._interrupts, grace)
             interrupts = list(self._interrupts)
         for interrupt in interrupts:
             interrupt.fire()

@@ -103,7 +103,7 @@ class FileFetch:
     def closed(self) -> bool:
         return self._closed.is_set()
 
-    def close(self) -> None:
+    def close(self, *, grace: float = 0.0) -> None:  # noqa: ARG002  # as Fetch has it
         """No file is open when this returns."""
         self._closed.set()
         with self._lock:

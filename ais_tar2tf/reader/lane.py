@@ -98,11 +98,12 @@ class Lane:
         """The shard whose records came last, and its content."""
         return self._of_batch
 
-    def close(self) -> None:
+    def close(self, *, grace: float = 0.0) -> None:
+        """Close what is open; `grace` as `Fetch.close` takes it."""
         self._closed = True
         if self._aside is not None:
             self._aside.close()
-        self._fetch.close()
+        self._fetch.close(grace=grace)
         if self._shard is not None:
             self._shard.close()
 

@@ -64,13 +64,14 @@ class RecordStream(EpochStream):
     def closed(self) -> bool:
         return self._closed
 
-    def close(self) -> None:
+    def close(self, *, grace: float = 0.0) -> None:
+        """Close all lanes; `grace` as `Fetch.close` takes it."""
         self._closed = True
-        self._close_lanes()
+        self._close_lanes(grace)
 
-    def _close_lanes(self) -> None:
+    def _close_lanes(self, grace: float = 0.0) -> None:
         for lane in self._lanes:
-            lane.close()
+            lane.close(grace=grace)
         self._lanes.clear()
         self._window.clear()
         self._behind_window = None

@@ -36,7 +36,7 @@ from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._arguments import host_of, shuffle_option
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
-from ais_tar2tf.stores import Store, TokenSource, moved, whole_url
+from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Source"]
 
 _SAMPLE_RECORDS = 64
+_SAMPLE_GRACE = 2.0  # seconds until a request is left that a cache keeps for the first epoch: it wants the same bytes
 _KEPT_SAMPLE = 8 * MIB  # a larger one is read again when it is asked for
 
 
@@ -575,7 +576,7 @@ class Source(Completed):
         try:
             sample = [*stream.next_chunk(full=True)]
         finally:
-            stream.close()
+            stream.close(grace=_SAMPLE_GRACE if isinstance(self._shards.store, Keeper) else 0.0)
         if sum(map(size_of, sample)) <= _KEPT_SAMPLE:
             self._sample = sample
         return sample

@@ -11,6 +11,7 @@ from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import (
     Asks,
     Body,
+    HandsOver,
     Identity,
     Interrupt,
     Keeper,
@@ -27,6 +28,7 @@ __all__ = [
     "SCHEMES",
     "Asks",
     "Body",
+    "HandsOver",
     "Identity",
     "Interrupt",
     "Keeper",

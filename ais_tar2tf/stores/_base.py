@@ -16,6 +16,7 @@ from ais_tar2tf.stores._identity import Identity
 __all__ = [
     "Asks",
     "Body",
+    "HandsOver",
     "Identity",
     "Interrupt",
     "Keeper",
@@ -44,6 +45,7 @@ class Interrupt:
         self._lock = forking.lock()
         self._sockets: set[socket.socket] = set()
         self.fired: bool = False
+        self.parting: bool = False  # the reader leaves by itself; a cache may keep the request for the next reader
 
     def watch(self, sock: socket.socket) -> None:
         with self._lock:
@@ -156,6 +158,13 @@ class Keeper(Protocol):
     def forget(self, name: str) -> None:
         """What it kept of the object turned out to be of no use."""
         ...
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """A body whose waits another reader's Interrupt can end from now on."""
+
+    def hand_over(self, interrupt: Interrupt | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

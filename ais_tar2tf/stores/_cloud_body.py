@@ -54,6 +54,9 @@ class StreamBody:
         self._left -= count
         return count
 
+    def hand_over(self, interrupt: Interrupt | None) -> None:
+        self._interrupt = interrupt
+
     def close(self) -> None:
         self._chunks, self._chunk, self._left = None, memoryview(b""), 0
 

@@ -319,6 +319,11 @@ class Answer:
         body = self.drain()
         return error_for(self.status, self.shown, self.response.headers, body, secrets)
 
+    def hand_over(self, interrupt: Interrupt) -> None:
+        self.interrupt.forget(self.sock)
+        self.interrupt = interrupt
+        interrupt.watch(self.sock)
+
     def finish(self, *, reusable: bool) -> None:
         """Nothing more will be read; the connection is kept if the body was read to its end."""
         if self._done:
@@ -369,6 +374,10 @@ class HttpBody:
         if self._left is not None:
             self._left -= count
         return count
+
+    def hand_over(self, interrupt: Interrupt | None) -> None:
+        """From now on, another reader receives, and its Interrupt ends the waits."""
+        self._answer.hand_over(interrupt or Interrupt())
 
     def close(self) -> None:
         finished = self._left == 0 if self._left is not None else self._answer.response.isclosed()
