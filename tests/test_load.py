@@ -139,7 +139,7 @@ def test_what_may_not_be_read(tmp_path, monkeypatch):
     def denied(*_: object, **__: object):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("io.FileIO", denied)
+    monkeypatch.setattr("ais_tar2tf.export.streams._WatchedFile", denied)
     for reading in (loaded.verify, lambda: loaded[0], lambda: list(loaded.records())):
         with pytest.raises(AccessDenied, match="00000-of-00001"):
             reading()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ import pytest
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import IndexMissing, ObjectChanged
+from ais_tar2tf.errors import ChecksumMismatch, IndexMissing, ObjectChanged
 from ais_tar2tf.export.framing import frame
 from ais_tar2tf.features import encode
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import Limits, Read, Retry, Shuffle
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reading import PlainReading
+from ais_tar2tf.records import Record
 from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores._identity import validator_of
 from ais_tar2tf.stores.http import HttpStore
@@ -328,3 +330,90 @@ def test_a_position_in_a_file_outlives_new_permissions(tmp_path: Path) -> None:
     with positions_of(str(path)) as (reading, texts, chunks):
         path.chmod(0o640)
         assert len(read_on(reading, texts[3])) == sum(map(len, chunks[4:]))
+
+
+# Exports that were loaded.
+
+
+def exported(out: str, letter: bytes, kind: str, folder: Path) -> None:
+    source = folder / "source.tar"
+    source.write_bytes(tar_of(letter))
+    t2t.open(str(source)).export(out, format=kind, exists="replace", progress=False)
+
+
+def letters(records: Iterable[Record]) -> set[bytes]:
+    return {record["bin"][:1] for record in records}
+
+
+READ: dict[str, Callable[[t2t.Loaded], set[bytes]]] = {
+    "one record": lambda loaded: letters([loaded[3]]),
+    "all records": lambda loaded: letters(loaded.records()),
+    "a dataset": lambda loaded: letters(loaded.dataset().as_numpy_iterator()),
+}
+
+
+@pytest.mark.parametrize("how", READ)
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record", "tar"])
+def test_a_loaded_export_stays_the_one_that_was_loaded(tmp_path: Path, kind: str, begun: bool, how: str) -> None:
+    """Another export took its place, whose files are as long."""
+    if (kind, how) == ("tar", "one record"):
+        return  # needs an index
+    out = str(tmp_path / "out")
+    exported(out, b"o", kind, tmp_path)
+    loaded = t2t.load(out)
+    if begun:
+        assert READ[how](loaded) == {b"o"}
+    exported(out, b"n", kind, tmp_path)
+    with pytest.raises(ObjectChanged, match="since the export was loaded"):
+        READ[how](loaded)
+    assert READ[how](t2t.load(out)) == {b"n"}
+
+
+@pytest.mark.parametrize("how", ["one record", "all records"])
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+def test_a_loaded_export_in_a_store_stays_the_one_that_was_read(tmp_path: Path, kind: str, how: str) -> None:
+    out = f"memory://replaced-{kind}-{how.replace(' ', '-')}/out"
+    exported(out, b"o", kind, tmp_path)
+    loaded = t2t.load(out)
+    assert READ[how](loaded) == {b"o"}
+    exported(out, b"n", kind, tmp_path)
+    if kind == "array_record":  # its library reads a copy
+        assert READ[how](loaded) == {b"o"}
+        return
+    with pytest.raises(ObjectChanged):
+        READ[how](loaded)
+
+
+def test_a_file_that_took_the_place_of_an_exported_one_is_not_read_as_it(tmp_path: Path) -> None:
+    """It was there before the export was loaded, and is as long."""
+    for letter in (b"o", b"n"):
+        exported(str(tmp_path / letter.decode()), letter, "tfrecord", tmp_path)
+    (old,) = (tmp_path / "o").glob("*tfrecord-0*")
+    old.write_bytes((tmp_path / "n" / old.name).read_bytes())
+    loaded = t2t.load(tmp_path / "o")
+    with pytest.raises(ChecksumMismatch, match="replaced since its manifest was written, or is damaged"):
+        letters(loaded.records())
+    old.write_bytes(old.read_bytes()[:-100])
+    with pytest.raises(ObjectChanged, match="its manifest says"):
+        letters(t2t.load(tmp_path / "o").records())
+
+
+def test_a_record_of_a_server_without_ranges_costs_its_own_size(server: FaultServer, tmp_path: Path) -> None:
+    """The server sends all that comes before it."""
+    out = tmp_path / "out"
+    source = tmp_path / "source.tar"
+    source.write_bytes(made.labelled("r", 40, lambda number: {"bin": bytes([number]) * 1_000_000}))
+    (path,) = t2t.open(str(source)).export(str(out), progress=False)
+    for file in out.iterdir():
+        server.add(file.name, Thing(file.read_bytes(), {"ETag": f'"{file.name}"'}), [Fault(ranges=False)] * 90)
+    loaded = t2t.load(server.url, retry=RETRY)
+    loaded[0]  # finds where records begin
+    tracemalloc.start()
+    try:
+        assert loaded[38]["bin"] == bytes([38]) * 1_000_000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert path.endswith("00000-of-00001")
+    assert most < 12_000_000

@@ -12,7 +12,7 @@ from typing import Protocol
 from ais_tar2tf import owned
 from ais_tar2tf.account import Account
 from ais_tar2tf.documents import read_file
-from ais_tar2tf.errors import ExportError, ShardNotFound, StoreError, UnsafeName
+from ais_tar2tf.errors import ExportError, ShardNotFound, UnsafeName
 from ais_tar2tf.export.work import sync, write_synced
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.fetch.whole import fetch_whole
@@ -21,7 +21,7 @@ from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.owned import Layout
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 
-__all__ = ["Destination", "Folder", "StorePlace", "place_of", "read_whole"]
+__all__ = ["Destination", "Folder", "StorePlace", "place_of"]
 
 _READ = 1 << 20
 _DELETED_AT_ONCE = 8  # enough to hide a store's distance
@@ -233,23 +233,3 @@ def place_of(
     if scheme == "file":
         return Folder(Path(name), read.limits)
     return StorePlace(open_store(scheme, bucket, read, endpoint=endpoint, token=token), name, read)
-
-
-def read_whole(store: Store, name: str, start: int = 0, stop: int | None = None) -> bytes:
-    """The bytes of an object, or of a range of it."""
-    body = store.open(name, start, stop)
-    try:
-        data = bytearray()
-        buffer = memoryview(bytearray(_READ))
-        skip = start - body.start  # a store that knows no ranges begins at 0
-        while stop is None or len(data) < stop - start + skip:
-            count = body.readinto(buffer)
-            if not count:
-                break
-            data += buffer[:count]
-        found = bytes(data[skip:] if stop is None else data[skip : skip + stop - start])
-    finally:
-        body.close()
-    if stop is not None and len(found) < stop - start:
-        raise StoreError(f"the object ends before byte {stop:,}", url=store.url(name))
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import shutil
 import tempfile
@@ -15,12 +16,12 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, overload
 
-from ais_tar2tf.errors import ExportError, NoSuchRecord
+from ais_tar2tf.errors import ArchiveError, ExportError, NoSuchRecord
 from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import check_frame, frame_offsets
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.splits import Part
-from ais_tar2tf.export.streams import Files
+from ais_tar2tf.export.streams import Files, Hashed
 from ais_tar2tf.export.verify import frames, local_copy
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
@@ -30,6 +31,7 @@ __all__ = ["Records", "Shelf"]
 ReadTar = Callable[[str], Iterator[Record]]
 """From a tar's URL to its records."""
 
+_READ = 1 << 20
 _OPEN_FILES = 64  # files whose offsets are remembered: 8 bytes a record
 
 
@@ -114,36 +116,48 @@ class Shelf:
 
     def _payload(self, file: RecordFile, at: int) -> bytes:
         if self.manifest.format == "tfrecord":
+            self._files.check(file.name)
             offsets = self._opened(file, self._offsets)
             begin = offsets[at]
             data = self._files.read(file.name, begin, offsets[at + 1])
             return check_frame(data, file=self._files.url(file.name), offset=begin)
         self._only("array_record")
+        self._files.check(file.name)
         return self._opened(file, self._array_file).read(at)
 
     def records(self, split: str, spans: Iterable[tuple[RecordFile, int, int]]) -> Iterator[Record]:
         """Streamed, file by file."""
         for file, start, stop in spans:
             if self.manifest.format == "tar" and self._read_tar is not None:
+                self._files.ask(file.name)
                 for record in islice(self._read_tar(self._files.url(file.name)), start, stop):
                     yield {name: value for name, value in record.items() if name != "__shard__"}
+                self._files.ask(file.name)
             else:
                 for payload in self.payloads(file, start, stop):
                     yield self.decoded(split, payload)
 
     def payloads(self, file: RecordFile, start: int, stop: int) -> Iterator[bytes]:
         if self.manifest.format == "tfrecord":
-            url = self._files.url(file.name)
-            with self._files.stream(file.name) as stream:
-                for number, (_, payload) in enumerate(frames(stream, url)):
-                    if number >= stop:
-                        return
-                    if number >= start:
-                        yield payload
+            yield from self._framed(file, start, stop)
             return
         self._only("array_record")
-        opened: ArrayFile = self._opened(file, self._array_file)
-        yield from map(opened.read, range(start, stop))
+        for at in range(start, stop):
+            yield self._payload(file, at)
+
+    def _framed(self, file: RecordFile, start: int, stop: int) -> Iterator[bytes]:
+        """Payloads of a TFRecord file. When it is read to its end, its checksum must be that of the manifest."""
+        url, number = self._files.url(file.name), 0
+        hashed = Hashed(self._files.raw(file.name))
+        with io.BufferedReader(hashed, _READ) as stream:
+            for number, (_, payload) in enumerate(frames(stream, url), 1):
+                if number > stop:
+                    return
+                if number > start:
+                    yield payload
+        if number < stop:
+            raise ArchiveError(f"{number:,} records, not {file.records:,}", shard=url, offset=hashed.size)
+        hashed.check(file, url)
 
     def _only(self, kind: str) -> None:
         if self.manifest.format != kind:

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.errors import ArchiveError, ChecksumMismatch, TruncatedArchive
+from ais_tar2tf.errors import ArchiveError, TruncatedArchive
 from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import FRAME_BYTES, HEADER_BYTES, check_frame, payload_length, read_exactly
 from ais_tar2tf.export.manifest import Manifest, RecordFile
-from ais_tar2tf.export.streams import Files
+from ais_tar2tf.export.streams import Files, Hashed
 from ais_tar2tf.options import Limits
 from ais_tar2tf.progress import Progress, progress_for
 from ais_tar2tf.records import Grouper
@@ -49,7 +47,7 @@ def verify(files: Files, manifest: Manifest, progress: bool | None = None) -> Ve
 
 def _verify(files: Files, kind: str, file: RecordFile, progress: Progress) -> None:
     url = files.url(file.name)
-    hashed = _Hashed(files.stream(file.name), progress)
+    hashed = Hashed(files.raw(file.name), lambda count: progress.add(0, count))
     with io.BufferedReader(hashed, _READ) as stream:
         if kind == "tfrecord":
             records = sum(1 for _ in frames(stream, url))
@@ -65,36 +63,7 @@ def _verify(files: Files, kind: str, file: RecordFile, progress: Progress) -> No
         raise ArchiveError("the file goes on behind its end", shard=url, offset=file.bytes)
     if records != file.records:
         raise ArchiveError(f"{records:,} records, not {file.records:,}", shard=url, offset=hashed.size)
-    if hashed.checksum != file.checksum:
-        raise ChecksumMismatch(f"the file's checksum is {hashed.checksum}, not {file.checksum}", url=url)
-
-
-class _Hashed(io.RawIOBase):
-    """A stream that is summed up while it is read."""
-
-    def __init__(self, stream: io.BufferedReader[Any], progress: Progress) -> None:
-        self._stream = stream
-        self._progress = progress
-        self._digest = xxhash.xxh3_128()
-        self.size: int = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._stream.readinto(buffer)
-        self._digest.update(memoryview(buffer)[:count])
-        self.size += count
-        self._progress.add(0, count)
-        return count
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-    @property
-    def checksum(self) -> str:
-        return f"xxh3-128:{self._digest.hexdigest()}"
+    hashed.check(file, url)
 
 
 def frames(stream: io.BufferedReader[Any], url: str) -> Iterator[tuple[int, bytes]]:

@@ -46,6 +46,7 @@ class LoadRequest:
     url: Callable[[str], str]
     local: bool
     open_tar: Callable[[Sequence[str]], Any]
+    check: Callable[[], object]  # raises when a local file is not the one any more that was loaded
     window: int
     seed: int | None
     batch: int | None
@@ -67,10 +68,10 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
     is_tar = request.manifest.format == "tar" and request.records.parts
     dataset = _of_tar(request) if is_tar else _of_examples(request)
     if not request.split:
-        return OurDataset(dataset)
+        return OurDataset(dataset, request.check)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return OurDataset(dataset.with_options(options))
+    return OurDataset(dataset.with_options(options), request.check)
 
 
 def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:

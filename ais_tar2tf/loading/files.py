@@ -62,9 +62,10 @@ class Loaded(Completed):
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest
         self._where = where
-        self._files = files
+        self._unbound = files  # for `verify`, which says where a file is another one
+        self._files = files.bound(file for entry in manifest.splits.values() for file in entry.files)
         self._access = access
-        self._shelf = Shelf(files, manifest, lambda url: self._open_tar([url]).records())
+        self._shelf = Shelf(self._files, manifest, lambda url: self._open_tar([url]).records())
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name}: {count:,}" for name, count in self.splits.items())
@@ -118,7 +119,7 @@ class Loaded(Completed):
 
     def verify(self, *, progress: bool | None = None) -> Verified:
         """Read every byte; raises a typed error with file and offset at the first fault."""
-        return verify(self._files, self.manifest, progress)
+        return verify(self._unbound, self.manifest, progress)
 
     def dataset(
         self,
@@ -161,9 +162,11 @@ class Loaded(Completed):
 
         parts = share_of(parts_of(split, self.splits), *host_of(shard))
 
+        records = Records(self._shelf, parts)
         return LoadRequest(
             manifest=self.manifest,
-            records=Records(self._shelf, parts),
+            records=records,
+            check=lambda: [self._files.check(file.name) for file, _, _ in records.spans()],
             url=self._files.url,
             local=self._files.local,
             open_tar=lambda names: self._open_tar([self._files.url(name) for name in names]),

@@ -17,13 +17,15 @@ __all__ = ["OurDataset", "OurIterator", "iterate"]
 
 
 class OurDataset(Dataset):
-    """The same dataset; its iterators raise errors of ours."""
+    """The same dataset; its iterators raise errors of ours. `check` is called before an iteration begins."""
 
-    def __init__(self, inner: Dataset) -> None:
+    def __init__(self, inner: Dataset, check: Callable[[], object] = lambda: None) -> None:
         self._inner = inner
+        self._check = check
         super().__init__(inner._variant_tensor)
 
     def __iter__(self) -> Any:
+        self._check()
         return iterate(self)
 
     def _inputs(self) -> list[Dataset]:
