@@ -152,6 +152,7 @@ class Limits(_Checked):
     proved_bytes: int = 1 * GIB  # of files that are hashed to prove an index of another store: 1 s, from a disk 10 s
     document_bytes: int = 64 * MIB  # of a manifest or another JSON document, held whole: 200 bytes a shard and a file
     journal_bytes: int = 1 * GIB  # of the journal that an export goes on from: some kilobytes a shard
+    state_bytes: int = 16 * MIB  # of the state that Resume keeps: some 500 bytes for each source of a mixture
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed
 
     def shared(self, by: int) -> Limits:

@@ -26,6 +26,7 @@ __all__ = [
     "Check",
     "Fail",
     "Mismatch",
+    "any_whole",
     "anything",
     "boolean",
     "check",
@@ -164,6 +165,13 @@ def whole(least: int = 0, most: int = _MOST) -> Check[int]:
         return value
 
     return counted
+
+
+def any_whole(value: Any) -> int:
+    """Accept whole numbers of any size and sign, as a seed is one."""
+    if type(value) is not int:
+        raise Mismatch("a whole number is expected", value)
+    return value
 
 
 def number(value: Any) -> float:

@@ -30,10 +30,21 @@ from ais_tar2tf.options import EVEN, Shuffle
 from ais_tar2tf.plan.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.shard_index import Cut
 from ais_tar2tf.stores import Identity
+from ais_tar2tf.structure import Check, Mismatch, any_whole, boolean, listed, maybe, row, text, whole
 
 __all__ = ["Mark", "Order", "Plan", "Position", "permutation"]
 
 _FORMAT = 1  # of a position's text
+
+
+def _identity(value: Any) -> Identity:
+    """Accept what `Mark.to_json` states of a shard; `seen` is left out where it is empty."""
+    seen = [text] * (isinstance(value, list) and len(value) == 5)  # with `seen`
+    return Identity(*row(text, text, text, maybe(whole()), *seen)(value))
+
+
+_MARK = row(whole(), whole(), boolean, _identity, whole())
+_CHECKS: Mapping[str, Check[Any]] = {"epochs_left": whole(-1), "seed": any_whole, "key": text}  # others: whole()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +67,8 @@ class Mark:
         return [self.at, self.offset, self.compressed, stated, self.number]
 
     @classmethod
-    def from_json(cls, data: list[Any]) -> Mark:
-        at, offset, compressed, identity, number = data
-        return cls(at, offset, compressed, Identity(*identity), number)
+    def from_json(cls, data: Any) -> Mark:
+        return cls(*_MARK(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +98,14 @@ class Position:
         return json.dumps([_FORMAT, [mark.to_json() for mark in self.marks], *fields], separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> Position:
+    def from_text(cls, saved: str) -> Position:
         try:
-            version, marks, *fields = json.loads(text)
+            version, marks, *values = json.loads(saved)
             if version == _FORMAT:
                 names = [name for name in cls.__slots__ if name != "marks"]
-                return cls(marks=tuple(map(Mark.from_json, marks)), **dict(zip(names, fields, strict=True)))
-        except (ValueError, TypeError):
+                fields = row(*(_CHECKS.get(name, whole()) for name in names))(values)
+                return cls(marks=tuple(listed(Mark.from_json)(marks)), **dict(zip(names, fields, strict=True)))
+        except (ValueError, TypeError, RecursionError, Mismatch):
             pass
         raise CheckpointError(
             "the checkpoint's position is not one of this version of ais_tar2tf; begin again, or use start_at="
@@ -267,6 +278,25 @@ class Plan:
         if self._in_turns:
             return 0
         return self.host if self.share == (0, 1) else self.host % self.shards
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the order depends on besides the shards and the seed, under names that an error can use."""
+        how = self.shuffle
+        windows = {} if how is None or how.whole else {
+            "window": how.window,
+            "window_bytes": how.window_bytes,
+            "shards read at once": how.shards,
+            "turn": how.in_turn,
+        }  # fmt: skip
+        return {
+            "shuffle": "none" if how is None else "global" if how.whole else "windows",
+            **{f"shuffle {name}": value for name, value in windows.items()},
+            "reshuffle_each_epoch": how is not None and how.reshuffle_each_epoch,
+            "host": f"{self.host} of {self.hosts}",
+            "even": self.even,
+            "shares by an index": self.counts is not None and self.even is not None and self.hosts > 1,
+        }
 
     @property
     def fingerprint(self) -> str:

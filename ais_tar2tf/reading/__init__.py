@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+import xxhash
+
 from ais_tar2tf.account import Account
 from ais_tar2tf.options import Read, Shuffle
 from ais_tar2tf.plan import Mark, Plan, Position
@@ -90,6 +92,11 @@ class Reading(Protocol):
 
     def shuffled(self, how: Shuffle) -> Reading: ...
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the order of the records depends on, in words and numbers that an error can name."""
+        ...
+
     def without_fields(self) -> Reading:
         """The same, where only the number of records matters."""
         ...
@@ -118,7 +125,9 @@ class PlainReading:
         return self.plan.begin(epoch, seed, epochs)
 
     def parse(self, text: str) -> Position:
-        return Position.from_text(text)
+        position = Position.from_text(text)
+        self.plan.check(position)
+        return position
 
     def open(self, at: Position, account: Account) -> Stream:
         return open_stream(self.shards, self.plan, at, account)
@@ -134,6 +143,15 @@ class PlainReading:
 
     def length(self, seed: int) -> int | None:
         return self.plan.length(seed)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        names = self.shards.names
+        return {
+            "number of shards": len(names),
+            "names of shards (their hash)": _digest(self.shards),
+            **self.plan.described,
+        }
 
     def shuffled(self, how: Shuffle) -> PlainReading:
         return replace(self, plan=replace(self.plan, shuffle=how))
@@ -155,6 +173,16 @@ class PlainReading:
         known = self.shards.known(shard)
         assert known is not None
         return known
+
+
+def _digest(shards: Shards) -> str:
+    """Hash the name of every shard and of its folder or bucket; where that stands may change."""
+    digest = xxhash.xxh3_64()
+    for name in shards.names:
+        scheme, _, path = shards.store.url(name).partition("?")[0].rpartition("://")
+        path = path.partition("/")[2] if scheme in ("http", "https") else path
+        digest.update("\0".join(path.split("/")[-2:]).encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()
 
 
 def passed(reading: Reading, at: At, records: int, account: Account) -> At:

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from ais_tar2tf import structure
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reading import At, Reading, Stream, passed, size_of
 from ais_tar2tf.records import Record, Records
+from ais_tar2tf.structure import Mismatch, any_whole, boolean, listed, row, whole
 
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
@@ -29,6 +31,10 @@ AT_END = ("stop", "drop", "repeat")  # what becomes of the mixture when one of i
 _FORMAT = "mix-1"  # of a position's text
 _DRAWS = 4096  # made at once
 _PASS = 1 << 32  # of a source that is read again: its epoch is so much later for every time
+
+
+_PLACE = row(structure.text, whole(), whole(), whole(), boolean)
+_NUMBERS = row(whole(), any_whole, whole(-1), whole(), whole(), whole())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +103,15 @@ class MixedReading:
 
     def parse(self, text: str) -> _Position:
         try:
-            version, places, epoch, seed, left, draws, run, count, key = json.loads(text)
+            version, places, *numbers, key = json.loads(text)
             if version == _FORMAT and key == self.key:
+                epoch, seed, left, draws, run, count = _NUMBERS(numbers)
                 parsed = tuple(
-                    _Place(part.parse(at), *rest) for part, (at, *rest) in zip(self.parts, places, strict=True)
+                    _Place(part.parse(at), *rest)
+                    for part, (at, *rest) in zip(self.parts, listed(_PLACE)(places), strict=True)
                 )
                 return _Position(epoch, seed, left, parsed, draws, run, count, key)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError, Mismatch):
             pass
         raise CheckpointError(
             "the checkpoint is of another dataset: other sources, weights, another seed or at_end; make the mixture "
@@ -122,6 +130,15 @@ class MixedReading:
         if self.at_end != "drop" or None in lengths:
             return None
         return sum(length or 0 for length in lengths)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        sources = {
+            f"{name} of source {number}": value
+            for number, part in enumerate(self.parts, 1)
+            for name, value in part.described.items()
+        }
+        return {"weights": list(self.weights), "seed of draws": self.draw_seed, "at_end": self.at_end, **sources}
 
     def shuffled(self, how: Shuffle) -> MixedReading:
         """Each source by itself; together their windows are no larger than one."""

@@ -22,9 +22,10 @@ from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.records import NAMES, Record, Records
+from ais_tar2tf.tfdata.begin import Begin, Place
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
-__all__ = ["Begin", "Chunks", "Request"]
+__all__ = ["Chunks", "Request"]
 
 _NO_SHUFFLE = Seed(0)
 _REMEMBERED_RUNS = 64  # iterators of one dataset whose end is still known
@@ -81,14 +82,6 @@ class Request:
         return records // self.batch if self.drop_remainder else -(-records // self.batch)
 
 
-@dataclass
-class Begin:
-    """Where iterators begin that were told so: a dataset and what is made of it share one."""
-
-    at: tuple[int, int] | None = None  # an epoch, and records of it that are left out
-    seed: int | None = None  # in place of a drawn one
-
-
 class Chunks:
     """The Python behind one dataset: chunks by position, and what became of a record that is missing."""
 
@@ -123,6 +116,7 @@ class Chunks:
         stream = self._pool.take(state) if state else None
         try:
             at = stream.position if stream is not None else self._position(state)
+            stream = stream or (None if state else self._pool.take(at.to_text().encode()))
         except Exception as error:
             if self._mapping is None:
                 raise
@@ -135,11 +129,14 @@ class Chunks:
         try:
             stream, chunk = self._read(stream or self._stream_at(at), at)
         except Exception as error:
+            if self.begin.trail is not None:
+                self.begin.trail.failed(at.run)
             if self._mapping is None:
                 raise
             run.error = error
             return self._as_arrays(state, at, Records())
         following = stream.position.to_text().encode()
+        self._note(at, stream.position, following)
         if chunk:
             self._check_length(stream.position, at_end=False)
             self._pool.put(following, stream)
@@ -150,6 +147,16 @@ class Chunks:
             self._pool.rest()
             self._check_length(at, at_end=True)
         return self._as_arrays(following, at, chunk)
+
+    def _note(self, at: At, following: At, text: bytes) -> None:
+        """Tell whoever follows the iterators how far this one is."""
+        trail, start = self.begin.trail, self.request.start_at
+        if trail is None:
+            return
+        if following.count > at.count:
+            trail.passed(at.run, following.count - start, text.decode())
+        else:
+            trail.ended(at.run, at.count - start)
 
     def _promised(self, position: At) -> int | None:
         """Where the count of a run ends, when its length is known."""
@@ -232,14 +239,42 @@ class Chunks:
     def _position(self, state: bytes) -> At:
         if state:
             return self._restored(state)
-        request = self.request
-        epoch, skipped = (self._begun(), 0) if self.begin.at is None else self.begin.at
-        begin = request.reading.begin(epoch, self._seed, request.repeat)
-        position = replace(begin, run=random.SystemRandom().getrandbits(62))
-        position = replace(self._behind(position, skipped + request.start_at), count=request.start_at)
+        place = self.begin.next_place(max(1, self.request.repeat)) or Place(self._begun())
+        key = random.SystemRandom().getrandbits(62)
+        position = self._at(place, key) if place.position is None else self._opened_at(place, key)
         run = self._run(position)
-        run.begin, run.skipped = position, skipped
+        run.begin, run.skipped = position, place.records
+        if self.begin.trail is not None:
+            self.begin.trail.began(key, place)
         return position
+
+    def _at(self, place: Place, key: int) -> At:
+        """The position of a place, found by counting."""
+        request = self.request
+        begin = replace(request.reading.begin(place.epoch, self._seed, request.repeat), run=key)
+        return replace(self._behind(begin, place.records + request.start_at), count=request.start_at)
+
+    def _opened_at(self, place: Place, key: int) -> At:
+        """The position of a place, reached from one shortly before it; the stream that stands there goes on."""
+        assert place.position is not None
+        at = self.request.reading.parse(place.position)
+        stream = self._stream_at(replace(at, run=key, count=self.request.start_at - place.skip))
+        stream.discard(place.skip)
+        self._pool.put(stream.position.to_text().encode(), stream)
+        return stream.position
+
+    def has_records(self, place: Place, records: int) -> bool:
+        """Return whether so many records follow a place; they are read, and not counted."""
+        request, account = self.request, self.request.account.twin()
+        at = self._at(place, 0) if place.position is None else request.reading.parse(place.position)
+        stream = request.reading.open(at, account)
+        try:
+            stream.discard(place.skip)
+            while records > 0 and (chunk := stream.next_chunk(records)):
+                records -= len(chunk)
+            return records <= 0
+        finally:
+            stream.close()
 
     def _restored(self, state: bytes) -> At:
         """An iterator that begins behind one that was restored does so in a later epoch."""

@@ -14,14 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
 from ais_tar2tf.plan.seeds import choose_seed
+from ais_tar2tf.tfdata.begin import Begin, Place
 from ais_tar2tf.tfdata.calls import plainly
-from ais_tar2tf.tfdata.chunks import Begin, Chunks, Request
+from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.counting import Counting
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
-from ais_tar2tf.tfdata.iterating import iterate
 from ais_tar2tf.tfdata.mapped import CORES, guarded, map_graph, map_python, tell_calls, threads
+from ais_tar2tf.tfdata.staged import StagedDataset
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.workers import several_workers
 
@@ -41,50 +42,44 @@ _UNKNOWN = 2**63 - 1  # elements, of which there are fewer; -1 would be optimise
 _LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
 
 
-class ShardDataset(Dataset):
+class ShardDataset(StagedDataset):
     """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
 
     def __init__(self, inner: Dataset, chunks: Chunks) -> None:
-        self._inner = inner
         self._chunks = chunks
-        self._process = os.getpid()
-        super().__init__(inner._variant_tensor)
-
-    def __iter__(self) -> Any:
-        if os.getpid() != self._process:
-            raise StoreError(
-                "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self._url
-            )
-        return iterate(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise StoreError(
-            "a dataset calls Python of the process that made it: send the source, and make the dataset there",
-            url=self._url,
-        )
+        super().__init__(inner, None, _counting(chunks.request))
 
     @property
-    def _url(self) -> str:
+    def source(self) -> ShardDataset:
+        """This dataset reads the shards itself."""
+        return self
+
+    @property
+    def url(self) -> str:
+        """For errors that no shard is to blame for."""
         return self._chunks.request.reading.url
 
-    def _inputs(self) -> list[Dataset]:
-        return [self._inner]
+    @property
+    def request(self) -> Request:
+        """What the dataset was made of."""
+        return self._chunks.request
 
     @property
-    def element_spec(self) -> Any:
-        return self._inner.element_spec
+    def begin(self) -> Begin:
+        """Where iterators begin, of this dataset and of every dataset made of it."""
+        return self._chunks.begin
 
     @property
     def batch_size(self) -> int | None:
         """What `batch=` was given when the dataset was made."""
-        return self._chunks.request.batch
+        return self.request.batch
 
     def begin_at(self, epoch: int, records: int = 0) -> None:
         """Iterators of this dataset, and of what was made of it, that begin from now on do so in `epoch`.
 
         The first of them leaves out so many records: say 0 again before the next epoch.
         """
-        self._chunks.begin.at = (epoch, records)
+        self.begin.at, self.begin.onward = Place(epoch, records), False
 
     def shuffle(
         self,
@@ -98,21 +93,21 @@ class ShardDataset(Dataset):
         Without `seed` every run has another order; a dataset that `shard=` splits uses `options.SHARED_SEED`.
         """
         del name
-        request = self._chunks.request
+        request = self.request
         chosen = choose_seed(seed, shared=request.split or several_workers())
         how = Shuffle(seed=chosen.value, reshuffle_each_epoch=reshuffle_each_iteration is not False)
         how = how if buffer_size is None else replace(how, window=buffer_size)
         request.account.stats.seed = chosen.value
-        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=chosen), self._chunks.begin)
+        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=chosen), self.begin)
 
-    def shard(self, num_shards: int, index: int, name: str | None = None) -> Any:
-        """Keep every `num_shards`-th element, as tf.data does; `shard=` reads only this host's shards, and is faster.
+    def agree_on_seed(self, seed: int = SHARED_SEED) -> None:
+        """Replace a drawn seed, as other hosts do that `.shard()` the dataset, or as an earlier run drew it."""
+        if self.request.seed.drawn:
+            self.begin.seed = self.request.account.stats.seed = seed
 
-        Hosts that each drew a seed would keep overlapping elements: a drawn seed becomes `options.SHARED_SEED`.
-        """
-        if self._chunks.request.seed.drawn:
-            self._chunks.begin.seed = self._chunks.request.account.stats.seed = SHARED_SEED
-        return super().shard(num_shards, index, name)
+    def has_records(self, place: Place, records: int) -> bool:
+        """Return whether so many records follow a place before an iterator that begins there ends."""
+        return self._chunks.has_records(place, records)
 
     def small_checkpoints(self) -> ShardDataset:
         """Let checkpoints of iterators hold 4 KB: the place of the next element, instead of all that is in flight.
@@ -125,19 +120,30 @@ class ShardDataset(Dataset):
         Example:
             train = src.dataset(pair, shuffle=True, seed=7).small_checkpoints().batch(32).prefetch(2)
         """
-        request = self._chunks.request
+        request = self.request
         if isinstance(request.mapping, GraphMapping) and request.mapping.fallible:
             request = replace(request, mapping=guarded(request.mapping, request.names))
-        return dataset_of(replace(request, small_checkpoints=True), self._chunks.begin)
+        return dataset_of(replace(request, small_checkpoints=True), self.begin)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Any:
         """As `repeat=`: a checkpoint then knows the epoch. tf.data's own counts, and tells nobody."""
-        request = self._chunks.request
+        request = self.request
         if count == 0 or request.batch is not None or request.start_at:
             return super().repeat(count, name)
         endless = count in (None, -1) or request.repeat < 0
         epochs = -1 if endless else request.repeat * whole_number("count", count, least=1)
-        return dataset_of(replace(request, repeat=epochs), self._chunks.begin)
+        return dataset_of(replace(request, repeat=epochs), self.begin)
+
+
+def _counting(request: Request) -> Counting:
+    """How many records an element takes."""
+    counting = Counting.batches(request.batch, drop_remainder=request.drop_remainder)
+    mapping = request.mapping
+    if request.account.raises or mapping is None or (isinstance(mapping, GraphMapping) and not mapping.fallible):
+        return counting
+    return replace(
+        counting, refused="on_error= leaves out records on which the mapping fails, and nobody counts those"
+    )
 
 
 def dataset_of(request: Request, begin: Begin | None = None) -> ShardDataset:
