@@ -13,10 +13,14 @@ from ais_tar2tf.errors import OptionError, Tar2TFError
 
 __all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
 
-OnError = str | Callable[[Tar2TFError], None]
-"""`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error: returning skips, raising stops."""
+OnError = str | Callable[[Tar2TFError], bool | str | None]
+"""`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error and decides.
+
+A callable returns True or `"skip"` to skip what the error is about; False, None or `"raise"` to raise the error.
+"""
 
 _CHOICES = ("raise", "skip-record", "skip-shard")
+_DECISIONS = {True: True, "skip": True, False: False, None: False, "raise": False}
 
 
 class Choice(NamedTuple):
@@ -147,13 +151,21 @@ class Account:
         self._decide(error, skips=self.on_error == "skip-shard")
 
     def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
-        if callable(self.on_error):
-            self.on_error(error)
-        elif not skips:
+        if not (_decision(self.on_error, error) if callable(self.on_error) else skips):
             raise error
         with self._lock:
             self.stats.skipped[type(error).__name__] += 1
             self.stats.records_read += 1
+
+
+def _decision(decide: Callable[[Tar2TFError], Any], error: Tar2TFError) -> bool:
+    """Return whether a function of the user's skips what an error is about."""
+    said = decide(error)
+    if isinstance(said, bool | str | None) and said in _DECISIONS:
+        return _DECISIONS[said]
+    raise OptionError(
+        f"on_error returned {said!r}: it returns True or 'skip' to skip, False, None or 'raise' to raise the error"
+    ) from error
 
 
 class Busy:

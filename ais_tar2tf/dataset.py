@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached, shelf_of
 from ais_tar2tf.completion import Completed
-from ais_tar2tf.errors import OptionError, SchemaError
+from ais_tar2tf.errors import OptionTypeError, SchemaError
 from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
+from ais_tar2tf.nearest import known_options, takes_an_argument
 from ais_tar2tf.ops import Pipeline
-from ais_tar2tf.options import Cache, Limits, Retry, Shuffle, Timeouts, Tls
+from ais_tar2tf.options import Cache, Limits, Retry, Shuffle, Timeouts, Tls, check_effect
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
@@ -45,6 +46,7 @@ class AisDataset(Completed):
     `selections` (see `ops`) say what becomes of every record, where no function of yours does.
     """
 
+    @known_options
     def __init__(
         self,
         bucket: str,
@@ -107,6 +109,7 @@ class AisDataset(Completed):
         store = self._store if self._cache is None else cached(self._store, self._cache, account, self._shelf)
         return Source(replace(self._shards, store=store, names=names), account)
 
+    @known_options
     def load_from_tar(
         self,
         template: Template,
@@ -125,9 +128,15 @@ class AisDataset(Completed):
         `max_shard_size`, but one of a single record. Functions get the converted record where there are conversions.
         `graph` as `Source.dataset` takes it: whether `record_to_pair` is traced.
         """
+        if path:
+            _check_path(path)
+            check_effect("record_to_pair", record_to_pair, "with path=", "files are made by record_to_example=")
+            _refuse_with_path(output_types=output_types, output_shapes=output_shapes, graph=graph)
+        else:
+            check_effect("record_to_example", record_to_example, "without path=", "a dataset takes record_to_pair=")
+            check_effect("max_shard_size", max_shard_size, "without path=", "it is about files; leave it out")
         source = self.source(template)
         if path:
-            _refuse_graph(graph)
             return source.write_files(path, self._to_example(record_to_example), max_shard_size)
         return source.dataset(
             self._to_pair(record_to_pair),
@@ -137,6 +146,7 @@ class AisDataset(Completed):
             graph=graph,
         )
 
+    @known_options
     def load(
         self,
         template: Template,
@@ -159,9 +169,14 @@ class AisDataset(Completed):
         """
         from ais_tar2tf.cluster.remote import Leaves, in_memory, payloads, source_of
 
+        if path:
+            _check_path(path)
+            _refuse_with_path(output_types=output_types, output_shapes=output_shapes, graph=graph)
+        else:
+            check_effect("record_to_example", record_to_example, "without path=", "say what comes by selections=")
+            check_effect("max_shard_size", max_shard_size, "without path=", "it is about files; leave it out")
         choice = self._choose(remote_exec, record_to_example, files=bool(path))
         if path:
-            _refuse_graph(graph)
             chosen = self._in_another_order(template) if shuffle_tar else template
             if choice.etl is not None:
                 shards, account = self._through(choice.etl, chosen), Account(self._on_error)
@@ -252,6 +267,15 @@ class AisDataset(Completed):
         return pipeline if given is None else lambda record: given(pipeline.convert(record))
 
 
-def _refuse_graph(graph: bool | None) -> None:
-    if graph is not None:
-        raise OptionError(f"graph={graph!r} says how a dataset's mapping runs; with path= none is made")
+def _check_path(path: Any) -> None:
+    """Refuse a function of records where one that gives names stands: `path` is the second parameter."""
+    if callable(path) and takes_an_argument(path):
+        raise OptionTypeError(
+            "path= is a file, a template, or a function without parameters that gives names; a function of a record "
+            "is record_to_pair= (for a dataset), or record_to_example= (for files, beside path=)"
+        )
+
+
+def _refuse_with_path(**options: Any) -> None:
+    for name, value in options.items():
+        check_effect(name, True if value is False else value, "with path=", "it is about a dataset; leave it out")

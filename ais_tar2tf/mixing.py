@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.completion import Completed
-from ais_tar2tf.errors import OptionError, SchemaError
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import PlainReading, timed_records
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.records import Record
-from ais_tar2tf.source import Prepared, Source, shuffle_option
+from ais_tar2tf.source import Prepared, Source, check_batching, check_unmapped, shuffle_option
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Mixture", "mix"]
 
 
+@known_options
 def mix(
     sources: Sequence[Source], weights: Sequence[float] | None = None, *, seed: int = 0, at_end: str = "stop"
 ) -> Mixture:
@@ -51,6 +53,8 @@ class Mixture(Completed):
     def __init__(
         self, sources: Sequence[Source], weights: Sequence[float] | None, *, seed: int = 0, at_end: str = "stop"
     ) -> None:
+        if isinstance(sources, str) or not all(isinstance(source, Source) for source in sources):
+            raise OptionTypeError(f"sources are a list of what t2t.open gives, not {sources!r}")
         if not sources:
             raise OptionError("there is nothing to mix: give sources, as t2t.open makes them")
         if at_end not in AT_END:
@@ -95,11 +99,13 @@ class Mixture(Completed):
         chosen = [source.select(*fields) for source in self._sources]
         return Mixture(chosen, self._weights, seed=self._seed, at_end=self._at_end)
 
+    @known_options
     def records(self) -> Iterator[Record]:
         """The records of one epoch, as the sources have them."""
         reading = self._mixed([source.reading(None) for source in self._sources])
         return timed_records(reading.open(reading.begin(0, 0, 1), self._account), self._account)
 
+    @known_options
     def dataset(
         self,
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
@@ -122,8 +128,11 @@ class Mixture(Completed):
         All sources have the same fields; where they don't, `select` says which are meant.
         """
         how = shuffle_option(shuffle, seed)
+        check_batching(batch, drop_remainder=drop_remainder)
+        if map is None and (decode is None or decode is False):
+            check_unmapped(parallel=parallel, output_types=output_types, output_shapes=output_shapes)
         prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes, graph=graph)
-        if how is not None:  # their windows are together no larger than one
+        if how is not None and not how.whole:  # their windows are together no larger than one
             how = replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
         pairs = zip(self._sources, prepared, strict=True)
         together = replace(

@@ -10,9 +10,10 @@ import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 from ais_tar2tf.errors import OptionError, OptionTypeError
+from ais_tar2tf.nearest import known_options
 
 __all__ = [
     "SHARED_SEED",
@@ -33,6 +34,8 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+_Kind = TypeVar("_Kind")
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -40,6 +43,7 @@ GIB = 1024 * MIB
 LEAST_READ_AHEAD = 4 * MIB  # of one of the streams that share a read-ahead, however many they are
 
 _TURN = 64  # records
+_LEAST_WINDOW = 2  # records that can change places
 
 EVEN = ("pad", "drop", "stop")  # how hosts get equal numbers of records
 
@@ -62,6 +66,34 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     if least is not None and number < least:
         raise OptionError(f"{name} is {least} or more, not {number}")
     return number
+
+
+def check_effect(name: str, value: Any, why: str, advice: str) -> None:
+    """Refuse an option that was given and can have no effect; `why` says together with which others.
+
+    >>> check_effect("drop_remainder", False, "without batch=", "say batch=, or leave it out")
+    """
+    if value is not None and value is not False:
+        raise OptionError(f"{name}= has no effect {why}: {advice}")
+
+
+def shuffle_window(value: Any) -> int:
+    """Return a window in records, in which at least two records can change places."""
+    window = whole_number("shuffle", value)
+    if window < _LEAST_WINDOW:
+        raise OptionError(
+            f"shuffle={window} shuffles nothing: it is a window in records; True is one of {Shuffle().window:,}, "
+            "False is none"
+        )
+    return window
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
+def _options(kind: type[_Kind]) -> type[_Kind]:
+    """Make a frozen dataclass of keywords, which refuses a misspelt one by naming the nearest."""
+    made = dataclass(frozen=True, kw_only=True)(kind)
+    made.__init__ = known_options(made.__init__)
+    return made
 
 
 class _Checked:
@@ -88,7 +120,7 @@ class _Checked:
                 raise OptionError(f"{name} must be {bound}, not {value!r}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Timeouts(_Checked):
     """Seconds. There is no total: a shard may take hours as long as bytes keep coming.
 
@@ -101,7 +133,7 @@ class Timeouts(_Checked):
     dropped: float = 30.0  # an iterator that nobody continues keeps its stream this long
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Retry(_Checked):
     """How often, and how far apart, a failed request is tried again. The budget starts again with progress.
 
@@ -122,7 +154,7 @@ class Retry(_Checked):
         return max(delay, min(asked, self.max_retry_after)) if asked is not None else delay
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Limits(_Checked):
     """Bounds on what data may cost. Passing one is a typed error that names the field here."""
 
@@ -161,7 +193,7 @@ class Limits(_Checked):
         return replace(self, read_ahead_bytes=min(own, max(LEAST_READ_AHEAD, own // by)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Shuffle(_Checked):
     """Order as a pure function of (template, seed, epoch, host).
 
@@ -183,13 +215,19 @@ class Shuffle(_Checked):
     reshuffle_each_epoch: bool = True
     whole: bool = False  # instead: a permutation over all records of all shards, each read by itself; needs an index
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window", "window_bytes", "shards", "turn") if self.whole else ():
+            if getattr(self, name) != getattr(type(self), name):
+                raise OptionError(f"Shuffle.{name} has no effect with whole=True, which has no windows: leave it out")
+
     @property
     def in_turn(self) -> int:
         """`turn`, or what it is when nobody said it: shorter ones mix no better within a window, and cost calls."""
         return self.turn or min(_TURN, max(1, self.window // self.shards))
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Tls:
     """Whom to trust, and who to be: paths of PEM files.
 
@@ -210,7 +248,7 @@ class Tls:
             raise OptionError("Tls.key belongs to a certificate: give Tls.certificate, too")
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Read(_Checked):
     """How shards are read; everything `open` and `iter_records` take beside the shards themselves."""
 
@@ -244,7 +282,7 @@ class Read(_Checked):
         return replace(self, most_connections=most, limits=self.limits.shared(sources))
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Cache(_Checked):
     """Where what was read is kept for the next epoch: a folder, which processes may share, or `"memory"`.
 
@@ -260,6 +298,12 @@ class Cache(_Checked):
     disk_bytes: int = 64 * GIB  # a third of the smallest local disks that machines for training have
     memory_bytes: int = 1 * GIB  # of this process; more would rather be the machine's own page cache
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unused = "disk_bytes" if self.in_memory else "memory_bytes"
+        if getattr(self, unused) != getattr(type(self), unused):
+            raise OptionError(f"Cache.{unused} has no effect with dir={os.fspath(self.dir)!r}: say max_bytes=")
+
     @property
     def in_memory(self) -> bool:
         return self.dir == "memory"
@@ -270,7 +314,7 @@ class Cache(_Checked):
         return self.max_bytes or (self.memory_bytes if self.in_memory else self.disk_bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Writing(_Checked):
     """What an export with several workers may hold on disk, beside the files that it writes."""
 
@@ -282,7 +326,7 @@ class Writing(_Checked):
     )  # handed over and waiting for an earlier shard; then only that shard's worker goes on
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Card(_Checked):
     """What a card may hold: it is one file, for a browser to open at once, whatever the size of the data."""
 

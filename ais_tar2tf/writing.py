@@ -21,6 +21,7 @@ from ais_tar2tf.export.run import Target, export_events
 from ais_tar2tf.export.shard_units import Event, ShardRead, Units
 from ais_tar2tf.export.splits import route_of
 from ais_tar2tf.export.work import Place, WorkFolder
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import MIB
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.schema import Field, Schema, Sparse
@@ -36,6 +37,7 @@ _KINDS = {"TensorSpec": "dense", "RaggedTensorSpec": "ragged", "SparseTensorSpec
 _NO_IDENTITY = ("", "", "", None)
 
 
+@known_options
 def write_dataset(
     dataset: tf.data.Dataset[Any],
     out: str | os.PathLike[str],

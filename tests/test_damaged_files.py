@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,18 @@ from record_files import source
 COUNTS = [40, 25]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Four files of 20 records or less."""
+    folder = tmp_path_factory.mktemp("whole")
+    t2t.open(source(folder / "in", COUNTS)).export(folder / "out", shard_records=20, workers=1)
+    return folder / "out"
+
+
 @pytest.fixture
-def written(tmp_path) -> Path:
-    """Four files of 20 records or less; their records have one size each."""
-    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", shard_records=20)
-    return tmp_path / "out"
+def written(whole, tmp_path) -> Path:
+    """The same files, to be damaged."""
+    return Path(shutil.copytree(whole, tmp_path / "out"))
 
 
 def files(folder: Path) -> list[Path]:
@@ -52,8 +60,10 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("read", READ.values(), ids=READ)
-@pytest.mark.parametrize("within", [2, 9, 14, 60, -2])  # length, its checksum, payload, its checksum
+@pytest.mark.parametrize(
+    ("read", "within"),  # a byte of the length, its checksum, the payload, its checksum
+    [*((read, 14) for read in READ.values()), *((READ["dataset"], within) for within in (2, 9, 60, -2))],
+)
 def test_a_flipped_byte(written, read, within):
     begins = offsets(files(written)[2])
     begin, end = begins[7:9]
@@ -62,8 +72,9 @@ def test_a_flipped_byte(written, read, within):
         read(t2t.load(written))
 
 
-@pytest.mark.parametrize("read", READ.values(), ids=READ)
-@pytest.mark.parametrize("left", [5, 13, 30])
+@pytest.mark.parametrize(
+    ("read", "left"), [*((read, 5) for read in READ.values()), (READ["batches"], 13), (READ["dataset"], 30)]
+)
 def test_a_file_that_is_cut_in_a_record(written, read, left):
     """TensorFlow's reader takes five bytes of a header for the end of the file, without a word."""
     begin = offsets(files(written)[1])[11]
@@ -89,12 +100,9 @@ def test_a_file_that_is_gone(written, read):
         READ[read](loaded)
 
 
-def test_two_datasets_with_the_same_offsets_are_told_apart(tmp_path):
+def test_two_datasets_with_the_same_offsets_are_told_apart(whole, written):
     """The file that is named is one that is damaged there, not one of a dataset that was made later."""
-    made = []
-    for name in "ab":
-        t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / name, shard_records=20)
-        made.append(tmp_path / name)
+    made = [written, whole]
     begin = offsets(files(made[0])[2])[7]
     flip(files(made[0])[2], begin + 14)
     first, second = (t2t.load(folder).dataset("train").batch(3) for folder in made)
@@ -110,7 +118,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize("harm", [Path.unlink, cut])
 @pytest.mark.parametrize("kind", ["array_record", "tar"])
 def test_other_kinds_of_files(tmp_path, kind, harm):
-    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", format=kind, shard_records=20)
+    t2t.open(source(tmp_path / "in", COUNTS)).export(tmp_path / "out", format=kind, shard_records=20, workers=1)
     (_, damaged, *_) = sorted(tmp_path.glob("out/dataset-*"))
     harm(damaged)
     with pytest.raises(t2t.errors.Tar2TFError, match=damaged.name):

@@ -21,7 +21,8 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "later", "completion", "signed_urls",
-    "errors", "escaping", "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
+    "errors", "escaping", "nearest",
+    "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",
     "shard_index", "environment", "plan", "features",
@@ -32,7 +33,8 @@ LAYERS = [
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "signed_urls", "errors", "escaping", "options", "names", "structure", "documents", "retries", "account",
+    "signed_urls", "errors", "escaping", "nearest",
+    "options", "names", "structure", "documents", "retries", "account",
     "watching", "templates", "globs", "archive", "records", "index_format", "shard_index",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",

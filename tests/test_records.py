@@ -335,6 +335,16 @@ def test_faults_are_errors(middle: list[tuple[str, bytes]], kind: type[RecordErr
     assert_balanced(source)
 
 
+def noting(seen: list[Tar2TFError]) -> Callable[[Tar2TFError], bool]:
+    """An `on_error` that notes each error, and skips what it is about."""
+
+    def skip(error: Tar2TFError) -> bool:
+        seen.append(error)
+        return True
+
+    return skip
+
+
 @FAULTS
 @pytest.mark.parametrize("on_error", ["skip-record", "skip-shard", "callable"])
 def test_faults_can_be_skipped(
@@ -342,7 +352,7 @@ def test_faults_can_be_skipped(
 ) -> None:
     """A record is what is skipped, also by skip-shard; it is counted by reason."""
     seen: list[Tar2TFError] = []
-    source = with_fault(middle, on_error=seen.append if on_error == "callable" else on_error)
+    source = with_fault(middle, on_error=noting(seen) if on_error == "callable" else on_error)
     assert keys(source.records()) == WHOLE
     assert source.stats.skipped == {kind.__name__: 1}
     assert source.stats.records_read == 16
@@ -426,7 +436,7 @@ def test_a_bad_shard_can_be_skipped(
     """What came before in it, and all of the other shards, is there; what was given up counts one."""
     seen: list[Tar2TFError] = []
     source = opened(
-        simple(100, 5), make(), simple(200, 5), on_error=seen.append if on_error == "callable" else on_error
+        simple(100, 5), make(), simple(200, 5), on_error=noting(seen) if on_error == "callable" else on_error
     )
     found = keys(source.records())
     assert found in [names(100, 5) + names(0, count) + names(200, 5) for count in before]

@@ -299,7 +299,7 @@ def test_start_at_every_record_in_a_new_process(folder, tmp_path):
     indexed = f"{tmp_path}/indexed/{Path(folder).name}"
     t2t.index(indexed)
     whole = keys(t2t.open(folder).dataset(shuffle=SHUFFLE))
-    starts = range(0, RECORDS + 2, 4)
+    starts = [*range(0, RECORDS, 4), RECORDS]
     with python(START_AT, json.dumps([[folder, indexed], list(starts)])) as child:
         found = json.loads(child.stdout.read().splitlines()[-1])
     assert found == [[whole[start:] for start in starts]] * 2

@@ -266,7 +266,7 @@ def test_start_at_a_records_number(bucket, shuffle, mapped):
 
     whole = ask(0)
     assert len(whole) == 115
-    for start in (1, 40, 114, 115, 200):
+    for start in (1, 40, 114, 115):
         assert ask(start) == whole[start:]
 
 
@@ -352,7 +352,7 @@ def test_what_does_not_decode_can_be_skipped_and_is_counted(damaged, batch):
 
 def test_a_callable_sees_the_errors(damaged):
     seen = []
-    source = t2t.open(damaged, on_error=seen.append)
+    source = t2t.open(damaged, on_error=lambda error: seen.append(error) or True)
     assert len(list(source.dataset(t2t.default_record_to_pair))) == 47
     assert [(type(error), error.key) for error in seen] == [
         (MappingError, "bad/000007"),

@@ -44,10 +44,11 @@ def opened(
 ) -> Source:
     """The source; with `survey`, what is wrong with its data is noted there."""
 
-    def noted(error: Tar2TFError) -> None:
+    def noted(error: Tar2TFError) -> bool:
         if isinstance(error, _NO_FAULT_OF_THE_DATA) or survey is None:
-            raise error
+            return False
         survey.fault(error)
+        return True
 
     templates = [as_template(url) for url in urls]
     return open_source(

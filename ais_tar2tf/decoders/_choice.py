@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ais_tar2tf.decoders._decoder import KINDS, WITHOUT_TENSOR, Decoder
-from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, OptionTypeError, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import is_tensor, told
-from ais_tar2tf.records import Record, said_fields
+from ais_tar2tf.nearest import suggestion
+from ais_tar2tf.records import NAMES, Record, said_fields
 from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, kind_of_field
 
 __all__ = ["DECODABLE", "Decode", "Decoding", "decoding_of"]
@@ -23,14 +24,53 @@ DECODABLE = KINDS
 _NUMBERED = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # whose text is meant as a number where it is one
 
 
-def decoding_of(decode: Decode, schema: Callable[[], Schema], *, in_graph: bool = False) -> Decoding:
-    """What `decode=` means; `schema` is asked when a sample has to tell."""
+def decoding_of(
+    decode: Decode,
+    schema: Callable[[], Schema],
+    *,
+    known: Callable[[], Collection[str]] = tuple,
+    in_graph: bool = False,
+) -> Decoding:
+    """Return what `decode=` means.
+
+    Args:
+        decode: What the user says.
+        schema: Asked when a sample has to tell a field's type.
+        known: Asked for the fields that records may have: those of a sample, or those that were selected. Of no
+            records there are none, and then every name is accepted.
+        in_graph: Whether records of tensors will be decoded, too.
+    """
     if isinstance(decode, Schema):
+        _check_schema(decode, known())
         return Decoding({field.name: _by_schema(_as_seen(decode, field)) for field in decode})
     if isinstance(decode, Mapping):
+        _check_names(decode.keys(), known())
         return Decoding({name: _as_said(name, how, schema, in_graph) for name, how in decode.items()}, said=True)
+    if decode is not True:
+        raise OptionTypeError(f"decode is True, a Schema, or a dict of what becomes of each field, not {decode!r}")
     sample = schema()
     return Decoding({field.name: _by_name(_as_seen(sample, field)) for field in sample})
+
+
+def _check_names(names: Collection[str], known: Collection[str]) -> None:
+    """Refuse a field that no record has: it would be passed over without a word."""
+    for name in names if known else ():
+        if name in known or name in NAMES:
+            continue
+        advice = suggestion(name, known) or f"; a field that is rare is selected first: select({name + '?'!r}, …)"
+        raise SchemaError(
+            f"decode= names field {name!r}, and none of the first records has it (there are: {said_fields(known)})"
+            f"{advice}"
+        )
+
+
+def _check_schema(schema: Schema, known: Collection[str]) -> None:
+    """Refuse a schema of other records; one that has more fields than are selected is as good as any."""
+    if known and schema.names and not set(schema.names) & set(known):
+        raise SchemaError(
+            f"none of the schema's fields ({said_fields(schema.names)}) is in the first records, "
+            f"which have: {said_fields(known)}"
+        )
 
 
 def _as_seen(schema: Schema, field: Field) -> Field:
@@ -119,8 +159,6 @@ class Decoding:
         for name, decoder in self.decoders.items():
             if name in decoded:
                 decoded[name] = self._value(record, name, decoder)
-            elif self.said and _is_symbolic(record):
-                raise SchemaError(f"decode names field {name!r}; there are: {said_fields(record)}")
         return decoded
 
     def _value(self, record: Record, name: str, decoder: Decoder) -> Any:
@@ -148,10 +186,6 @@ class Decoding:
         if hasattr(function, "fields"):
             mapped.fields = function.fields  # type: ignore[attr-defined]
         return mapped
-
-
-def _is_symbolic(record: Record) -> bool:
-    return any(is_tensor(value) for value in record.values())
 
 
 def _failure(error: Exception, record: Record, name: str, decoder: Decoder) -> Tar2TFError:

@@ -15,10 +15,12 @@ from ais_tar2tf.export.portions import PREFIX, Portion, PortionOutput, Staging
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
+from ais_tar2tf.nearest import known_options
 
 __all__ = ["finish", "publish_portions", "publishing"]
 
 
+@known_options
 def finish(
     out: str | os.PathLike[str],
     *,

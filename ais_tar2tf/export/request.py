@@ -20,9 +20,9 @@ from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
-from ais_tar2tf.export.splits import Route, described, route_of
+from ais_tar2tf.export.splits import Ratios, Route, described, route_of
 from ais_tar2tf.mapping import LABEL, wants
-from ais_tar2tf.options import Writing
+from ais_tar2tf.options import Writing, check_effect
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
@@ -32,6 +32,7 @@ from ais_tar2tf.stores import whole_url
 __all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
 _ALIGNMENTS = ("stream", "shard")
+_SPLIT = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class ExportOptions:
 
     format: str = "tfrecord"
     name: str = "dataset"
-    split: str = "train"
+    split: str = _SPLIT
     splits: Mapping[str, Any] | None = None
     seed: int = 0
     shard_size: int | str | None = DEFAULT_SIZE
@@ -67,6 +68,10 @@ class ExportOptions:
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
             raise OptionError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
         self._check_share()
+        if self.splits is not None and self.split != _SPLIT:
+            raise OptionError(f"split={self.split!r} has no effect with splits=, which names them all: leave it out")
+        if self.seed != 0 and not isinstance(self.route, Ratios):
+            check_effect("seed", self.seed, "unless splits= are ratios", "leave it out")
         if self.idx and self.format != "tfrecord":
             raise OptionError("DALI's index is of TFRecord files")
 

@@ -11,6 +11,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from ais_tar2tf.errors import OptionError
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record
 
 __all__ = [
@@ -188,7 +189,8 @@ def _part(text: str, expression: str, counts: Mapping[str, int]) -> Part:
         raise OptionError(f"{expression!r} is no split: one looks like 'train', 'train[:60%]' or 'train[100:]+val'")
     name = found["name"]
     if name not in counts:
-        raise OptionError(f"there is no split {name!r}; there are: {', '.join(counts) or 'none'}")
+        there = ", ".join(counts) or "none"
+        raise OptionError(f"there is no split {name!r}; there are: {there}{suggestion(name, counts)}")
     total = counts[name]
     start, stop = _edge(found["start"], total, 0), _edge(found["stop"], total, total)
     return Part(name, start, max(start, stop))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ais_tar2tf.completion import Completed
-from ais_tar2tf.errors import AccessDenied, ExportError
+from ais_tar2tf.errors import AccessDenied, ExportError, OptionError
 from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
@@ -15,10 +15,11 @@ from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of, share_of
 from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
-from ais_tar2tf.options import Limits, Retry, Timeouts, whole_number
+from ais_tar2tf.nearest import known_options
+from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, whole_number
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.source import Source, host_of, open_source, read_options
+from ais_tar2tf.source import Source, check_batching, host_of, open_source, read_options, shuffle_option
 from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Loaded", "load"]
 
 
+@known_options
 def load(
     out: str | os.PathLike[str],
     *,
@@ -121,6 +123,7 @@ class Loaded(Completed):
         """Read every byte; raises a typed error with file and offset at the first fault."""
         return verify(self._unbound, self.manifest, progress)
 
+    @known_options
     def dataset(
         self,
         split: str = "train",
@@ -160,8 +163,14 @@ class Loaded(Completed):
         """What `dataset` builds from."""
         from ais_tar2tf.loading.dataset import LoadRequest
 
+        how = shuffle_option(shuffle, seed)
+        check_batching(batch, drop_remainder=drop_remainder)
+        if not self._files.local or self.manifest.format != "tfrecord":
+            what = f"with {self.manifest.format} files{'' if self._files.local else ' in a store'}"
+            check_effect("interleave", interleave, what, "they are read one after the other; leave it out")
+        if how is not None and isinstance(shuffle, Shuffle | str):
+            raise OptionError(f"shuffle is True or a window in records here, not {shuffle!r}")
         parts = share_of(parts_of(split, self.splits), *host_of(shard))
-
         records = Records(self._shelf, parts)
         return LoadRequest(
             manifest=self.manifest,
@@ -170,7 +179,7 @@ class Loaded(Completed):
             url=self._files.url,
             local=self._files.local,
             open_tar=lambda names: self._open_tar([self._files.url(name) for name in names]),
-            window=0 if not shuffle else 2_048 if shuffle is True else whole_number("shuffle", shuffle, least=1),
+            window=0 if how is None else how.window,
             seed=seed,
             batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,

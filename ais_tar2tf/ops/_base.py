@@ -9,6 +9,7 @@ import numpy as np
 
 from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import is_tensor, told
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
 
 __all__ = [
@@ -73,7 +74,8 @@ def field_of(record: Record, name: str) -> Any:
 
 def no_field(record: Record, *names: str) -> MissingField:
     there = said_fields(record)
-    return MissingField(f"field {' or '.join(names)!r} is missing (there are: {there})", **place_of(record))
+    near = suggestion(names[0], record)
+    return MissingField(f"field {' or '.join(names)!r} is missing (there are: {there}){near}", **place_of(record))
 
 
 def place_of(record: Record) -> dict[str, str]:

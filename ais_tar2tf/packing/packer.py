@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ais_tar2tf.errors import ExportError, OptionTypeError, SchemaError, ShardNotFound
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, Bounds
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Limits
 from ais_tar2tf.packing import PackOptions, Rows, contents_of
 from ais_tar2tf.packing.class_files import ClassFiles
@@ -30,6 +31,7 @@ _split = splitter("first-dot")
 _logger = logging.getLogger("ais_tar2tf.packing")
 
 
+@known_options
 def pack(
     source: Rows,
     url: str | os.PathLike[str],

@@ -32,7 +32,7 @@ from ais_tar2tf.shard_index import Cut
 from ais_tar2tf.stores import Identity
 from ais_tar2tf.structure import Check, Mismatch, any_whole, boolean, listed, maybe, row, text, whole
 
-__all__ = ["Mark", "Order", "Plan", "Position", "permutation"]
+__all__ = ["Mark", "Order", "Plan", "Position", "behind_the_end", "permutation"]
 
 _FORMAT = 1  # of a position's text
 
@@ -331,6 +331,11 @@ class Plan:
                 "the checkpoint is of another dataset: other shards, another shuffle, or another share of hosts; "
                 "make the dataset as it was made when the checkpoint was saved, or use start_at="
             )
+
+
+def behind_the_end(start_at: int, records: int) -> OptionError:
+    """Make the error for a dataset that would begin behind the last of its records."""
+    return OptionError(f"start_at={start_at:,} is behind the end: there are {records:,} records in this order")
 
 
 def _cut_out(order: Sequence[int], counts: np.ndarray, begin: int, end: int) -> Order:

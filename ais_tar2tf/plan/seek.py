@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ais_tar2tf.options import Shuffle
-from ais_tar2tf.plan import Mark, Order, Plan, Position
+from ais_tar2tf.plan import Mark, Order, Plan, Position, behind_the_end
 from ais_tar2tf.shard_index import Cut, ShardIndex
 
 __all__ = ["seek"]
@@ -18,7 +18,7 @@ Known = Callable[[int], ShardIndex]
 def seek(plan: Plan, begin: Position, records: int, known: Known) -> Position:
     """Where a host is that handed out `records` from `begin`, the start of an epoch, on."""
     _, each = plan.share
-    position = begin
+    position, asked = begin, records
     while True:
         order = plan.order(position.epoch, position.seed)
         here = _of_host(plan, position, order, known)
@@ -28,6 +28,8 @@ def seek(plan: Plan, begin: Position, records: int, known: Known) -> Position:
         records -= here
         following = plan.next_epoch(position)
         if following is None:
+            if records:
+                raise behind_the_end(asked, asked - records)
             return _end(plan, position, order)
         if not here and position.epochs_left < 0:
             return following  # there is nothing, for ever

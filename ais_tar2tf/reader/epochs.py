@@ -42,10 +42,12 @@ class EpochStream(ABC):
             if chunk or not self.begin_next_epoch():
                 return chunk
 
-    def discard(self, count: int) -> None:
-        """Go on `count` records later."""
-        while count > 0:
-            chunk = self.next_chunk(count)
+    def discard(self, count: int) -> int:
+        """Go on `count` records later; return how many there were."""
+        left = count
+        while left > 0:
+            chunk = self.next_chunk(left)
             if not chunk:
-                return
-            count -= len(chunk)
+                break
+            left -= len(chunk)
+        return count - left

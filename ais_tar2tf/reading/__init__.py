@@ -14,14 +14,14 @@ import xxhash
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.options import Read, Shuffle
-from ais_tar2tf.plan import Mark, Plan, Position
+from ais_tar2tf.plan import Mark, Plan, Position, behind_the_end
 from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.reading.shares import open_stream
 from ais_tar2tf.records import NAMES, Record, Records, Selection
 from ais_tar2tf.shard_index import ShardIndex
 
-__all__ = ["At", "PlainReading", "Reading", "Stream", "passed", "size_of", "timed_records"]
+__all__ = ["At", "PlainReading", "Reading", "Stream", "behind_the_end", "passed", "size_of", "timed_records"]
 
 
 class At(Protocol):
@@ -55,7 +55,9 @@ class Stream(Protocol):
 
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records: ...
 
-    def discard(self, count: int) -> None: ...
+    def discard(self, count: int) -> int:
+        """Go on `count` records later; return how many there were."""
+        ...
 
     def close(self) -> None: ...
 
@@ -161,10 +163,12 @@ class PlainReading:
 
     def _behind_steps(self, at: Position, records: int) -> Position:
         """Every step of the order is a record."""
-        each = self.plan.length(at.seed) or 0
+        each, asked = self.plan.length(at.seed) or 0, records
         while each and records >= each:
             following = self.plan.next_epoch(at)
             if following is None:
+                if records > each:
+                    raise behind_the_end(asked, asked - records + each)
                 return replace(at, marks=(Mark(each),))
             at, records = following, records - each
         return replace(at, marks=(Mark(min(records, each)),))
@@ -186,11 +190,17 @@ def _digest(shards: Shards) -> str:
 
 
 def passed(reading: Reading, at: At, records: int, account: Account) -> At:
-    """The position behind records that are read and dropped; where nothing is skipped, no field is looked at."""
+    """The position behind records that are read and dropped; where nothing is skipped, no field is looked at.
+
+    Raises:
+        OptionError: There are fewer records.
+    """
     chosen = reading.without_fields() if account.raises else reading
     stream = chosen.open(at, account.twin())
     try:
-        stream.discard(records)
+        there = stream.discard(records)
+        if there < records:
+            raise behind_the_end(records, there)
         return stream.position
     finally:
         stream.close()

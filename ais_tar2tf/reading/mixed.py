@@ -142,7 +142,7 @@ class MixedReading:
 
     def shuffled(self, how: Shuffle) -> MixedReading:
         """Each source by itself; together their windows are no larger than one."""
-        each = replace(how, window_bytes=max(1, how.window_bytes // len(self.parts)))
+        each = how if how.whole else replace(how, window_bytes=max(1, how.window_bytes // len(self.parts)))
         return replace(self, parts=tuple(part.shuffled(each) for part in self.parts))
 
     def without_fields(self) -> MixedReading:
@@ -336,7 +336,12 @@ def _uniform(*words: int) -> list[float]:
 def checked_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     """One positive number a source; equal ones where none are given."""
     given: list[Any] = [1.0] * count if weights is None else list(weights)
-    good = [isinstance(weight, int | float) and 0 < weight < float("inf") for weight in given]
-    if len(given) != count or not all(good):
+    if len(given) != count or not all(map(_is_weight, given)):
         raise OptionError(f"weights are {count} positive numbers, one for each source, not {weights!r}")
     return tuple(map(float, given))
+
+
+def _is_weight(weight: Any) -> bool:
+    """Whether it is a positive number: Python's or NumPy's, and neither True nor infinite."""
+    is_number = hasattr(weight, "__float__") and not isinstance(weight, bool | np.bool_)
+    return is_number and 0 < float(weight) < float("inf")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.errors import MissingField, OptionError
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records.table import NAMES, Record
 
 __all__ = ["Selection", "Want"]
@@ -69,9 +70,11 @@ class Selection:
 
 
 def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
+    there = sorted(met)
+    near = suggestion(want.sources[0], there)
     return MissingField(
-        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(sorted(met)) or 'none'}); "
-        f"select {want.name + '?'!r} if it may be absent",
+        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'})"
+        + (near or f"; select {want.name + '?'!r} if it may be absent"),
         shard=shard,
         key=key,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from ais_tar2tf.documents import parse_json
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.features import decode, encode
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema._field import Field
 from ais_tar2tf.schema._storage import feature_names, restore, store
@@ -57,7 +58,8 @@ class Schema:
 
     def __getitem__(self, name: str) -> Field:
         if name not in self._by_name:
-            raise SchemaError(f"there is no field {name!r}; there are: {', '.join(self._by_name) or 'none'}")
+            there = ", ".join(self._by_name) or "none"
+            raise SchemaError(f"there is no field {name!r}; there are: {there}{suggestion(name, self._by_name)}")
         return self._by_name[name]
 
     def __contains__(self, name: object) -> bool:

@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ais_tar2tf.errors import ServerError
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.server.calls import Seen
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.connections import BoundedServer
@@ -41,6 +42,7 @@ GRACE = 0.1  # seconds that requests under way have when the server closes
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
 
 
+@known_options
 def serve(
     directory: str | os.PathLike[str],
     *,

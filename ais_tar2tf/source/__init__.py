@@ -1,6 +1,13 @@
 """Shards named by URLs, and what can be made of them: records, a dataset. It composes; it decides nothing twice."""
 
-from ais_tar2tf.source._arguments import host_of, read_options, seed_of, shuffle_option
+from ais_tar2tf.source._arguments import (
+    check_batching,
+    check_unmapped,
+    host_of,
+    read_options,
+    seed_of,
+    shuffle_option,
+)
 from ais_tar2tf.source._opening import index_shards, iter_records, open_source, shard_names
 from ais_tar2tf.source._prepared import Prepared
 from ais_tar2tf.source._source import Source
@@ -8,6 +15,8 @@ from ais_tar2tf.source._source import Source
 __all__ = [
     "Prepared",
     "Source",
+    "check_batching",
+    "check_unmapped",
     "host_of",
     "index_shards",
     "iter_records",

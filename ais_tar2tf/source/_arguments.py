@@ -7,10 +7,21 @@ from typing import Any
 
 from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import OptionError
-from ais_tar2tf.options import TUNED_CONNECTIONS, Limits, Read, Retry, Shuffle, Timeouts, Tls, whole_number
+from ais_tar2tf.options import (
+    TUNED_CONNECTIONS,
+    Limits,
+    Read,
+    Retry,
+    Shuffle,
+    Timeouts,
+    Tls,
+    check_effect,
+    shuffle_window,
+    whole_number,
+)
 from ais_tar2tf.plan.seeds import Seed, choose_seed
 
-__all__ = ["host_of", "read_options", "seed_of", "shuffle_option"]
+__all__ = ["check_batching", "check_unmapped", "host_of", "read_options", "seed_of", "shuffle_option"]
 
 
 def read_options(
@@ -40,15 +51,37 @@ def seed_of(how: Shuffle | None, *, shared: bool = False) -> Seed:
 
 
 def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
+    """Return the shuffle that `shuffle=` and `seed=` say together; None for an order that is not shuffled."""
     if shuffle is None or shuffle is False:
+        check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
         return None
+    if isinstance(shuffle, Shuffle):
+        return _with_seed(shuffle, seed)
     if isinstance(shuffle, str):
         if shuffle != "global":
             raise OptionError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
         return Shuffle(whole=True, seed=seed)
-    if isinstance(shuffle, Shuffle):
-        return shuffle if seed is None else replace(shuffle, seed=seed)
-    return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle, seed=seed)
+    return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle_window(shuffle), seed=seed)
+
+
+def _with_seed(shuffle: Shuffle, seed: int | None) -> Shuffle:
+    if seed is None:
+        return shuffle
+    if shuffle.seed not in (None, seed):
+        raise OptionError(f"seed={seed} and Shuffle(seed={shuffle.seed}) differ: say one of them")
+    return replace(shuffle, seed=seed)
+
+
+def check_batching(batch: int | None, *, drop_remainder: bool) -> None:
+    """Refuse what has no effect without batches."""
+    if batch is None:
+        check_effect("drop_remainder", drop_remainder, "without batch=", "say batch=, or leave it out")
+
+
+def check_unmapped(*, parallel: int | None, **of_results: Any) -> None:
+    """Refuse what has no effect where nothing is mapped. -1 is tf.data's AUTOTUNE, which is how it is anyway."""
+    for name, value in {"parallel": None if parallel == -1 else parallel, **of_results}.items():
+        check_effect(name, value, "without map= or decode=", "it is about what a mapping returns; leave it out")
 
 
 def host_of(shard: Any) -> tuple[int, int]:

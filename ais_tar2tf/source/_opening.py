@@ -11,6 +11,7 @@ from ais_tar2tf.cache import aligned, cached
 from ais_tar2tf.errors import ShardNotFound, TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.indexing import place_at
+from ais_tar2tf.nearest import known_options, known_options_and_those_of
 from ais_tar2tf.options import Cache, Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record, Selection
@@ -26,6 +27,7 @@ __all__ = ["index_shards", "iter_records", "open_source", "shard_names"]
 _LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
 
 
+@known_options
 def open_source(
     urls: str | Sequence[str],
     *,
@@ -83,6 +85,7 @@ def open_source(
     return Source(shards, account, index=place if place is not None else bool(index))
 
 
+@known_options_and_those_of(open_source)
 def index_shards(
     urls: str | Sequence[str],
     out: str | os.PathLike[str] | None = None,
@@ -104,13 +107,15 @@ def index_shards(
         return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
 
 
+@known_options_and_those_of(open_source)
 def iter_records(urls: str | Sequence[str], **options: Any) -> Iterator[Record]:
     """The records of shards by URL, one after the other; options as `open` takes them."""
-    source = open_source(urls, **options)
-    try:
+    return _closing(open_source(urls, **options))
+
+
+def _closing(source: Source) -> Iterator[Record]:
+    with source:
         yield from source.records()
-    finally:
-        source.close()
 
 
 def shard_names(store: Store, templates: str | Sequence[str], limits: Limits, *, listable: bool) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.options import Shuffle, whole_number
-from ais_tar2tf.reading import Reading, size_of
+from ais_tar2tf.reading import Reading, behind_the_end, size_of
 from ais_tar2tf.records import Record
 from ais_tar2tf.source._arguments import seed_of
 
@@ -48,6 +48,8 @@ class Prepared:
         from ais_tar2tf.tfdata.dataset import dataset_of
         from ais_tar2tf.tfdata.workers import several_workers
 
+        start_at = whole_number("start_at", start_at, least=0)
+        epochs = -1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1)
         seed = seed_of(how, shared=shard is not None or several_workers())
         if how is not None:
             account.stats.seed = seed.value
@@ -60,13 +62,16 @@ class Prepared:
             mapping=self.mapping,
             batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
-            repeat=-1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1),
+            repeat=epochs,
             seed=seed,
-            start_at=whole_number("start_at", start_at, least=0),
+            start_at=start_at,
             parallel=None if parallel in (None, -1) else whole_number("parallel", parallel, least=1),
             record_bytes=self.record_bytes,
             split=shard is not None,
         )
+        each = reading.length(seed.value)
+        if each is not None and 0 <= epochs * each < start_at:
+            raise behind_the_end(start_at, epochs * each)
         return dataset_of(request)
 
 

@@ -26,7 +26,8 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
-from ais_tar2tf.options import MIB, Read, Shuffle, Writing
+from ais_tar2tf.nearest import known_options
+from ais_tar2tf.options import MIB, Read, Shuffle, Writing, check_effect
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading import PlainReading, size_of, timed_records
@@ -34,7 +35,7 @@ from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
-from ais_tar2tf.source._arguments import host_of, shuffle_option
+from ais_tar2tf.source._arguments import check_batching, check_unmapped, host_of, shuffle_option
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
@@ -152,6 +153,7 @@ class Source(Completed):
             raise NoSuchRecord(f"there is no record {which:,}: there are {len(self):,}") from None
         return self._run(range(number, number + 1))[0]
 
+    @known_options
     def select(self, *fields: str | Want, in_cluster: bool | None = None) -> Source:
         """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed).
 
@@ -196,6 +198,7 @@ class Source(Completed):
         found = find_class_names(self._shards)
         return () if found is None else found.names
 
+    @known_options
     def records(self, *, decode: Decode | None = None) -> Iterator[Record]:
         """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`.
 
@@ -209,7 +212,7 @@ class Source(Completed):
     def _decoded_records(self, decode: Decode) -> Iterator[Record]:
         from ais_tar2tf.decoders import decoding_of
 
-        decoding = decoding_of(decode, lambda: self.schema)
+        decoding = decoding_of(decode, lambda: self.schema, known=self._known_fields)
         for record in self._raw_records():
             try:
                 decoded = decoding(record)
@@ -236,6 +239,7 @@ class Source(Completed):
         """What `on_error` says of a record that was handed out and turned out to be of no use."""
         self._account.take_back(error)
 
+    @known_options
     def dataset(
         self,
         map: Callable[[Any], Any] | None = None,  # noqa: A002  # the documented name
@@ -272,6 +276,16 @@ class Source(Completed):
         run at once. `graph=True` traces it in any case, or raises; `graph=False` always runs it as Python.
         """
         how = shuffle_option(shuffle, seed)
+        check_batching(batch, drop_remainder=drop_remainder)
+        if shard is None:
+            check_effect("even", even, "without shard=", "say shard=(i, n), or leave it out")
+        if map is None and (decode is None or decode is False):
+            check_unmapped(
+                parallel=parallel,
+                output_types=output_types,
+                output_shapes=output_shapes,
+                label_is_number=label_is_number,
+            )
         prepared = self.prepared(
             map,
             decode,
@@ -311,7 +325,8 @@ class Source(Completed):
         sample = source._sampled()
         names, optional = source._columns(sample)
         if decode is not None and decode is not False:
-            map = decoding_of(decode, lambda: source.schema, in_graph=True).before(map)  # noqa: A001
+            decoding = decoding_of(decode, lambda: source.schema, known=source._known_fields, in_graph=True)
+            map = decoding.before(map)  # noqa: A001
         mapping = None
         if map is None and graph is not None:
             raise OptionError(f"graph={graph!r} says how map= runs, and there is no map=")
@@ -375,6 +390,7 @@ class Source(Completed):
             total += known.identity.size or 0
         return total
 
+    @known_options
     def write_index(
         self,
         out: str | os.PathLike[str] | None = None,
@@ -426,6 +442,7 @@ class Source(Completed):
             found += part
         return found
 
+    @known_options
     def export(
         self,
         out: str | os.PathLike[str],
@@ -580,6 +597,11 @@ class Source(Completed):
         if sum(map(size_of, sample)) <= _KEPT_SAMPLE:
             self._sample = sample
         return sample
+
+    def _known_fields(self) -> tuple[str, ...]:
+        """The fields that records may have, as far as a selection or a sample tells."""
+        sample = self._sampled()
+        return self._columns(sample)[0] if sample or self._shards.selection is not None else ()
 
     def _columns(self, sample: list[Record]) -> tuple[tuple[str, ...], frozenset[str]]:
         """The fields of a dataset's elements, and which of them may be absent."""

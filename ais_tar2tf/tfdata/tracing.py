@@ -16,6 +16,7 @@ from typing import Any
 
 from ais_tar2tf.errors import MissingField, OptionTypeError, SchemaError
 from ais_tar2tf.mapping import LABEL, Mapping, to_number
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
 from ais_tar2tf.tfdata.chance import RANDOMNESS
 from ais_tar2tf.tfdata.reach import findings_of
@@ -339,7 +340,7 @@ def _required(output_types: Any, output_shapes: Any, what: str, remedy: str) -> 
 def _no_such_field(field: str, names: Sequence[str], sample: Record | None) -> MissingField:
     at = sample or {"__shard__": "(no record)", "__key__": ""}
     return MissingField(
-        f"the mapping reads field {field!r}; there are: {said_fields(names)}",
+        f"the mapping reads field {field!r}; there are: {said_fields(names)}{suggestion(field, names)}",
         shard=at["__shard__"],
         key=at["__key__"],
     )
