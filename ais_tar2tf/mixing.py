@@ -53,7 +53,8 @@ class Mixture(Completed):
     def __init__(
         self, sources: Sequence[Source], weights: Sequence[float] | None, *, seed: int = 0, at_end: str = "stop"
     ) -> None:
-        if isinstance(sources, str) or not all(isinstance(source, Source) for source in sources):
+        given: Any = sources  # users' code
+        if isinstance(given, str) or not all(isinstance(source, Source) for source in given):
             raise OptionTypeError(f"sources are a list of what t2t.open gives, not {sources!r}")
         if not sources:
             raise OptionError("there is nothing to mix: give sources, as t2t.open makes them")

@@ -274,7 +274,10 @@ class Resume(FitCallback):
         from keras.ops import convert_to_numpy
 
         optimizer = self.model.optimizer
-        return None if optimizer is None else int(convert_to_numpy(optimizer.iterations))
+        if optimizer is None:
+            return None
+        iterations: Any = convert_to_numpy(optimizer.iterations)
+        return int(iterations)
 
 
 def _not_ours(dataset: Any) -> str:

@@ -60,7 +60,8 @@ class OurIterator(OwnedIterator):
 
 def iterate(dataset: Dataset) -> Any:
     """Return an iterator over a dataset; in a graph it is TensorFlow's own."""
-    return OurIterator(dataset) if tf.executing_eagerly() else Dataset.__iter__(dataset)
+    plain: Any = Dataset
+    return OurIterator(dataset) if tf.executing_eagerly() else plain.__iter__(dataset)
 
 
 def _ours(function: Callable[[], Any]) -> Any:
