@@ -97,7 +97,7 @@ VERBS = {
     ],
     "verify": [["convert", "ais://little/train-{0..3}.tar", "out/", "--workers", "1"], ["verify", "out/"]],
     "index": [["index", "ais://little/train-{0..3}.tar"]],
-    "pack": [["pack", "tornet", "ais://packed/train-{:05d}.tar", "--create"]],
+    "pack": [["pack", "tornet", "ais://packed/{split}-{:05d}.tar", "--create"]],
     "put": [["put", "folder/little/train-0.tar", "ais://little/copy.tar"]],
     "bench": [["bench", "ais://little/train-{0..3}.tar", "--seconds", "0.05", "--batch", "4"]],
     "doctor": [["doctor", "ais://little"]],
