@@ -7,8 +7,9 @@ does: both stores may state it, and local files are hashed, once in a process, u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from ais_tar2tf.errors import ChecksumMismatch, ShardNotFound, StoreError
 from ais_tar2tf.fetch.checksum import Checksum
@@ -24,11 +25,10 @@ _MOST_ASKED = 1_000  # shards whose checksums are asked for one by one
 _BLOCK = 1024 * 1024  # bytes hashed at once
 
 
-@dataclass(frozen=True, slots=True)
-class Proved:
+class Proved(NamedTuple):
     """An index with the shards' own identities, or why it is not of these shards."""
 
-    index: Index | None
+    known: Index | None
     reason: str = ""
 
 
