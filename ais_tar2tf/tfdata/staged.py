@@ -84,7 +84,7 @@ def _known(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in known.items():
         if value is not None:
             found = tf.get_static_value(tf.convert_to_tensor(value))
-            known[name] = UNKNOWN if found is None else found.item()
+            known[name] = found.item() if found is not None and found.size == 1 else UNKNOWN
     options = arguments.get("options")
     known["deterministic"] = arguments.get("deterministic") if options is None else options.deterministic
     return known
