@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached, shelf_of
 from ais_tar2tf.completion import Completed
-from ais_tar2tf.errors import OptionTypeError, SchemaError
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.export import Paths, write_payloads
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.nearest import known_options, takes_an_argument
@@ -277,5 +277,7 @@ def _check_path(path: Any) -> None:
 
 
 def _refuse_with_path(**options: Any) -> None:
+    """Refuse options of a dataset where files are written."""
     for name, value in options.items():
-        check_effect(name, True if value is False else value, "with path=", "it is about a dataset; leave it out")
+        if value is not None:
+            raise OptionError(f"{name}= is about a dataset, and with path= none is made: leave it out")

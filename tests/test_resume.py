@@ -199,9 +199,7 @@ def test_a_checkpoint_goes_on_when_an_index_has_come_or_gone(indexed, tmp_path, 
 def test_positions_say_of_which_content_they_are_from_the_first_record_on(folder, shuffle):
     """The window that a position is in was read, and will be read again."""
     seen = []
-    reading = (
-        t2t.open(folder, limits=Limits(chunk_records=2)).dataset(shuffle=shuffle, seed=3)._chunks.request.reading
-    )
+    reading = t2t.open(folder, limits=Limits(chunk_records=2)).dataset(shuffle=shuffle)._chunks.request.reading
     position = reading.begin(0, 3, 1)
     with contextlib.closing(reading.open(position, Account())) as stream:
         while stream.next_chunk():
@@ -335,7 +333,7 @@ def test_lengths(folder, tmp_path):
         ({"batch": 7}, 10),
         ({"batch": 7, "drop_remainder": True}, 9),
         ({"start_at": 60}, 6),
-        ({"start_at": 99}, 0),
+        ({"start_at": 66}, 0),
         ({"repeat": 3}, 198),
         ({"repeat": 3, "batch": 7, "start_at": 1}, 29),
         ({"shard": (1, 4)}, 16),

@@ -11,7 +11,7 @@ import pytest
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import IndexMissing
+from ais_tar2tf.errors import IndexMissing, OptionError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.plan import Plan, Position
 from ais_tar2tf.plan.seek import seek
@@ -106,12 +106,15 @@ def test_every_position_goes_on_exactly(shards, host, n, shuffle, even, known):
     assert done == len(whole)
 
 
-@pytest.mark.parametrize("records", [75, 148, 149, 10_000])
 @pytest.mark.parametrize("shuffle", [None, WINDOWS])
-def test_seeking_behind_the_end_finds_the_end(shards, shuffle, records):
+def test_seeking_finds_the_end_and_nothing_behind_it(shards, shuffle):
     plan = plan_of(shards[True], 0, 1, shuffle, None)
-    sought = seek(plan, plan.begin(0, 3, 2), records, shards[True].known)
-    assert read(shards[True], plan, sought) == read(shards[True], plan, epochs=2)[records:]
+    for records in (75, 148):
+        sought = seek(plan, plan.begin(0, 3, 2), records, shards[True].known)
+        assert read(shards[True], plan, sought) == read(shards[True], plan, epochs=2)[records:]
+    for records in (149, 10_000):
+        with pytest.raises(OptionError, match=f"start_at={records:,} is behind the end: there are 148 records"):
+            seek(plan, plan.begin(0, 3, 2), records, shards[True].known)
 
 
 def test_order_depends_on_no_selection_and_no_reading(shards):

@@ -229,7 +229,7 @@ def test_shuffling_is_a_function_of_the_seed_and_the_epoch(bucket):
     first, second = keys(dataset), keys(dataset)
     assert Counter(first) == Counter(second) == Counter(in_order(bucket))
     assert first != second
-    again = source.dataset(shuffle=option, parallel=4)
+    again = source.dataset(lambda record: dict(record), shuffle=option, parallel=4)
     assert [keys(again), keys(again)] == [first, second]
     assert keys(t2t.open(bucket, connections=3).dataset(shuffle=option)) == first
     assert keys(source.dataset(shuffle=option, seed=6)) != first

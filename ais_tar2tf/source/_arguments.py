@@ -56,20 +56,12 @@ def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None)
         check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
         return None
     if isinstance(shuffle, Shuffle):
-        return _with_seed(shuffle, seed)
+        return shuffle if seed is None else replace(shuffle, seed=seed)
     if isinstance(shuffle, str):
         if shuffle != "global":
             raise OptionError(f"shuffle is True, a window in records, a Shuffle or 'global', not {shuffle!r}")
         return Shuffle(whole=True, seed=seed)
     return Shuffle(seed=seed) if shuffle is True else Shuffle(window=shuffle_window(shuffle), seed=seed)
-
-
-def _with_seed(shuffle: Shuffle, seed: int | None) -> Shuffle:
-    if seed is None:
-        return shuffle
-    if shuffle.seed not in (None, seed):
-        raise OptionError(f"seed={seed} and Shuffle(seed={shuffle.seed}) differ: say one of them")
-    return replace(shuffle, seed=seed)
 
 
 def check_batching(batch: int | None, *, drop_remainder: bool) -> None:
