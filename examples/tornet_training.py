@@ -45,7 +45,9 @@ def made_data(samples: int) -> Iterator[tuple[str, str, str]]:
 
 def dataset(urls: str, endpoint: str | None, *, tilt_last: bool, training: bool) -> tf.data.Dataset:
     """Batches of channels, labels and weights."""
-    samples = tornet.stream(urls, features=_FEATURES, endpoint=endpoint, shuffle=64 if training else None, seed=1)
+    samples = tornet.stream(
+        urls, features=_FEATURES, endpoint=endpoint, shuffle=64 if training else None, seed=1 if training else None
+    )
     pairs = samples.map(tornet.pair(tilt_last=tilt_last), tf.data.AUTOTUNE)
     return pairs.map(tornet.weighted(_WEIGHT)).batch(_BATCH).prefetch(tf.data.AUTOTUNE)
 

@@ -246,13 +246,15 @@ def _objects(base: str) -> dict[str, str]:
     """As `tree` gives them for a folder."""
     import hashlib
 
-    from ais_tar2tf.export.places import read_whole
+    from ais_tar2tf.fetch.whole import fetch_whole
     from ais_tar2tf.stores import open_store, split_url
 
     scheme, bucket, name = split_url(base)
-    store = open_store(scheme, bucket, t2t.options.Read())
+    read = t2t.options.Read()
+    store = open_store(scheme, bucket, read)
     found = [info.name for info in store.list(f"{name}/")]
-    digests = {each.removeprefix(f"{name}/"): hashlib.sha256(read_whole(store, each)).hexdigest() for each in found}
+    whole = {each.removeprefix(f"{name}/"): fetch_whole(store, each, read, limit="document_bytes") for each in found}
+    digests = {each: hashlib.sha256(data).hexdigest() for each, data in whole.items()}
     store.close()
     return digests
 

@@ -101,6 +101,10 @@ class CachedBody:
         except (OSError, Damaged):
             self._close_reader()
             self._store.discard(place)
+            if self._mended != number and self._stop < place.start + place.length:
+                self._mended = number  # a request for this reader's bytes would not bring the whole block
+                self._store.fetch_block(self.info.name, place, self._interrupt)
+                return self._from_shelf(buffer)
             self._damaged = within > 0 and self._mended != number
             return None
         self._store.from_shelf(count)

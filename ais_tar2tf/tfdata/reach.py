@@ -180,6 +180,8 @@ class _Walk:
             method = inspect.getattr_static(type(value), name, None)
             if isinstance(method, types.FunctionType):
                 self._hold(types.MethodType(method, value), f"{text}.{name}", scope, line)
+        if isinstance(value, tuple):  # a named tuple
+            return
         top = top_of(type(value).__module__)
         if top not in INERT and top not in sys.stdlib_module_names and self.found.unknown is None:
             what = f"`{text}`, a {type(value).__module__}.{type(value).__qualname__}"

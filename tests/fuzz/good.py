@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -109,11 +110,12 @@ def _exported(folder: Path) -> dict[str, bytes]:
 def _block() -> bytes:
     """A block of the cache, with its length in front."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "block"
-        writer = FileWriter(path, "key")
+        handle = os.open(folder, os.O_RDONLY)
+        writer = FileWriter(handle, "block", "key")
         writer.add(memoryview(b"0123456789"))
         writer.commit()
-        return (10).to_bytes(3, "little") + path.read_bytes()
+        os.close(handle)
+        return (10).to_bytes(3, "little") + (Path(folder) / "block").read_bytes()
 
 
 def _hdf5() -> bytes:

@@ -143,12 +143,13 @@ def fuzz_cache_block(data: bytes) -> None:
 @target
 def fuzz_cache_object(data: bytes) -> None:
     from ais_tar2tf.cache._disk import DiskShelf
+    from ais_tar2tf.stores import Identity
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         shelf = DiskShelf(folder, 1 * MIB)
-        path = shelf._object("key")
-        path.mkdir(parents=True, mode=0o700)
-        (path / "object.json").write_bytes(data)
+        shelf.vouch("key", Identity("1", "", "", 5))
+        (known,) = Path(folder).rglob("object.json")
+        known.write_bytes(data)
         shelf.known("key")
 
 

@@ -51,7 +51,7 @@ def _run(scene: Scene, setup: Setup) -> Outcome:
     threads = our_threads()
     caught: list[Tar2TFError] = []
     goes_on = not setup.everything and scene.draw.random() < 0.5
-    source = _opened(scene, setup, caught.append if goes_on else "raise")
+    source = _opened(scene, setup, (lambda error: caught.append(error) or True) if goes_on else "raise")
     with source:
         found = _read(source.records(), caught)
         text = repr(source) + repr(source.stats)
