@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import ais_tar2tf as t2t
-from ais_tar2tf.errors import ArchiveError, ShardNotFound, TruncatedArchive
+from ais_tar2tf.errors import ArchiveError, ObjectChanged, ShardNotFound, TruncatedArchive
 from ours import raises_ours
 from record_files import source
 
@@ -79,7 +79,10 @@ def test_a_file_that_is_cut_in_a_record(written, read, left):
     """TensorFlow's reader takes five bytes of a header for the end of the file, without a word."""
     begin = offsets(files(written)[1])[11]
     files(written)[1].write_bytes(files(written)[1].read_bytes()[: begin + left])
-    with raises_ours(TruncatedArchive, f"{files(written)[1]}, offset"):
+    cut = files(written)[1]
+    with raises_ours(
+        (TruncatedArchive, ObjectChanged), f"{cut}(, offset|: the file has {cut.stat().st_size:,} bytes)"
+    ):
         read(t2t.load(written))
 
 
@@ -87,7 +90,10 @@ def test_a_file_that_is_cut_in_a_record(written, read, left):
 def test_a_file_that_is_cut_between_records(written, read):
     begin = offsets(files(written)[1])[11]
     files(written)[1].write_bytes(files(written)[1].read_bytes()[:begin])
-    with raises_ours(ArchiveError, f"{files(written)[1]}, offset {begin}: the file has 11 records.* says 20"):
+    with raises_ours(
+        (ArchiveError, ObjectChanged),
+        f"{files(written)[1]}(, offset {begin}: the file has 11 records.* says 20|: the file has {begin:,} bytes)",
+    ):
         READ[read](t2t.load(written))
 
 
