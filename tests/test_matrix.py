@@ -52,7 +52,7 @@ def _add_no_retries(self: Account, **counts: int) -> None:
 
 
 FAULTY_CLIENTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "resumes without skipping what it has": ("ranges ignored", Receiving, "_skip_to", _nothing),
+    "resumes without skipping what it has": ("ranges ignored", Receiving, "_pass_to", _nothing),
     "takes any object for the one it had": ("replaced before the resume", Receiving, "_check", _nothing),
     "believes every byte": ("checksum wrong", Checksum, "verify", _nothing),
     "takes the end of the bytes for the archive's": ("tar cut", ShardArchive, "finish", _nothing),
