@@ -54,7 +54,7 @@ def _completions(with_jedi: bool, texts: list[str], before: str = "") -> dict[st
 def test_the_package_s_names_are_completed_without_tensorflow(with_jedi):
     (found,) = _completions(with_jedi, ["t2t."]).values()
     assert sorted(found["names"]) == sorted(t2t.__all__)
-    assert not {module.partition(".")[0] for module in found["loaded"]} & {*_HEAVY, "requests", "aiohttp"}
+    assert not {module.partition(".")[0] for module in found["loaded"]} & {*_HEAVY, "requests"}
 
 
 @pytest.mark.parametrize("with_jedi", [True, False])
