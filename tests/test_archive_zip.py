@@ -478,6 +478,59 @@ def test_a_claim_costs_no_memory(claim: int, method: int) -> None:
         tracemalloc.stop()
 
 
+def _local(method: int, packed: int, size: int, *, wide: bool = False) -> bytes:
+    """A local header of a member `a.bin`, with its sizes in 32 bits or in a zip64 field."""
+    extra = struct.pack("<2H2Q", 1, 16, size, packed) if wide else b""
+    sizes = (2**32 - 1, 2**32 - 1) if wide else (packed, size)
+    return struct.pack("<4s5H3I2H", b"PK\x03\x04", 45, 0, method, 0, 0, 0, *sizes, 5, len(extra)) + b"a.bin" + extra
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_stored_member_that_states_less_than_it_brings_is_refused_at_its_header(wide: bool) -> None:
+    """It says 10 bytes and brings 400 MB: none of these is waited for."""
+    archive = ShardArchive(SHARD, Limits())
+    with pytest.raises(
+        ArchiveError, match=r"'a\.bin' is damaged: it is stored in 400,000,000 bytes, and should have 10"
+    ):
+        list(archive.feed(_local(zipfile.ZIP_STORED, 400_000_000, 10, wide=wide)))
+
+
+def test_a_stored_member_that_states_more_than_it_brings_is_refused_at_its_header() -> None:
+    archive = ShardArchive(SHARD, Limits())
+    with pytest.raises(ArchiveError, match="it is stored in 10 bytes, and should have 400,000,000"):
+        list(archive.feed(_local(zipfile.ZIP_STORED, 10, 400_000_000)))
+
+
+def test_a_deflated_member_of_more_bytes_than_a_member_may_have_is_refused_at_its_header() -> None:
+    """Deflated nothing is five bytes, any number of times."""
+    archive = ShardArchive(SHARD, Limits(member_bytes=MIB))
+    with pytest.raises(LimitExceeded, match=r"400,000,000 deflated bytes for 10; Limits\.member_bytes is 1,048,576"):
+        list(archive.feed(_local(zipfile.ZIP_DEFLATED, 400_000_000, 10)))
+
+
+def test_sizes_behind_a_stored_member_that_do_not_agree() -> None:
+    """Its own header says nothing; the directory says 10 bytes, in a place of many more."""
+    data = zip_of([("a.bin", bytes(3 * MIB)), ("b.bin", b"x")], zipfile.ZIP_STORED, piped=True)
+    at = data.rfind(b"PK\x01\x02", 0, data.rfind(b"PK\x01\x02"))
+    lying = data[: at + 24] + struct.pack("<I", 10) + data[at + 28 :]
+    with pytest.raises(ArchiveError, match="it is stored in 3,145,728 bytes, and should have 10"):
+        read(lying)
+
+
+def test_sizes_that_do_not_agree_do_not_matter_where_nothing_is_kept() -> None:
+    """What is not wanted is passed over, as it comes, until the directory says that it is not as it was written."""
+    archive = ShardArchive(SHARD, Limits(), wanted=lambda _: False)
+    tracemalloc.start()
+    try:
+        list(archive.feed(_local(zipfile.ZIP_STORED, 400_000_000, 10)))
+        block = bytes(MIB)
+        for _ in range(64):
+            list(archive.feed(block))
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_bomb_costs_little() -> None:
     compressor = zlib.compressobj(9, wbits=-15)
     packed = b"".join([*(compressor.compress(bytes(MIB)) for _ in range(64)), compressor.flush()])

@@ -217,8 +217,24 @@ class ZipReader:
         self._check_limit("name_bytes", len(entry.raw_name), "a name")
         keep = entry.is_file and (self._wanted is None or self._wanted(entry.name))
         if keep:
-            self._check_limit("member_bytes", entry.size, f"member {entry.name!r}")
+            self._check_sizes(entry)
         self._body = _Body(entry, keep=keep)
+
+    def _check_sizes(self, entry: Entry) -> None:
+        """Bound a member by what its header states, before the first of its bytes is kept or inflated."""
+        self._check_limit("member_bytes", entry.size, f"member {entry.name!r}")
+        if entry.method == STORED and entry.packed != entry.size:
+            raise self._damaged(
+                entry, ValueError(f"it is stored in {entry.packed:,} bytes, and should have {entry.size:,}")
+            )
+        most = self._limits.member_bytes + RATIO_SLACK  # deflated bytes may be a little more than the bytes they hold
+        if entry.packed > most:
+            raise LimitExceeded(
+                f"member {entry.name!r} has {entry.packed:,} deflated bytes for {entry.size:,}; "
+                f"Limits.member_bytes is {self._limits.member_bytes:,}",
+                shard=self._shard,
+                offset=entry.offset,
+            )
 
     def _as_listed(self, entry: Entry) -> Entry:
         """What the directory says of a member, whose own header must not say anything else."""
