@@ -54,7 +54,7 @@ def _completions(with_jedi: bool, texts: list[str], before: str = "") -> dict[st
 def test_the_package_s_names_are_completed_without_tensorflow(with_jedi):
     (found,) = _completions(with_jedi, ["t2t."]).values()
     assert sorted(found["names"]) == sorted(t2t.__all__)
-    assert not {module.partition(".")[0] for module in found["loaded"]} & {*_HEAVY, "requests"}
+    assert not {module.partition(".")[0] for module in found["loaded"]} & {*_HEAVY, "requests", "aiohttp"}
 
 
 @pytest.mark.parametrize("with_jedi", [True, False])
@@ -75,7 +75,7 @@ def test_a_public_name_is_light(name):
     """Whatever evaluates it: jedi, `hasattr`, a type hint."""
     script = f"import sys, ais_tar2tf as t2t; t2t.{name}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT)
-    assert not {module.partition(".")[0] for module in done.stdout.split()} & {*_HEAVY, "requests"}
+    assert not {module.partition(".")[0] for module in done.stdout.split()} & {*_HEAVY, "requests", "aiohttp"}
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,10 @@ def test_our_callbacks_are_keras_s():
     assert isinstance(watch, Own)
     assert type(watch).__name__ == "Own"
     assert type(Own(t2t.open("memory://a/b.tar"))) is type(watch)
+
+
+def test_naming_a_public_name_loads_neither_tensorflow_nor_a_server():
+    """Completion asks for each name's value where there is time for it."""
+    named = "import sys, ais_tar2tf as t2t; [getattr(t2t, name) for name in t2t.__all__]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", named], capture_output=True, text=True, timeout=100, check=True)
+    assert not {module.partition(".")[0] for module in done.stdout.split()} & {*_HEAVY, "requests", "aiohttp"}

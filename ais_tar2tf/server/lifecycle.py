@@ -18,7 +18,6 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ais_tar2tf.errors import ServerError
-from ais_tar2tf.nearest import known_options
 from ais_tar2tf.server.calls import Seen
 from ais_tar2tf.server.checksums import Checksums
 from ais_tar2tf.server.connections import BoundedServer
@@ -27,7 +26,7 @@ from ais_tar2tf.server.nodes import Address, Cluster, Node
 from ais_tar2tf.server.proxy import Proxy
 from ais_tar2tf.server.target import Target
 
-__all__ = ["Server", "serve"]
+__all__ = ["Server", "start"]
 
 BACKLOG = 1_024  # connections that wait to be accepted: a loader's workers may all dial at once
 WORKERS = 8  # threads for hashing, listing and writing: they wait for the disk more than they compute
@@ -42,31 +41,15 @@ GRACE = 0.1  # seconds that requests under way have when the server closes
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
 
 
-@known_options
-def serve(
+def start(
     directory: str | os.PathLike[str],
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
-    transformers: Mapping[str, str] | None = None,
-    hosts: Iterable[str] = (),
+    host: str,
+    port: int,
+    token: str | None,
+    transformers: Mapping[str, str],
+    hosts: Iterable[str],
 ) -> Server:
-    """Serve a directory's sub-folders as AIStore buckets, in a thread of this process, until `close()`.
-
-    Args:
-        directory: The folder; the files in its sub-folders are the objects.
-        host: The address to listen on; an empty one means all interfaces.
-        port: The proxy's port; 0 lets the system choose.
-        token: The Bearer token that the proxy asks for. The target then answers only requests that the proxy
-            redirected, each by a signed grant that is good for five minutes.
-        transformers: URLs of running transformers (`t2t.cluster.etl`), by the names of the ETLs that clients ask for.
-        hosts: Host names under which clients reach this server. Addresses, `localhost`, `host` and this machine's
-            own name are always known; requests for any other name are refused, and so are those of web pages.
-
-    Returns:
-        The running server; use it in a `with` block, or call its `close()`.
-    """
+    """Start a server; `ais_tar2tf.server.serve` says what the arguments mean."""
     folder = Folder(directory)
     proxy_socket = _listen(host, port)
     try:
@@ -75,9 +58,7 @@ def serve(
         proxy_socket.close()
         raise
     names = frozenset(each.rstrip(".").lower() for each in (host, socket.gethostname(), *hosts) if each)
-    return Server(
-        folder, proxy_socket, target_socket, token=token, transformers=dict(transformers or {}), names=names
-    )
+    return Server(folder, proxy_socket, target_socket, token=token, transformers=dict(transformers), names=names)
 
 
 class Server:
