@@ -460,6 +460,9 @@ def test_what_fit_reads_is_what_resume_was_given(folder, tmp_path):
         fit(dataset.unbatch().batch(2), t2t.Resume(dataset, tmp_path / "b", every=1))
     with pytest.raises(OptionError, match=r"takes 5 batches for an epoch.*by \.repeat\(\)"):
         fit(dataset, t2t.Resume(dataset, tmp_path / "c", every=1), steps_per_epoch=5)
+    repeated = dataset.repeat()
+    with pytest.raises(CheckpointError, match="another iterator of this dataset began"):
+        fit(repeated, t2t.Resume(repeated, tmp_path / "d", every=1), Peek(repeated), steps_per_epoch=20)
 
 
 def test_other_readers_of_the_same_dataset_do_no_harm(folder, tmp_path):

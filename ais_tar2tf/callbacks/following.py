@@ -36,6 +36,7 @@ class Follower:
         self._taken = 0  # elements of it, before tf.data regroups them
         self._begun = 0  # iterators that had begun before this epoch of Keras's
         self._undecided = True
+        self._loops = self._source.begin.loops  # over the dataset, before fit's own
 
     @property
     def batch(self) -> int | None:
@@ -144,13 +145,14 @@ class Follower:
         while True:
             assert self._run is not None
             run = trail.run(self._run)
-            if run is None:
-                return Place(epoch)
-            if run.overlaps and self._run > 0:
+            others = self._source.begin.loops > self._loops + 1
+            if others or (run is not None and run.overlaps and self._run > 0):
                 raise CheckpointError(
                     "another iterator of this dataset began while fit read it, so nobody knows which records fit has "
                     "consumed; give evaluation and other readers a dataset of their own"
                 )
+            if run is None:
+                return Place(epoch)
             here = None if run.ended is None else self.counting.elements(run.ended)
             if here is None or self._taken < here:
                 return trail.place(self._run, self._taken * self.counting.records_repeated)

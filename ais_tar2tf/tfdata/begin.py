@@ -39,12 +39,15 @@ class Begin:
         onward: Only the next iterator begins at the place, each later one an epoch later. Otherwise all of them do.
         seed: The seed to use in place of a drawn one.
         trail: Notes the positions that iterators pass; None while nobody asks for them.
+        loops: How many loops over the dataset have begun, each by `iter`. tf.data's own `.repeat()` begins an iterator
+            an epoch in one loop.
     """
 
     at: Place | None = None
     onward: bool = False
     seed: int | None = None
     trail: Trail | None = None
+    loops: int = 0
 
     def next_place(self, epochs: int) -> Place | None:
         """Return where an iterator over so many epochs begins."""

@@ -44,6 +44,7 @@ class StagedDataset(Dataset):
             raise StoreError(
                 "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self.source.url
             )
+        self.source.begin.loops += 1
         return iterate(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
