@@ -39,8 +39,8 @@ class Begin:
         onward: Only the next iterator begins at the place, each later one an epoch later. Otherwise all of them do.
         seed: The seed to use in place of a drawn one.
         trail: Notes the positions that iterators pass; None while nobody asks for them.
-        loops: How many loops over the dataset have begun, each by `iter`. tf.data's own `.repeat()` begins an iterator
-            an epoch in one loop.
+        loops: How many loops over the dataset have begun, each by `iter`. One loop over tf.data's own `.repeat()`
+            begins an iterator for each epoch.
     """
 
     at: Place | None = None
