@@ -130,6 +130,7 @@ class Timeouts(_Checked):
 
     connect: float = 3.0  # a machine that is there answers a SYN at once; one lost SYN is sent again after 1 s
     idle: float = 20.0  # AIStore itself needs some 20 s to give up on a dead target
+    listing: float = 300.0  # until the next 1,000 names of a cloud's listing; S3 takes 1 s, with all its tries 180
     dropped: float = 30.0  # an iterator that nobody continues keeps its stream this long
 
 
@@ -160,6 +161,7 @@ class Limits(_Checked):
 
     template: int = 1_000_000  # shards that one template or listing may name: their names take some 100 MB
     listing_page: int = 10_000  # names asked for at once: AIStore's own page, the largest that it gives
+    listed: int = 100_000_000  # names that a listing may show in which few match: 10,000 pages of AIStore's
     header_bytes: int = 1 * MIB  # PAX and GNU long-name bodies before one member; Go's tar reader has the same
     name_bytes: int = 64 * KIB  # a member's name; POSIX paths end at 4 KiB
     member_bytes: int = 1 * GIB  # one file in a shard; it is held whole

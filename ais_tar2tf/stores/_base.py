@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ais_tar2tf import forking
-from ais_tar2tf.names import SafeName
 from ais_tar2tf.stores._identity import Identity
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "Signed",
     "Store",
     "asked",
-    "checked_listing",
     "whole_url",
 ]
 
@@ -122,21 +120,6 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def checked_listing(found: Iterator[ObjectInfo], url: str) -> Iterator[ObjectInfo]:
-    """Pass on the objects of a listing whose names stay below the bucket; `url` is what was listed.
-
-    Names that end in a slash mark folders, and hold no data: they are left out.
-
-    Raises:
-        UnsafeName: The listing holds a name that could leave a folder it is joined to.
-    """
-    where = f"the listing of {url}"
-    for info in found:
-        if not info.name.endswith("/"):
-            SafeName(info.name, where=where)
-            yield info
 
 
 @runtime_checkable

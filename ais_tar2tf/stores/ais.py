@@ -13,10 +13,11 @@ from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import KIB, Read
 from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of
-from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces, checked_listing
+from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, info_of, range_header
+from ais_tar2tf.stores._listing import MOST_EMPTY, below
 from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
 from ais_tar2tf.stores._token import Token, TokenSource
 
@@ -174,33 +175,32 @@ class AisStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return checked_listing(self._listed(prefix), self.url(prefix))
+        return below(prefix, self._entries(prefix), self.url(prefix), self._read.limits)
 
-    def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
+    def _entries(self, prefix: str) -> Iterator[ObjectInfo]:
         """One page at a time; the last page may be empty.
 
         AIStore (1.5) goes through folders in the order of their entries and goes on behind a name: between two pages
         it loses names where `a/1` comes before `a-1` in the one order and behind it in the other. Where the prefix is
         also a folder, it looks nowhere else, so it is asked for whole folders.
         """
-        token, last, folder = "", "", prefix[: prefix.rfind("/") + 1]
+        token, last, folder, empty = "", "", prefix[: prefix.rfind("/") + 1], 0
         looked: set[str] = set()
         while True:
             found, following = self._page(folder, token, self.url(prefix))
+            empty = 0 if found else empty + 1
+            if following and (following == token or empty > MOST_EMPTY):
+                what = "its continuation token repeats" if following == token else f"{empty:,} pages are empty"
+                raise StoreError(f"the listing does not go on: {what}; name the shards", url=self.url(prefix))
             if found and following:
                 self._look_beside(found[-1].name, folder, prefix, looked)
             for info in found:
                 if (token or following) and _is_lossy(last, info.name):
                     raise _lossy(last, info.name, self.url(prefix))
                 last = info.name
-                if last.startswith(prefix):
-                    yield info
-                elif last > prefix:
-                    return
+                yield info
             if not following:
                 return
-            if following == token:
-                raise StoreError("the listing does not go on: its continuation token repeats", url=self.url(prefix))
             token = following
 
     def _look_beside(self, name: str, folder: str, prefix: str, looked: set[str]) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
@@ -17,12 +17,16 @@ from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.stores._answers import followed, identity_of, length_of
-from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo, checked_listing
+from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
+from ais_tar2tf.stores._listing import below
 from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore
 from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
+
+if TYPE_CHECKING:
+    from ais_tar2tf.stores._steps import Steps
 
 __all__ = ["CloudStore"]
 
@@ -31,6 +35,7 @@ _IN_PARTS = 64 * MIB  # a larger body is sent in parts, each tried again by itse
 _PART = 8 * MIB
 _MOST_PARTS = 9_000  # S3 takes 10,000
 _PARTS_AT_ONCE = 2  # held in memory
+_NAMES_AT_ONCE = 1_000  # a page of S3
 _ASK_FIRST = 8 * MIB  # a larger body does not survive AIStore's redirect: its target is asked for before
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
@@ -111,32 +116,39 @@ class CloudStore:
         return ObjectInfo(name, size, identity_of(answer.headers, size))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return checked_listing(self._listed(prefix), self.url(prefix))
+        return below(prefix, self._entries(prefix), self.url(prefix), self._read.limits)
 
-    def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
-        """obstore's prefixes end at slashes: what comes before ours in its folder is skipped by the offset."""
+    def _entries(self, prefix: str) -> Iterator[ObjectInfo]:
+        """obstore's prefixes end at slashes: what comes before ours in its folder is skipped by the offset.
+
+        It follows pages without names for as long as a server sends them, so what is waited for is the next names.
+        """
         if self._tls.certificate:
             raise StoreError(
                 "obstore shows no client certificate, so it cannot list here; name the shards", url=self.url(prefix)
             )
-        folder, previous = prefix.rpartition("/")[0], ""
-        for entry in self._entries(folder, _just_before(prefix), prefix):
-            name: str = entry["path"]
-            if name < previous:
-                raise StoreError("the listing is not in the order of names; name the shards", url=self.url(prefix))
-            previous = name
-            if name.startswith(prefix):
-                yield _info(name, entry)
-            elif name > prefix:
-                return
+        from ais_tar2tf.stores._steps import Steps  # asyncio takes as long to import as all of this package
 
-    def _entries(self, folder: str, offset: str | None, prefix: str) -> Iterator[Any]:
+        folder, seconds = prefix.rpartition("/")[0], self._read.timeouts.listing
+        at_once = min(_NAMES_AT_ONCE, self._read.limits.listing_page)
+        pages: Any = obstore().list(self._store, folder or None, offset=_just_before(prefix), chunk_size=at_once)
+        steps: Steps[Any] = Steps(pages)
         try:
-            pages = obstore().list(
-                self._store, folder or None, offset=offset, chunk_size=self._read.limits.listing_page
-            )
-            for page in pages:
-                yield from page
+            while page := self._next_page(steps, seconds, prefix):
+                for entry in page:
+                    yield _info(entry["path"], entry)
+        finally:
+            steps.close()
+
+    def _next_page(self, steps: Steps[Any], seconds: float, prefix: str) -> Any:
+        try:
+            return steps.next(seconds)
+        except TimeoutError:
+            raise StoreError(
+                f"the listing does not go on: fewer than {_NAMES_AT_ONCE:,} names came within {seconds:g} s, "
+                "Timeouts.listing; name the shards",
+                url=self.url(prefix),
+            ) from None
         except Exception as error:  # noqa: BLE001
             raise error_of(error, self.url(prefix)) from None
 

@@ -1,0 +1,59 @@
+"""Asynchronous iterators, such as obstore's, taken one step at a time, each within bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+__all__ = ["Steps"]
+
+_T = TypeVar("_T")
+
+
+class Steps(Generic[_T]):
+    """The items of an asynchronous iterator for callers that are not. Close it."""
+
+    def __init__(self, items: AsyncIterator[_T]) -> None:
+        self._items = items
+        self._loop = asyncio.new_event_loop()
+
+    def next(self, seconds: float) -> _T | None:
+        """Return the next item, or None behind the last.
+
+        Raises:
+            TimeoutError: It did not come within `seconds`; what was under way for it is cancelled.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._loop.run_until_complete(self._next(seconds))
+        return self._next_elsewhere(seconds)
+
+    def close(self) -> None:
+        self._loop.close()
+
+    async def _next(self, seconds: float) -> _T | None:
+        try:
+            return await asyncio.wait_for(anext(self._items), seconds)
+        except StopAsyncIteration:
+            return None
+
+    def _next_elsewhere(self, seconds: float) -> _T | None:
+        """From a notebook, whose thread has a loop that runs: no other one can run in it."""
+        found: list[_T | None] = []
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                found.append(self._loop.run_until_complete(self._next(seconds)))
+            except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
+                failed.append(error)
+
+        thread = threading.Thread(target=run, name="ais_tar2tf-step", daemon=True)
+        thread.start()
+        thread.join()
+        if failed:
+            raise failed[0]
+        return found[0]
