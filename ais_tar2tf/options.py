@@ -122,14 +122,20 @@ class _Checked:
 
 @_options
 class Timeouts(_Checked):
-    """Seconds. There is no total: a shard may take hours as long as bytes keep coming.
+    """Seconds, and a rate. There is no total: a shard may take hours as long as bytes keep coming at that rate.
+
+    Only time spent waiting for a server counts, so that no reader is too slow.
 
     >>> Timeouts(idle=5).connect
     3.0
     """
 
+    _may_be_zero = frozenset({"least_rate"})
+
     connect: float = 3.0  # a machine that is there answers a SYN at once; one lost SYN is sent again after 1 s
     idle: float = 20.0  # AIStore itself needs some 20 s to give up on a dead target
+    least_rate: float = 1_024.0  # bytes a second of an answer: at fewer, a shard of 100 MB takes a day; 0: any rate
+    slow: float = 30.0  # until an answer that comes at less than least_rate ends; not less than idle
     listing: float = 300.0  # until the next 1,000 names of a cloud's listing; S3 takes 1 s, with all its tries 180
     dropped: float = 30.0  # an iterator that nobody continues keeps its stream this long
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ais_tar2tf.options import Retry
 
-__all__ = ["Tries"]
+__all__ = ["Tries", "is_progress"]
 
 
 @dataclass(slots=True)
@@ -25,3 +25,12 @@ class Tries:
         if self.failed >= self.retry.attempts:
             return None
         return self.retry.delay(self.failed, draw, asked=asked)
+
+
+def is_progress(came: int, seconds: float, least_rate: float) -> bool:
+    """Return whether so many bytes in so many seconds are more than nothing: a byte with each try is not.
+
+    >>> is_progress(0, 0.0, 1024), is_progress(1, 0.2, 1024), is_progress(1_000, 0.2, 1024)
+    (False, False, True)
+    """
+    return came > 0 and came >= seconds * least_rate

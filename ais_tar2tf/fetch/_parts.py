@@ -91,6 +91,7 @@ class Part:
     held: list[Block] = field(default_factory=list[Block])  # until they are proved to be of the content asked for
     prefix: Prefix | None = None  # of the shard, as far as it was received; None: its store states a strong validator
     received: int = 0
+    held_back: float = 0.0  # seconds for which its reader took nothing
     delivered: int = 0
     done: bool = False
     error: StoreError | None = None

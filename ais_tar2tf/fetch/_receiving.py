@@ -21,7 +21,7 @@ from ais_tar2tf.fetch._parts import Block, Part, Shard
 from ais_tar2tf.fetch._planning import BLOCK, Planning
 from ais_tar2tf.fetch._prefix import Differs, Prefix
 from ais_tar2tf.options import KIB, MIB, Read
-from ais_tar2tf.retries import Tries
+from ais_tar2tf.retries import Tries, is_progress
 from ais_tar2tf.stores import Body, Identity, Interrupt, Ranges, Store, asked
 
 __all__ = ["Receiving"]
@@ -174,9 +174,9 @@ class Receiving:
 
     def fetch(self, part: Part) -> None:
         """Fill the part, with as many requests as it takes. The budget of retries begins again with progress."""
-        tries = Tries(self._read.retry)
+        tries, since = Tries(self._read.retry), time.monotonic()
         while not self._is_over(part):
-            before = part.received
+            before, part.held_back = part.received, 0.0
             try:
                 self.fetch_once(part)
             except ShardNotFound as error:
@@ -184,7 +184,11 @@ class Receiving:
             except TransportError as error:
                 if self._is_over(part):
                     return
-                delay = tries.after_failure(self._draw, progress=part.received > before, asked=error.retry_after)
+                began, since = since, time.monotonic()
+                progress = is_progress(
+                    part.received - before, since - began - part.held_back, self._read.timeouts.least_rate
+                )
+                delay = tries.after_failure(self._draw, progress=progress, asked=error.retry_after)
                 if delay is None:
                     raise self._exhausted(error, tries.failed) from error
                 _LOG.info("%s. Trying again, at most %d times.", error, self._read.retry.attempts)
@@ -350,7 +354,9 @@ class Receiving:
             while not self.closed and not part.given_up:
                 if self.planning.has_room(part, size):
                     return True
+                began = time.monotonic()
                 self.lock.wait()
+                part.held_back += time.monotonic() - began
             return False
 
     def _check_held(self, part: Part, prefix: Prefix) -> None:

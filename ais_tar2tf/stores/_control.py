@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
-from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores._answers import error_for, followed
-from ais_tar2tf.stores._reach import ReachError, is_protected, mount_checks, refused
+from ais_tar2tf.stores._reach import ReachError, is_protected, refused
+from ais_tar2tf.stores._sessions import new_session
 from ais_tar2tf.stores._token import Token
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class ControlPlane:
         *,
         tls: Tls = Tls(),  # noqa: B008  # frozen
         pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origin = urlsplit(endpoint)[:2]
         self._token = token
@@ -54,6 +55,7 @@ class ControlPlane:
         self._retry = retry
         self._tls = tls
         self._pause = pause
+        self._clock = clock
         self._session: requests.Session | None = None
         self._redirected: requests.Session | None = None  # for where redirects lead; its connections are checked
         self._process = os.getpid()
@@ -114,7 +116,11 @@ class ControlPlane:
         **content: Any,
     ) -> requests.Response:
         if self._session is None or self._process != os.getpid():  # a forked child shares no socket
-            self._session, self._redirected, self._process = _new_session(), None, os.getpid()
+            self._session, self._redirected, self._process = (
+                new_session(self._timeouts, clock=self._clock),
+                None,
+                os.getpid(),
+            )
         session = self._session
         for _ in range(_MOST_REDIRECTS + 1):
             at_endpoint = urlsplit(url)[:2] == self._origin
@@ -124,7 +130,9 @@ class ControlPlane:
                 return answer
             before, url = url, followed(url, answer.headers["Location"], shown)
             if not is_protected(urlsplit(before).hostname or ""):  # who is one of them may lead to the others
-                session = self._redirected = self._redirected or _checked_session()
+                session = self._redirected = self._redirected or new_session(
+                    self._timeouts, anywhere=False, clock=self._clock
+                )
         raise StoreError("the redirects do not end", url=shown)
 
     def _ask(
@@ -204,41 +212,9 @@ def _held(answer: requests.Response, most: int, shown: str) -> requests.Response
     return answer
 
 
-def _new_session() -> requests.Session:
-    import requests
-
-    logging.getLogger("urllib3.connectionpool").addFilter(_without_grant)  # the same one is added once
-    session = requests.Session()
-    session.auth = _no_auth
-    session.headers["Accept-Encoding"] = "identity"  # of what is packed on the way HEAD says another size and ETag
-    return session
-
-
-def _checked_session() -> requests.Session:
-    session = _new_session()
-    mount_checks(session)
-    return session
-
-
-def _without_grant(record: logging.LogRecord) -> bool:
-    """Hide what lets its bearer in from the paths that urllib3 logs at level DEBUG: signatures, grants of AIStore."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(_shown_path(each) if isinstance(each, str) else each for each in record.args)
-    return True
-
-
-def _shown_path(path: str) -> str:
-    return f"{path.partition('?')[0]}?…" if path.startswith("/v1/") and "?" in path else shown_url(path)
-
-
 def _no_trust(error: Exception, shown: str) -> StoreError:
     """Its text would hold the URL; the reason that OpenSSL gives does not. Without one it may pass."""
     reason = _REASON.search(str(error))
     if reason is None:
         return TransportError(f"TLS failed ({type(error).__name__})", url=shown)
     return StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
-
-
-def _no_auth(request: Any) -> Any:
-    """Without this, requests would look for passwords in ~/.netrc."""
-    return request

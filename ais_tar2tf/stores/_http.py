@@ -15,9 +15,9 @@ import struct
 import time
 import urllib.request
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from ais_tar2tf import forking
@@ -25,6 +25,7 @@ from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed, identity_of, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._pace import PacedResponse, paced
 from ais_tar2tf.stores._reach import is_protected, refused
 from ais_tar2tf.stores._tls import context_of
 
@@ -39,7 +40,6 @@ _CONTENT_RANGE = re.compile(
 )  # Python refuses numbers that are too long
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5  # AIStore's proxy makes one, a proxy that is not the primary may add one; web servers some
-_MOST_INTERIM = 16  # answers before the final one; servers send one or two
 
 
 @dataclass(slots=True)
@@ -82,29 +82,18 @@ def _route(scheme: str, netloc: str) -> _Route:
     return _Route(("http", address), f"http://{netloc}", {**headers, **password})
 
 
-class _Response(http.client.HTTPResponse):
-    """Passes over every interim answer (http.client knows 100 alone), and reads no more than is sensible."""
-
-    _interim = 0
-
-    def _read_status(self) -> tuple[str, int, str]:
-        version, status, reason = super()._read_status()  # type: ignore[misc]  # no public way in
-        if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
-            return version, status, reason
-        self._interim += 1
-        if self._interim > _MOST_INTERIM:
-            raise http.client.HTTPException(f"more than {_MOST_INTERIM} interim answers")
-        return version, http.client.CONTINUE, reason
-
-    def _read_and_discard_trailer(self) -> None:
-        http.client.parse_headers(self.fp)  # which knows a bound
-
-
 class HttpPool:
     """Connections by origin, reused while young. Safe to use from several threads."""
 
-    def __init__(self, timeouts: Timeouts, tls: Tls = Tls()) -> None:  # noqa: B008  # frozen
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        tls: Tls = Tls(),  # noqa: B008  # frozen
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._timeouts = timeouts
+        self._clock = clock
         self._tls = tls
         self._lock = forking.lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
@@ -206,7 +195,7 @@ class HttpPool:
                 connection.set_tunnel(netloc, headers=route.tunnel_headers)
         else:
             connection = http.client.HTTPConnection(netloc, timeout=timeout)
-        connection.response_class = _Response
+        connection.response_class = paced(self._timeouts, self._clock)
         try:
             connection.connect()
         except (OSError, UnicodeError) as error:
@@ -240,7 +229,7 @@ class HttpPool:
             if asked.body:
                 connection.putheader("Content-Length", str(len(asked.body)))
             connection.endheaders(asked.body or None)
-            response = connection.getresponse()
+            response = cast("PacedResponse", connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             interrupt.forget(sock)
             raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
@@ -276,7 +265,7 @@ class Answer:
     pool: HttpPool
     origin: tuple[str, str]
     connection: http.client.HTTPConnection
-    response: http.client.HTTPResponse
+    response: PacedResponse
     idle: float
     shown: str
     interrupt: Interrupt
@@ -402,16 +391,18 @@ class HttpBody:
             count = self._answer.response.fp.readinto1(buffer[: self._buffered])
             self._buffered -= count
             return count
-        began = time.monotonic()
+        pace = self._answer.response.pace
+        began = pace.clock()
         while True:
             try:
                 count = self._sock.recv_into(buffer, 0, socket.MSG_WAITALL)
             except BlockingIOError:  # a tick without a byte
-                if time.monotonic() - began >= self._answer.idle:
+                if pace.clock() - began >= self._answer.idle:
                     raise TimeoutError(f"nothing came for {self._answer.idle:g} s") from None
                 continue
             if not count:
                 raise ConnectionResetError(f"it ended {self._left:,} bytes early")
+            pace.note(count, pace.clock() - began)
             return count
 
     def _broken(self, error: Exception) -> TransportError:

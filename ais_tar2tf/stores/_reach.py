@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ais_tar2tf.errors import StoreError
 
-if TYPE_CHECKING:
-    import requests
-
-__all__ = ["ReachError", "is_protected", "mount_checks", "refused"]
+__all__ = ["ReachError", "check_peer", "is_protected", "refused"]
 
 _METADATA = frozenset(
     ipaddress.ip_address(address)
@@ -63,40 +60,8 @@ class ReachError(Exception):
     """A redirect led to a protected address."""
 
 
-def mount_checks(session: requests.Session) -> None:
-    """Let `session` connect to no protected address: for requests that a redirect led to.
-
-    Each of its connections is checked once it is there, before a request is sent; one to a protected address is
-    closed and raises `ReachError`.
-    """
-    from requests.adapters import HTTPAdapter
-    from urllib3.connection import HTTPConnection, HTTPSConnection
-    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-
-    class Plain(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            _check(self)
-
-    class Tls(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            _check(self)
-
-    # urllib3's documented way to connect otherwise; its stubs know only its own classes.
-    plain: Any = type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": Plain})
-    tls: Any = type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": Tls})
-
-    class Checked(HTTPAdapter):
-        def init_poolmanager(self, *args: Any, **options: Any) -> None:
-            super().init_poolmanager(*args, **options)
-            self.poolmanager.pool_classes_by_scheme = {"http": plain, "https": tls}
-
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, Checked())
-
-
-def _check(connection: Any) -> None:
+def check_peer(connection: Any) -> None:
+    """Close a connection of http.client's kind that stands to a protected address, and raise `ReachError`."""
     if is_protected(str(connection.sock.getpeername()[0])):
         connection.close()
         raise ReachError

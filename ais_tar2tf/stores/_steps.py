@@ -16,14 +16,14 @@ class Steps(Generic[_T]):
     """The items of an asynchronous iterator for callers that are not. Close it."""
 
     def __init__(self, items: AsyncIterator[_T]) -> None:
-        self._items = items
+        self._items: AsyncIterator[_T] | None = items
         self._loop = asyncio.new_event_loop()
 
-    def next(self, seconds: float) -> _T | None:
+    def next(self, seconds: float | None) -> _T | None:
         """Return the next item, or None behind the last.
 
         Raises:
-            TimeoutError: It did not come within `seconds`; what was under way for it is cancelled.
+            TimeoutError: It did not come within `seconds`, if that is not None; what was under way is cancelled.
         """
         try:
             asyncio.get_running_loop()
@@ -32,15 +32,17 @@ class Steps(Generic[_T]):
         return self._next_elsewhere(seconds)
 
     def close(self) -> None:
+        self._items = None  # what it holds, such as a connection, goes with it
         self._loop.close()
 
-    async def _next(self, seconds: float) -> _T | None:
+    async def _next(self, seconds: float | None) -> _T | None:
+        assert self._items is not None
         try:
             return await asyncio.wait_for(anext(self._items), seconds)
         except StopAsyncIteration:
             return None
 
-    def _next_elsewhere(self, seconds: float) -> _T | None:
+    def _next_elsewhere(self, seconds: float | None) -> _T | None:
         """From a notebook, whose thread has a loop that runs: no other one can run in it."""
         found: list[_T | None] = []
         failed: list[BaseException] = []

@@ -102,7 +102,7 @@ class CloudStore:
             if info.size is None or start < info.size:
                 raise error_of(error, shown) from None
             return EmptyBody(info, start)
-        return StreamBody(result, _info(name, result.meta), shown, interrupt)
+        return StreamBody(result, _info(name, result.meta), shown, interrupt, self._read.timeouts)
 
     def head(self, name: str) -> ObjectInfo:
         address = self._signed("HEAD", name)
