@@ -15,6 +15,7 @@ from ais_tar2tf.cache import aligned, cached, shelf_of
 from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.export import Paths, write_payloads
+from ais_tar2tf.locations import Locations
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.nearest import known_options, takes_an_argument
 from ais_tar2tf.ops import Pipeline
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ais_tar2tf.cluster.remote import Choice
 
 __all__ = ["AisDataset"]
-
-Template = str | Sequence[str]
 
 _log = logging.getLogger("ais_tar2tf")
 
@@ -102,17 +101,17 @@ class AisDataset(Completed):
         """Close what is open: streams that are being read, and connections kept for the next request."""
         self._shards.close()
 
-    def source(self, template: Template) -> Source:
+    def source(self, template: Locations) -> Source:
         """The shards that a template names, with everything that a Source can do."""
-        names = shard_names(self._store, template, self._read.limits, listable=True)
         account = Account(self._on_error)
+        names = shard_names(self._store, template, self._read.limits, account)
         store = self._store if self._cache is None else cached(self._store, self._cache, account, self._shelf)
         return Source(replace(self._shards, store=store, names=names), account)
 
     @known_options
     def load_from_tar(
         self,
-        template: Template,
+        template: Locations,
         path: Paths | None = None,
         record_to_example: Callable[[Record], Any] | None = None,
         record_to_pair: Callable[[Any], Any] | None = None,
@@ -149,7 +148,7 @@ class AisDataset(Completed):
     @known_options
     def load(
         self,
-        template: Template,
+        template: Locations,
         output_types: Any = None,
         output_shapes: Any = None,
         path: Any = None,
@@ -233,16 +232,16 @@ class AisDataset(Completed):
         _log.info("%r works %s", self, choice.said)
         return choice
 
-    def _through(self, etl: str, template: Template) -> Shards:
+    def _through(self, etl: str, template: Locations) -> Shards:
         """The shards as an ETL gives them."""
-        names = shard_names(self._store, template, self._read.limits, listable=True)
+        names = shard_names(self._store, template, self._read.limits)
         store = AisStore(
             self._bucket, self._read, endpoint=self._endpoint, token=self._token, provider=self._provider, etl=etl
         )
         return replace(self._shards, store=store, names=names)
 
-    def _in_another_order(self, template: Template) -> list[str]:
-        found = list(shard_names(self._store, template, self._read.limits, listable=True))
+    def _in_another_order(self, template: Locations) -> list[str]:
+        found = list(shard_names(self._store, template, self._read.limits))
         random.shuffle(found)
         return list(map(escape, found))
 

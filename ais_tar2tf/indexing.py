@@ -13,6 +13,7 @@ from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNot
 from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch.whole import fetch_whole
 from ais_tar2tf.index_proof import prove, with_checksum
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
@@ -54,7 +55,7 @@ def place_at(
     out: str | os.PathLike[str], shards: Shards, *, endpoint: str | None, token: TokenSource | None
 ) -> Place:
     """A file or an object; in a folder it has its usual name."""
-    text = os.fspath(out)
+    text = location_text(out)
     scheme, bucket, name = split_url(text)
     if name.endswith("/") or not name or (scheme == "file" and Path(name).is_dir()):
         name = f"{name.rstrip('/')}/{INDEX_NAME}" if name.rstrip("/") else INDEX_NAME

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, dataclass_transform
 
 from ais_tar2tf.errors import OptionError, OptionTypeError
+from ais_tar2tf.locations import local_folder
 from ais_tar2tf.nearest import known_options
 
 __all__ = [
@@ -308,6 +309,7 @@ class Cache(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        local_folder(self.dir, "a cache")
         unused = "disk_bytes" if self.in_memory else "memory_bytes"
         if getattr(self, unused) != getattr(type(self), unused):
             raise OptionError(f"Cache.{unused} has no effect with dir={os.fspath(self.dir)!r}: say max_bytes=")

@@ -21,26 +21,25 @@ from typing import Protocol, overload
 from braceexpand import braceexpand
 
 from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.locations import Locations, location_texts, shown_location
 from ais_tar2tf.options import Limits
-from ais_tar2tf.signed_urls import shown_url
 
-__all__ = ["Names", "escape", "expand", "unescape"]
+__all__ = ["Names", "check_spelling", "escape", "expand", "unescape"]
 
 _MAX_DEPTH = 32  # braces within braces; below it, neither we nor braceexpand come near Python's recursion limit
 _MAX_DIGITS = 64  # of a number in a range, its zero padding included
-_MAX_SHOWN = 200  # characters of a template in the text of an error
 _COUNTED = 10**18  # counting stops here: the product of a long template has more digits than are worth computing
 
 
-def expand(template: str | Sequence[str], *, limit: int = Limits().template, keep_escapes: bool = False) -> Names:
+def expand(template: Locations, *, limit: int = Limits().template, keep_escapes: bool = False) -> Names:
     """The names of `template`, or of several one after the other, in bash's order: the last group is fastest.
 
     With `keep_escapes` the backslashes stay, so that each result can be read as a glob (see `unescape`).
     """
-    parsed = tuple(_parse(text) for text in _texts(template))
+    parsed = tuple(_parse(text) for text in location_texts(template))
     size = sum(each.size for each in parsed)
     if size > limit:
-        what = _shown(parsed[0].text) if len(parsed) == 1 else f"a list of {len(parsed):,} templates"
+        what = shown_location(parsed[0].text) if len(parsed) == 1 else f"a list of {len(parsed):,} templates"
         count = f"{size:,}" if size < _COUNTED else "10^18 or more"
         raise TemplateError(
             f"{what} names {count} shards, the limit is {limit:,}: raise Limits.template if so many exist"
@@ -57,6 +56,36 @@ def escape(text: str) -> str:
     return _MEANT.sub(r"\\\g<0>", text)
 
 
+def check_spelling(template: str) -> None:
+    r"""Refuse a template to be read in which numbers are written as other programs write them.
+
+    >>> check_spelling("train-{000..007}.tar")  # {000-007}, {:03d} and %03d are refused
+    """
+    for found in _MISSPELT.finditer(template):
+        written, kind = found[0], found.lastgroup
+        if kind is None or _is_sequence(written[1:-1]):  # what is escaped, or right
+            continue
+        before, behind = template[: found.start()], template[found.end() :]
+        if kind == "range":
+            if found["first"].isdigit() != found["last"].isdigit():
+                continue
+            meant = f"{{{found['first']}..{found['last']}}}"
+            advice = f"is no range: write {shown_location(before + meant + behind)}"
+        else:
+            digits = int(found["width"] or found["digits"] or 1) or 1
+            meant = f"{{{'0' * digits}..{'9' * digits}}}"
+            starred = shown_location(f"{before}*{behind}")
+            advice = (
+                "is how shards are named when they are written; to read them write their numbers, as "
+                f"{shown_location(before + meant + behind)}, or {starred} for all that a listing has"
+            )
+        raise TemplateError(f"{written!r} {advice} (a file of this very name is {escape(written)})")
+
+
+def _is_sequence(body: str) -> bool:
+    return (_NUMBERS.fullmatch(body) or _LETTERS.fullmatch(body)) is not None
+
+
 def unescape(text: str) -> str:
     """`text` without its escaping backslashes.
 
@@ -64,35 +93,6 @@ def unescape(text: str) -> str:
     'a{b'
     """
     return _ESCAPED.sub(r"\1", text) if "\\" in text else text
-
-
-def _texts(template: object) -> Sequence[str]:
-    if isinstance(template, str):
-        texts: Sequence[object] = [template]
-    elif isinstance(template, Sequence) and not isinstance(template, bytes | bytearray | memoryview):
-        texts = template
-    else:
-        raise TemplateError(f"a template is a str or a sequence of str, not {_given(template)}")
-    if not texts:
-        raise TemplateError("the list of templates is empty: name at least one shard, prefix or glob")
-    return [_text(each) for each in texts]
-
-
-def _text(template: object) -> str:
-    if not isinstance(template, str):
-        raise TemplateError(f"every template in a list is a str, not {_given(template)}")
-    if not template:
-        raise TemplateError("the template is empty: name a shard, a prefix that ends in '/', or a glob")
-    return template
-
-
-def _given(value: object) -> str:
-    return f"{type(value).__name__} {_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    text = repr(shown_url(value) if isinstance(value, str) else value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 # --- names --------------------------------------------------------------------------------------------------
@@ -245,8 +245,20 @@ class _List:
 
 # --- braces -------------------------------------------------------------------------------------------------
 
-_MEANT = re.compile(r"[\\{},*?\[\]]")
+_MEANT = re.compile(r"[\\{},*?\[\]]|%(?=0?[0-9]?d)")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_MISSPELT = re.compile(
+    r"""
+      \\.
+    | (?P<range>
+        \{\s*(?P<first>[0-9]+|[A-Za-z])\s*
+        (?:[-–—~…]|(?<=[0-9][0-9]):|\.{2,}|\bto\b)
+        \s*(?P<last>[0-9]+|[A-Za-z])\s*\}
+      )
+    | (?P<format>\{(?:[0-9]?|[A-Za-z_]\w*(?=:)):?0?(?P<width>[0-9]{0,2})d?\}|%(?:0(?P<digits>[0-9]))?d(?![0-9A-Fa-f]))
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _TOKEN = re.compile(r"\\.|\.\.|[{},]", re.DOTALL)
 _NUMBERS = re.compile(r"([+-]?[0-9]+)\.\.([+-]?[0-9]+)(?:\.\.([+-]?[0-9]+))?")
 _LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.([+-]?[0-9]+))?")
@@ -300,7 +312,7 @@ class _Scanner:
         return pairs
 
     def _error(self, what: str, at: int, advice: str) -> TemplateError:
-        return TemplateError(f"{what} at character {at} of {_shown(self._template)}: {advice}")
+        return TemplateError(f"{what} at character {at} of {shown_location(self._template)}: {advice}")
 
     def pieces(self, start: int, stop: int) -> Iterator[_Piece]:
         for at in self._own(start, stop):

@@ -21,6 +21,7 @@ from ais_tar2tf.export.run import Target, export_events
 from ais_tar2tf.export.shard_units import Event, ShardRead, Units
 from ais_tar2tf.export.splits import route_of
 from ais_tar2tf.export.work import Place, WorkFolder
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import MIB
 from ais_tar2tf.progress import progress_for
@@ -72,7 +73,7 @@ def write_dataset(
     schema = _schema_of(dataset)
     target = Target(
         schema=schema,
-        out=os.fspath(out),
+        out=location_text(out),
         kind=format,
         name=name,
         splits=route.names,

@@ -21,11 +21,11 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "later", "completion", "signed_urls",
-    "errors", "escaping", "nearest",
+    "errors", "escaping", "nearest", "locations",
     "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",
-    "shard_index", "environment", "plan", "features",
+    "shard_index", "listing", "environment", "plan", "features",
     "headers", "schema", "netcdf", "arrays", "examples", "progress", "reader",
     "index_proof", "indexing", "class_names", "reading",
     "mapping", "decoders", "ops", "tfdata", "callbacks", "parsing", "export", "source", "mixing", "loading",
@@ -33,9 +33,9 @@ LAYERS = [
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "signed_urls", "errors", "escaping", "nearest",
+    "signed_urls", "errors", "escaping", "nearest", "locations",
     "options", "names", "structure", "documents", "retries", "account",
-    "watching", "templates", "globs", "archive", "records", "index_format", "shard_index",
+    "watching", "templates", "globs", "archive", "records", "index_format", "shard_index", "listing",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",
 ]  # fmt: skip

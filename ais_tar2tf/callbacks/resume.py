@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.callbacks._keras import FitCallback
 from ais_tar2tf.callbacks.state import SLOTS, State, checksum, differences, read_state, sync, write_state
 from ais_tar2tf.errors import CheckpointError, OptionError, OptionTypeError
+from ais_tar2tf.locations import local_folder
 from ais_tar2tf.options import whole_number
 from ais_tar2tf.tfdata.begin import Place
 
@@ -68,7 +69,7 @@ class Resume(FitCallback):
         if not isinstance(dataset, StagedDataset):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code
             raise OptionTypeError(_not_ours(dataset))
         self._follower = Follower(dataset, None if batch is None else whole_number("batch", batch, least=1))
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else Path(local_folder(folder, "the folder of the state"))
         self._every = None if every is None else whole_number("every", every, least=1)
         self._batch_was_given = batch is not None
         if every is not None:

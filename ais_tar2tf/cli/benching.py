@@ -121,7 +121,6 @@ def _with_tensorflow(
     from dataclasses import replace
 
     from ais_tar2tf.cli import stages
-    from ais_tar2tf.cli.places import as_template
     from ais_tar2tf.cli.quietly import import_tensorflow
     from ais_tar2tf.source import Source, open_source
 
@@ -130,9 +129,7 @@ def _with_tensorflow(
     source = sample.source
 
     def live() -> Source:
-        return open_source(
-            [as_template(url) for url in urls], endpoint=endpoint, grouping=sample.grouping, on_error="skip-shard"
-        )
+        return open_source(list(urls), endpoint=endpoint, grouping=sample.grouping, on_error="skip-shard")
 
     handed_over = stages.in_batches("into tf.data", source, None, batch, seconds, sample)
     mapping = stages.decoding(sample)

@@ -88,7 +88,7 @@ def convert(
       ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    from ais_tar2tf.cli.places import as_template, chosen_fields, chosen_grouping
+    from ais_tar2tf.cli.places import chosen_fields, chosen_grouping
     from ais_tar2tf.export import DEFAULT_SIZE
     from ais_tar2tf.source import open_source
 
@@ -114,7 +114,7 @@ def convert(
         "grouping": chosen_grouping(grouping),
         "on_error": on_error,
     }
-    with open_source([as_template(url) for url in urls], **reading) as source:
+    with open_source(list(urls), **reading) as source:
         if dry_run:
             _rehearse(console, urls, out, endpoint, {**export, "shard": share})
             return

@@ -40,7 +40,7 @@ def index(
     Example:
       ais-tar2tf index 'ais://imagenet/train-{000..146}.tar'
     """
-    from ais_tar2tf.cli.places import as_template, chosen_grouping, extent
+    from ais_tar2tf.cli.places import chosen_grouping, extent
     from ais_tar2tf.source import index_shards
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
@@ -53,7 +53,7 @@ def index(
         return
     try:
         found = index_shards(
-            [as_template(url) for url in urls],
+            list(urls),
             out,
             endpoint=endpoint,
             progress=console.bars,

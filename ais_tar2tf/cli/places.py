@@ -7,13 +7,13 @@ from pathlib import Path
 
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
+from ais_tar2tf.listing import is_shard
 from ais_tar2tf.options import Read
 from ais_tar2tf.records import splitter
-from ais_tar2tf.shard_index import is_beside
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
-__all__ = ["as_listed", "as_template", "chosen_fields", "chosen_grouping", "extent", "objects", "store_of"]
+__all__ = ["as_listed", "chosen_fields", "chosen_grouping", "extent", "objects", "store_of"]
 
 _PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
@@ -34,17 +34,6 @@ def as_listed(url: str) -> str:
     if bucket and not name and scheme not in _PLAIN_HTTP:
         return f"{scheme}://{bucket}/"
     return url.rstrip("/") + "/" if scheme == "file" and Path(name).is_dir() else url
-
-
-def as_template(url: str) -> str:
-    """What `open` takes: a whole bucket is everything in it.
-
-    >>> as_template("ais://imagenet")
-    'ais://imagenet/**'
-    """
-    listed = as_listed(url)
-    _, bucket, name = split_url(listed)
-    return f"{listed}**" if bucket and not name else listed
 
 
 def chosen_fields(fields: str | None) -> list[str] | None:
@@ -72,13 +61,13 @@ def objects(
 ) -> Iterator[tuple[str, ObjectInfo]]:
     """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time.
 
-    `shards_only` leaves out the index and the class names that lie among shards, as `open` does.
+    `shards_only` leaves out what is no shard, as `open` does.
     """
     for url in map(as_listed, urls):
         store, name = store_of(url, endpoint)
         try:
             for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
-                if not shards_only or not is_beside(info.name):
+                if not shards_only or is_shard(info.name):
                     yield store.url(info.name), info
         finally:
             store.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
 from ais_tar2tf.cli.console import Console
-from ais_tar2tf.cli.places import as_listed, as_template, chosen_fields, chosen_grouping, extent, store_of
+from ais_tar2tf.cli.places import as_listed, chosen_fields, chosen_grouping, extent, store_of
 from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.mapping import LABEL
 from ais_tar2tf.progress import Progress
@@ -50,9 +50,8 @@ def opened(
         survey.fault(error)
         return True
 
-    templates = [as_template(url) for url in urls]
     return open_source(
-        templates,
+        list(urls),
         endpoint=endpoint,
         fields=chosen_fields(fields),
         grouping=chosen_grouping(grouping),

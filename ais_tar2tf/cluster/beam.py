@@ -22,6 +22,8 @@ from ais_tar2tf.export.portions import Portion, Share, Staging, plan_key
 from ais_tar2tf.export.request import ExportOptions, export_source, target_of
 from ais_tar2tf.export.run import Target, finished
 from ais_tar2tf.export.sources import Sources
+from ais_tar2tf.listing import natural_order
+from ais_tar2tf.locations import Location, location_text
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.source import Source, open_source
 from ais_tar2tf.templates import escape
@@ -41,11 +43,10 @@ def __dir__() -> list[str]:
 _Transform: Any = object if beam is None else beam.PTransform
 _Function: Any = object if beam is None else beam.DoFn
 _HERE = frozenset({"workers", "progress", "writing", "shard"})  # what an item decides by itself
-_NUMBER = re.compile(r"(\d+)")
 _OURS = re.compile(r"^(?:\w+: )?ais_tar2tf\.errors\.(\w+: .*?)(?: \[while running .*)?$", re.MULTILINE)
 
-Named = str | tuple[int, str]
-"""A shard's URL, or its number in the export and its URL."""
+Named = Location | tuple[int, Location]
+"""A shard's URL or path, or its number in the export and its URL."""
 
 
 class ConvertShards(_Transform):
@@ -64,7 +65,7 @@ class ConvertShards(_Transform):
         if beam is None:
             raise MissingDependency("apache-beam", extra="beam")
         super().__init__()
-        self._work = _Work(os.fspath(out), dict(source or {}), export)
+        self._work = _Work(location_text(out), dict(source or {}), export)
 
     def is_finished(self, urls: Sequence[str]) -> bool:
         """Whether all of these shards were exported so before; raises where something else is there."""
@@ -171,15 +172,12 @@ class _Work:
 
 
 def _url(element: Named) -> str:
-    return element if isinstance(element, str) else element[1]
+    return location_text(element[1] if isinstance(element, tuple) else element)
 
 
 def _order(element: Named) -> tuple[Any, ...]:
     """By the number that was given, else as people count: `s-2` before `s-10`."""
-    if not isinstance(element, str):
-        return (element[0],)
-    parts = _NUMBER.split(element)
-    return (tuple((int(part), part) if at % 2 else (0, part) for at, part in enumerate(parts)), element)
+    return (element[0],) if isinstance(element, tuple) else natural_order(location_text(element))
 
 
 def run_pipeline(

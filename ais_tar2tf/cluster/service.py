@@ -20,6 +20,7 @@ from ais_tar2tf import forking
 from ais_tar2tf.errors import ExportError, OptionError
 from ais_tar2tf.loading.dataset import build_dataset
 from ais_tar2tf.loading.files import load
+from ais_tar2tf.locations import location_text
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -63,7 +64,7 @@ def dataset(
     loaded = load(out)
     if loaded.manifest.format != "tfrecord" or not loaded.local:
         raise ExportError(
-            f"{os.fspath(out)}: workers of tf.data service read TFRecord files in a folder; "
+            f"{location_text(out)}: workers of tf.data service read TFRecord files in a folder; "
             f"these are {loaded.manifest.format}{'' if loaded.local else ' in a store'}"
         )
     records = build_dataset(replace(loaded.request(split, shuffle=shuffle, seed=seed), counted=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from ais_tar2tf.cluster.local_shuffle import shuffle_here
 from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.export.boundaries import parse_size
+from ais_tar2tf.locations import Location, Locations, location_text, location_texts
 from ais_tar2tf.options import Read
 from ais_tar2tf.source import read_options, shard_names
 from ais_tar2tf.stores import TokenSource, split_url
@@ -92,8 +94,8 @@ class Job:
 
 
 def shuffle(
-    template: str | Sequence[str],
-    out_template: str,
+    template: Locations,
+    out_template: Location,
     *,
     shard_size: int | str = "100MB",
     order: str | tuple[str, str] = "random",
@@ -118,7 +120,7 @@ def shuffle(
     size = parse_size(shard_size)
     read = read_options()
     source, names = _located(template, bucket, read, endpoint, token)
-    store, out_name = _store_of(out_template, bucket, read, endpoint, token)
+    store, out_name = _store_of(location_text(out_template), bucket, read, endpoint, token)
     _extension([out_name])
     calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
     try:
@@ -219,16 +221,16 @@ def _progress(targets: list[dict[str, Any]], shards: int) -> Progress:
 
 
 def _located(
-    template: str | Sequence[str], bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
+    template: Locations, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
 ) -> tuple[AisStore, list[str]]:
-    given = [template] if isinstance(template, str) else list(template)
-    if not given:
+    if not isinstance(template, os.PathLike) and not template:
         raise SchemaError("no shards are named: give a URL, or names and a bucket")
+    given = location_texts(template)
     stores = [_store_of(each, bucket, read, endpoint, token) for each in given]
     store = stores[0][0]
     if any(each.url("") != store.url("") for each, _ in stores):
         raise SchemaError("shards that are shuffled together are in one bucket")
-    names = list(shard_names(store, [name for _, name in stores], read.limits, listable=True))
+    names = list(shard_names(store, [name for _, name in stores], read.limits))
     if not names:
         raise ShardNotFound("nothing is named", url=store.url(""))
     _extension(names)

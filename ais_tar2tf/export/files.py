@@ -19,6 +19,7 @@ from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job, Units, read_shard
 from ais_tar2tf.export.splits import Single
 from ais_tar2tf.export.work import WorkFolder, sync
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import MIB
 from ais_tar2tf.reader import Shards
@@ -136,9 +137,9 @@ class _Names:
 
     def __init__(self, path: Paths) -> None:
         self.named: list[str | os.PathLike[str]] = []
-        self._template = None if callable(path) else os.fspath(path)
-        self.many: bool = callable(path) or "{}" in os.fspath(path)
-        self._source: Iterator[Any] = iter(path()) if callable(path) else self._from_text(os.fspath(path))
+        self._template = None if callable(path) else location_text(path)
+        self.many: bool = callable(path) or "{}" in location_text(path)
+        self._source: Iterator[Any] = iter(path()) if callable(path) else self._from_text(location_text(path))
 
     def _from_text(self, text: str) -> Iterator[str]:
         if not self.many:

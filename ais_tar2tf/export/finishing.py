@@ -15,6 +15,7 @@ from ais_tar2tf.export.portions import PREFIX, Portion, PortionOutput, Staging
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 
 __all__ = ["finish", "publish_portions", "publishing"]
@@ -43,7 +44,7 @@ def finish(
     >>> [file.rpartition("/")[2] for file in t2t.finish("memory://jobs/out")][-1]
     'dataset-train.tfrecord-00002-of-00003'
     """
-    where = os.fspath(out)
+    where = location_text(out)
     try:
         return _finish(where, split, endpoint, token)
     except OSError as error:

@@ -19,6 +19,7 @@ from ais_tar2tf.export.raw import Row, framed_rows
 from ais_tar2tf.export.run import Target
 from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.options import MIB
 
 __all__ = ["FileNames", "PayloadFiles", "Publication"]
@@ -90,7 +91,7 @@ class PayloadFiles:
         endpoint: str | None = None,
         token: str | None = None,
     ) -> None:
-        self._target = _target(os.fspath(out), groups, size=size, endpoint=endpoint, token=token)
+        self._target = _target(location_text(out), groups, size=size, endpoint=endpoint, token=token)
         with self._as_export_error():
             self.place: Destination = self._target.place()
             self._work = self._target.work(start_over=True)

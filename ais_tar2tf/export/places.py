@@ -16,6 +16,7 @@ from ais_tar2tf.errors import ExportError, ShardNotFound, UnsafeName
 from ais_tar2tf.export.work import sync, write_synced
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.fetch.whole import fetch_whole
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.names import SafeName
 from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.owned import Layout
@@ -228,7 +229,7 @@ def place_of(
     where: str | os.PathLike[str], *, read: Read | None = None, endpoint: str | None = None, token: str | None = None
 ) -> Destination:
     """A folder or a URL."""
-    scheme, bucket, name = split_url(os.fspath(where))
+    scheme, bucket, name = split_url(location_text(where))
     read = read or Read()
     if scheme == "file":
         return Folder(Path(name), read.limits)

@@ -21,6 +21,7 @@ from ais_tar2tf.export.run import EXISTS, Target, export_shards
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job
 from ais_tar2tf.export.splits import Ratios, Route, described, route_of
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.mapping import LABEL, wants
 from ais_tar2tf.options import Writing, check_effect
 from ais_tar2tf.progress import progress_for
@@ -138,7 +139,7 @@ def target_of(
     bounds = options.bounds
     classes = _classes_of(shards, options)
     return shards, Target(
-        out=os.fspath(out),
+        out=location_text(out),
         kind=options.format,
         name=options.name,
         splits=options.route.names,

@@ -15,6 +15,7 @@ from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of, share_of
 from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, whole_number
 from ais_tar2tf.records import Record
@@ -41,7 +42,7 @@ def load(
     timeouts: Timeouts | None = None,
 ) -> Loaded:
     """What `export`, or `write_dataset`, wrote to a folder or a URL."""
-    where = os.fspath(out)
+    where = location_text(out)
     read = read_options(limits=limits, retry=retry, timeouts=timeouts)
     place, files = (
         place_of(where, read=read, endpoint=endpoint, token=token),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ais_tar2tf.errors import ExportError, OptionTypeError, SchemaError, ShardNotFound
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Boundaries, Bounds
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Limits
 from ais_tar2tf.packing import PackOptions, Rows, contents_of
@@ -123,7 +124,7 @@ def look(source: Rows, url: str | os.PathLike[str], options: PackOptions, *, pro
 def _template(url: object) -> str:
     if not isinstance(url, str | os.PathLike):
         raise OptionTypeError(f"url is a template of shards, as 'ais://bucket/train-{{:05d}}.tar', not {url!r}")
-    where = os.fspath(url)
+    where = location_text(url)
     check_template(where)
     return where
 

@@ -8,7 +8,8 @@ from ais_tar2tf.source._arguments import (
     seed_of,
     shuffle_option,
 )
-from ais_tar2tf.source._opening import index_shards, iter_records, open_source, shard_names
+from ais_tar2tf.source._naming import shard_names
+from ais_tar2tf.source._opening import index_shards, iter_records, open_source
 from ais_tar2tf.source._prepared import Prepared
 from ais_tar2tf.source._source import Source
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from urllib.parse import unquote
 
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
@@ -104,13 +105,15 @@ def split_url(url: str) -> tuple[str, str, str]:
     ('ais', 'imagenet', 'train-{0..3}.tar')
     >>> split_url("/data/train.tar")
     ('file', '', '/data/train.tar')
+    >>> split_url("file:///data/my%20shards/")
+    ('file', '', '/data/my shards/')
     """
     scheme, separator, rest = url.partition("://")
     if not separator or "/" in scheme:
         return "file", "", url
     scheme = scheme.lower()
     if scheme == "file":
-        return scheme, "", rest if rest.startswith("/") else f"/{rest.partition('/')[2]}"
+        return scheme, "", unquote(rest if rest.startswith("/") else f"/{rest.partition('/')[2]}")
     bucket, _, name = rest.partition("/")
     return scheme, bucket, name
 

@@ -92,6 +92,10 @@ class FileStore:
         except OSError as error:
             raise translated(error, self.url(name)) from error
 
+    def is_folder(self, name: str) -> bool:
+        """Return whether a folder has this name."""
+        return self._path(name).is_dir()
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Folder by folder, each in order; links to folders are not followed."""
         folder, _, start = prefix.rpartition("/")
@@ -169,6 +173,8 @@ def _listing_order(entry: os.DirEntry[str]) -> str:
 def translated(error: OSError, url: str) -> StoreError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ShardNotFound("there is no such file", url=url)
+    if isinstance(error, IsADirectoryError):
+        return StoreError("the file system said: this is a folder; end it with '/' to name the files in it", url=url)
     if isinstance(error, PermissionError):
         return AccessDenied("the file may not be read or written", url=url)
     return StoreError(f"the file system said: {error.strerror or error}", url=url)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ais_tar2tf.errors import MissingDependency, SchemaError
+from ais_tar2tf.locations import Locations, location_text, location_texts
 from ais_tar2tf.records import Record
 
 __all__ = ["builder"]
@@ -23,9 +24,9 @@ _SPLIT = "train"  # the only one, where none are named
 
 def builder(
     name: str,
-    urls: str | Sequence[str] | None = None,
+    urls: Locations | None = None,
     *,
-    splits: Mapping[str, str | Sequence[str]] | None = None,
+    splits: Mapping[str, Locations] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     file_format: str = "array_record",
     version: str = "1.0.0",
@@ -74,19 +75,18 @@ def builder(
     )
 
 
-def _named(
-    urls: str | Sequence[str] | None, splits: Mapping[str, str | Sequence[str]] | None
-) -> dict[str, str | list[str]]:
+def _named(urls: Locations | None, splits: Mapping[str, Locations] | None) -> dict[str, Locations]:
     """The templates of each split."""
     if not splits:
         if urls is None:
             raise SchemaError("say where the shards are: a template, or splits={'train': template, …}")
-        return {_SPLIT: urls if isinstance(urls, str) else list(urls)}
-    if urls is not None and not isinstance(urls, str):
+        return {_SPLIT: urls}
+    if urls is not None and not isinstance(urls, str | os.PathLike):
         raise SchemaError("with splits, the URL is one text that their templates go on from")
+    base = None if urls is None else location_text(urls)
     return {
-        split: _from(urls, each) if isinstance(each, str) else [_from(urls, part) for part in each]
-        for split, each in splits.items()
+        split: [_from(base, template) for template in location_texts(templates)]
+        for split, templates in splits.items()
     }
 
 

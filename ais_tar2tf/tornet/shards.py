@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import MappingError, SchemaError
+from ais_tar2tf.locations import Location, Locations, location_text
 from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
 from ais_tar2tf.tornet.layout import FEATURES
 from ais_tar2tf.tornet.sample import read_sample
@@ -23,7 +24,7 @@ _OF_OPEN = ("endpoint", "token", "on_error", "limits", "retry", "timeouts", "con
 
 def pack(
     root: str | os.PathLike[str],
-    url: str,
+    url: Location,
     *,
     shards: int | None = None,
     shard_size: int | str = "100MB",
@@ -38,16 +39,16 @@ def pack(
     """
     from ais_tar2tf.packing.packer import pack as t2t_pack
 
-    root, url = Path(root), url.rstrip("/")
+    root, below = Path(location_text(root)), location_text(url).rstrip("/")
     written: list[str] = []
     for split, files in read_catalog(root, missing=missing).items():
         if shards is None:
             written += t2t_pack(
-                _records(root, files), f"{url}/{split}-{{:03d}}.tar", shard_size=shard_size, **options
+                _records(root, files), f"{below}/{split}-{{:03d}}.tar", shard_size=shard_size, **options
             )
             continue
         for number, share in enumerate(shares(files, min(shards, len(files)))):
-            target = f"{url}/{split}-{number:0{len(str(shards))}d}.tar"
+            target = f"{below}/{split}-{number:0{len(str(shards))}d}.tar"
             written += t2t_pack(_records(root, share), target, shard_size=None, **options)
     return written
 
@@ -66,7 +67,7 @@ def sample_of(record: dict[str, Any]) -> dict[str, Any]:
         raise MappingError(str(error), shard=str(shard), key=str(key)) from error
 
 
-def stream(urls: str | Sequence[str], *, features: Sequence[str] | None = None, **options: Any) -> ShardDataset:
+def stream(urls: Locations, *, features: Sequence[str] | None = None, **options: Any) -> ShardDataset:
     """A tf.data.Dataset of samples right from tar shards: the same elements as TFDS gives of the rebuilt data.
 
     `features`: only these; `options` as `t2t.open` and its `dataset` take them (`shuffle`, `shard`, `batch` …).

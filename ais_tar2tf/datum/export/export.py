@@ -23,6 +23,7 @@ from ais_tar2tf.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.export.places import Destination
 from ais_tar2tf.export.serializers import serialized
 from ais_tar2tf.export.splits import route_of
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.schema import Schema, wire_dtype
 
 __all__ = ["export_to_tfrecord"]
@@ -44,7 +45,7 @@ def export_to_tfrecord(
     now stay; those that are get replaced.
     """
     splits = _splits_of(write_configs)
-    source = os.fspath(input_path)
+    source = location_text(input_path)
     examples = _generator(source, problem_type, write_configs, splits)
     floats: frozenset[str] = frozenset()
     while True:

@@ -12,6 +12,7 @@ from ais_tar2tf.export.places import Destination, place_of
 from ais_tar2tf.export.shelf import Records, Shelf
 from ais_tar2tf.export.splits import Part, parts_of
 from ais_tar2tf.export.streams import Files, files_at
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.options import Read
 from ais_tar2tf.schema import Schema
 
@@ -52,7 +53,7 @@ class Directory:
 
 def open_directory(path: str | os.PathLike[str]) -> Directory:
     """Reads the documents; the record files are opened when a dataset is iterated."""
-    where = os.fspath(path)
+    where = location_text(path)
     place = place_of(where)
     documents = {}
     for name in (SHARD_INFO, MAPPING):

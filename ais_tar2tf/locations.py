@@ -1,0 +1,113 @@
+"""Locations as users write them: text, or an object with a path (`pathlib.Path`), one or many. No I/O."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from ais_tar2tf.errors import OptionError, TemplateError
+from ais_tar2tf.signed_urls import shown_url
+
+__all__ = ["Location", "Locations", "local_folder", "location_text", "location_texts", "shown_location"]
+
+Location = str | os.PathLike[str]
+"""A path, a URL, or a template of paths or URLs."""
+
+Locations = Location | Iterable[Location]
+
+_MAX_SHOWN = 200  # characters of a location in the text of an error
+_MAX_LISTED = 10_000_000  # locations in a list: shards are named by a template long before that
+_UNFIT = (bytes, bytearray, memoryview, set, frozenset, dict)  # no text, or without an order
+_URL_IN_A_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)", re.DOTALL)
+
+
+def location_text(location: object, what: str = "a template is a str or a path") -> str:
+    """Return a location as text.
+
+    Args:
+        location: Text, or an `os.PathLike` such as `pathlib.Path`.
+        what: The beginning of the error's text: what is expected.
+
+    Raises:
+        TemplateError: It is neither, or a `Path` that was made of a URL, which loses a slash.
+
+    >>> from pathlib import PurePosixPath
+    >>> location_text(PurePosixPath("shards") / "train-{0..3}.tar")
+    'shards/train-{0..3}.tar'
+    """
+    if isinstance(location, str):
+        return location
+    if not isinstance(location, os.PathLike):
+        raise TemplateError(f"{what}, not {type(location).__name__} {shown_location(location)}")
+    text: Any = os.fspath(location)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if not isinstance(text, str):
+        raise TemplateError(f"{what}, not a path of {type(text).__name__}: {shown_location(text)}")
+    cut = _URL_IN_A_PATH.fullmatch(text)
+    if cut is not None:
+        url = f"{cut[1]}://{cut[2]}"
+        raise TemplateError(f"a Path of a URL has lost one of its slashes; give the text {shown_location(url)}")
+    return text
+
+
+def location_texts(locations: object, text_of: Callable[[Location], str] | None = None) -> list[str]:
+    """Return one location, or each of several, as text.
+
+    Args:
+        locations: A location, or an iterable of them that has an order.
+        text_of: What makes text of a location; by default `location_text`.
+
+    Raises:
+        TemplateError: They are not locations, or none, or have no order.
+    """
+    if isinstance(locations, str | os.PathLike):
+        return [_text(locations, text_of, "a template is a str or a path")]
+    if not isinstance(locations, Iterable) or isinstance(locations, _UNFIT):
+        given: Any = locations
+        raise TemplateError(
+            f"a template is a str, a path, or a sequence of these, not {type(given).__name__} {shown_location(given)}"
+        )
+    some = islice(locations, _MAX_LISTED + 1)  # it may be a generator without an end
+    texts = [_text(each, text_of, "every template in a list is a str or a path") for each in some]
+    if not texts:
+        raise TemplateError("the list of templates is empty: name at least one shard, prefix or glob")
+    if len(texts) > _MAX_LISTED:
+        raise TemplateError(f"the list has over {_MAX_LISTED:,} templates: name shards by ranges, as train-{{0..9}}")
+    return texts
+
+
+def _text(location: object, text_of: Callable[[Location], str] | None, what: str) -> str:
+    text = location_text(location, what)
+    if not text:
+        raise TemplateError("the template is empty: name a shard, a prefix that ends in '/', or a glob")
+    return text if text_of is None else text_of(location)  # type: ignore[arg-type]  # `location_text` accepted it
+
+
+def local_folder(location: object, what: str) -> str:
+    """Return the path of a folder on this machine, where a URL would become a folder of a strange name.
+
+    Args:
+        location: Text, or an `os.PathLike`.
+        what: What the folder is, for the error.
+
+    Raises:
+        OptionError: It is a URL.
+        TemplateError: It is no location.
+
+    >>> local_folder("s3://bucket/cache", "a cache")
+    Traceback (most recent call last):
+        ...
+    ais_tar2tf.errors.OptionError: a cache is a folder on this machine, not 's3://bucket/cache'
+    """
+    text = location_text(location, f"{what} is a folder (a str or a path)")
+    if "://" in text:
+        raise OptionError(f"{what} is a folder on this machine, not {shown_location(text)}")
+    return text
+
+
+def shown_location(value: object) -> str:
+    """Return a value as errors show it: quoted, short, and without what lets the bearer of a URL in."""
+    text = repr(shown_url(value) if isinstance(value, str) else value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
