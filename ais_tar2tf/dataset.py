@@ -124,7 +124,8 @@ class AisDataset(Completed):
 
         Without `path` nothing is stored. With it, the files appear when all are complete, and are returned. `path`
         is a file, a template such as `train-{}.record`, or a function that gives names; no file is larger than
-        `max_shard_size`, but one of a single record. Functions get the converted record where there are conversions.
+        `max_shard_size`, but one of a single record. Where that makes several files of one name, they are
+        `train.record-00000-of-00003` and so on. Functions get the converted record where there are conversions.
         `graph` as `Source.dataset` takes it: whether `record_to_pair` is traced.
         """
         if path:

@@ -163,13 +163,41 @@ def test_a_generator_of_paths(ais, tmp_path):
     assert not (tmp_path / "z").exists()
 
 
-def test_one_path_and_a_size(ais, tmp_path):
-    (file,) = ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x", max_shard_size="1MB")
-    before = Path(file).read_bytes()
-    with pytest.raises(ExportError, match=r"name-\{\}"):
-        ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x", max_shard_size="2KB")
-    assert Path(file).read_bytes() == before
-    assert list(tmp_path.iterdir()) == [Path(file)]
+@pytest.mark.parametrize("verb", ["load", "load_from_tar"])
+def test_files_of_one_path_are_numbered_where_a_size_makes_several(ais, tmp_path, verb):
+    write, path = getattr(ais, verb), tmp_path / "train.record"
+    for other in ("train.record-00000-of-2", "train.record.bak", "a-train.record-00000-of-00002"):
+        (tmp_path / other).write_bytes(b"not ours")
+    others = set(tmp_path.iterdir())
+    (one,) = write("train-0.tar.gz", path=path, max_shard_size="1MB")
+    assert one == str(path)
+    records = [record.numpy() for record in tf.data.TFRecordDataset(one)]
+    for size in ("10KB", "5KB", "10KB"):
+        files = write("train-0.tar.gz", path=path, max_shard_size=size)
+        assert files == [f"{path}-{number:05d}-of-{len(files):05d}" for number in range(len(files))]
+        assert len(files) > 1
+        assert all(Path(file).stat().st_size <= int(size[:-2]) * 1000 for file in files)
+        assert [record.numpy() for record in tf.data.TFRecordDataset(files)] == records
+        assert {*map(Path, files)} == {*tmp_path.iterdir()} - others, "files of the run before are gone"
+    assert write("train-0.tar.gz", path=path) == [str(path)]
+    assert {path} == {*tmp_path.iterdir()} - others
+
+
+def test_a_template_of_paths_may_pad_its_numbers(ais, tmp_path):
+    files = ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x-{:03d}.record", max_shard_size="10KB")
+    assert files == [f"{tmp_path}/x-{number:03d}.record" for number in range(len(files))]
+    assert len(files) > 1
+
+
+def test_a_numbered_name_that_is_taken_by_a_folder_changes_nothing(ais, tmp_path):
+    (before,) = ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x")
+    for total in range(2, 9):
+        (tmp_path / f"x-00001-of-{total:05d}").mkdir()
+    names, data = set(tmp_path.iterdir()), Path(before).read_bytes()
+    with pytest.raises(ExportError, match="it is a folder"):
+        ais.load_from_tar("train-0.tar.gz", path=tmp_path / "x", max_shard_size="10KB")
+    assert set(tmp_path.iterdir()) == names
+    assert Path(before).read_bytes() == data
 
 
 def test_a_single_larger_record_has_its_own_file(ais, tmp_path):

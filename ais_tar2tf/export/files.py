@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -28,9 +29,13 @@ from ais_tar2tf.records import Record
 __all__ = ["Paths", "write_files", "write_payloads", "write_tfrecord"]
 
 Paths = str | os.PathLike[str] | Callable[[], Iterable[str]]
-"""A file, a template such as `train-{}.record` (numbers from 0), or a function that gives names one by one."""
+"""A file, a template (`train-{}.record`, `train-{:05d}.record`; numbers from 0), or a function that gives names.
+
+Where a bound makes several files of one that was named, they are `train.record-00000-of-00003` and so on.
+"""
 
 _SPLIT = "file"
+_PLACE = re.compile(r"\{(?::(?P<format>0?[0-9]{0,2}d?))?\}")  # `{}` or `{:05d}`, where the number of a file goes
 _NO_IDENTITY = ("", "", "", None)
 
 
@@ -122,10 +127,11 @@ def _replace(names: _Names, work: WorkFolder) -> list[str]:
     if not parts and not names.many:  # no record: the one file that was asked for is empty
         parts = [work.path / "empty"]
         parts[0].touch()
+    names.settle(len(parts))
     targets = [names.check(number) for number in range(len(parts))]
     for part, target in zip(parts, targets, strict=True):
         part.replace(target)
-    for stale in names.behind(len(parts)):
+    for stale in names.stale(len(parts)):
         stale.unlink()
     for folder in {target.parent for target in targets}:
         sync(folder)
@@ -138,7 +144,7 @@ class _Names:
     def __init__(self, path: Paths) -> None:
         self.named: list[str | os.PathLike[str]] = []
         self._template = None if callable(path) else location_text(path)
-        self.many: bool = callable(path) or "{}" in location_text(path)
+        self.many: bool = callable(path) or _PLACE.search(location_text(path)) is not None
         self._source: Iterator[Any] = iter(path()) if callable(path) else self._from_text(location_text(path))
 
     def _from_text(self, text: str) -> Iterator[str]:
@@ -146,17 +152,20 @@ class _Names:
             yield text
             return
         for number in count():
-            yield text.replace("{}", str(number))
+            yield _PLACE.sub(lambda place: format(number, place["format"] or "d"), text)  # noqa: B023
+
+    def settle(self, total: int) -> None:
+        """Give each file a name of its own, where one name is given for several."""
+        if self._template is not None and not self.many and total > 1:
+            self.named = [f"{self._template}-{number:05d}-of-{total:05d}" for number in range(total)]
 
     def path(self, number: int) -> Path:
         while len(self.named) <= number:
             try:
                 self.named.append(next(self._source))
             except StopIteration:
-                advice = "end too early" if self.many else "are one; with max_shard_size say 'name-{}.record'"
-                raise ExportError(
-                    f"{self.named[0] if self.named else self._template}: the names for the files {advice}"
-                ) from None
+                begin = self.named[0] if self.named else "path="
+                raise ExportError(f"{begin}: the names for the files end too early") from None
         return Path(self.named[number])
 
     def check(self, number: int) -> Path:
@@ -168,13 +177,23 @@ class _Names:
             raise ExportError(f"{path}: nothing can be written there (it is a folder)")
         return path
 
-    def behind(self, number: int) -> Iterator[Path]:
-        """Files that a template names from `number` on, without a gap: an earlier run was longer."""
-        if self._template is None or not self.many:
+    def stale(self, total: int) -> Iterator[Path]:
+        """Files of an earlier run that had another number of files."""
+        if self._template is None:
             return
-        while self.path(number).is_file():
-            yield self.path(number)
-            number += 1
+        if not self.many:
+            yield from self._numbered_otherwise(Path(self._template), total)
+            return
+        while self.path(total).is_file():  # without a gap
+            yield self.path(total)
+            total += 1
+
+    def _numbered_otherwise(self, first: Path, total: int) -> Iterator[Path]:
+        ours = re.compile(rf"{re.escape(first.name)}(-\d{{5,}}-of-\d{{5,}})?")
+        written = {Path(name).name for name in self.named[:total]}
+        for entry in sorted(os.scandir(first.parent), key=lambda entry: entry.name):
+            if ours.fullmatch(entry.name) and entry.name not in written and entry.is_file(follow_symlinks=False):
+                yield Path(entry.path)
 
 
 @contextlib.contextmanager
