@@ -24,6 +24,7 @@ def __dir__() -> list[str]:
 
 
 _LIMITS = Limits()
+_ENTRY = b"PK\x01\x02"  # that each entry of a zip's directory begins with
 
 
 def decode_npy(data: bytes, limit: int = _LIMITS.member_bytes) -> Any:
@@ -62,11 +63,13 @@ def _check_header(data: bytes, limit: int) -> None:
 
 def decode_npz(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]:
     """The arrays of a `.npz` file by name; `limit` bounds what they decompress to, in bytes."""
+    if data.count(_ENTRY) > _LIMITS.fields:  # zipfile makes an object of each, before it tells how many there are
+        raise SchemaError(f"a .npz file of over {_LIMITS.fields:,} arrays passes Limits.fields")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _check_total(archive, min(limit, _LIMITS.ratio * len(data)))
-            names = [info.filename for info in archive.infolist()]
-            return {name.removesuffix(".npy"): decode_npy(archive.read(name), limit) for name in names}
+            members = archive.infolist()
+            return {info.filename.removesuffix(".npy"): decode_npy(_read(archive, info), limit) for info in members}
     except SchemaError:
         raise
     except Exception as error:  # zipfile lets errors of zlib, struct and codecs through
@@ -76,6 +79,14 @@ def decode_npz(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]
 def decode_hdf5(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]:
     """The variables of a netCDF-4 or HDF5 file by name, gaps as NaN, packed values unpacked, times as datetime64."""
     return netcdf.read(data, limit=limit).variables
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member, never more than it states: `ZipFile.read` would inflate all, and leave out the rest."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise SchemaError(f"no .npz file that can be read here: {info.filename!r} is neither stored nor deflated")
+    with archive.open(info) as member:
+        return member.read(info.file_size)
 
 
 def _check_total(archive: zipfile.ZipFile, most: int) -> None:

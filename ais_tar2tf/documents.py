@@ -26,6 +26,8 @@ __all__ = [
     "Fail",
     "checksum_of",
     "document_bytes",
+    "is_crowded",
+    "is_deep",
     "parse_document",
     "parse_json",
     "parse_lines",
@@ -88,19 +90,19 @@ def parse_json(data: bytes | str, *, where: str, fail: Fail) -> dict[str, Any]:
 def _parsed(data: bytes | str, where: str, fail: Fail) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8", "surrogateescape")
-        if _is_crowded(text):
+        if is_crowded(text):
             raise fail(f"{where}: the document is damaged: it holds little but empty lists and objects")
         document: Any = json.loads(text)
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, Tar2TFError):
             raise
         raise fail(f"{where}: the document is damaged: it is not JSON ({error})") from error
-    if _is_deep(document):
+    if is_deep(document, _DEPTH):
         raise fail(f"{where}: the document is damaged: lists and objects are nested more than {_DEPTH} deep")
     return document
 
 
-def _is_crowded(text: str) -> bool:
+def is_crowded(text: str) -> bool:
     """Return whether a parsed text would take far more memory than its length lets expect."""
 
     def dense(text: str) -> bool:
@@ -110,9 +112,12 @@ def _is_crowded(text: str) -> bool:
     return length > _SMALL and dense(text) and dense(_STRING.sub("", text))  # brackets within strings don't count
 
 
-def _is_deep(document: Any) -> bool:
+def is_deep(document: Any, most: int) -> bool:
+    """Return whether lists and objects are nested more than `most` deep."""
     level = [document] if type(document) in (dict, list) else []
-    for _ in range(_DEPTH):
+    depth = 0
+    while level and depth < most:
+        depth += 1
         inner = [each.values() if type(each) is dict else each for each in level]
         level = [value for values in inner for value in values if type(value) in (dict, list)]
     return bool(level)

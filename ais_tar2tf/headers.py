@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import struct
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ _NPY_LONGEST = 64 * 1024  # bytes of an npy header; numpy itself refuses over 10
 # Start-of-frame markers: all of C0..CF but DHT, JPG and DAC.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
+_MOST_PARTS = 4_096  # segments or chunks before the picture: a profile of 16 MB takes 256
+_MOST_FILL = 64  # bytes of fill before a marker; encoders write none, or align to a word
+_MOST_SIZES = 32  # of an array; numpy 1 has no more
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette holds three
 
 
@@ -57,9 +61,13 @@ def image_header(data: bytes) -> ImageHeader | None:
             return _bmp(data)
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             return _webp(data)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, _NoEndError):
         return None  # it ends within its header
     return None
+
+
+class _NoEndError(Exception):
+    """A header goes on for longer than any honest one."""
 
 
 def _sound(header: ImageHeader) -> ImageHeader | None:
@@ -69,13 +77,11 @@ def _sound(header: ImageHeader) -> ImageHeader | None:
 def _jpeg(data: bytes) -> ImageHeader | None:
     """FF marker, then two bytes of length that count themselves, until the start of a frame."""
     at = 2
-    while True:
+    for _ in range(_MOST_PARTS):
         if data[at] != 0xFF:
             return None
+        at = _behind_fill(data, at)
         marker = data[at + 1]
-        if marker == 0xFF:  # fill bytes
-            at += 1
-            continue
         if marker in _ALONE:
             at += 2
             continue
@@ -86,6 +92,15 @@ def _jpeg(data: bytes) -> ImageHeader | None:
         if marker == 0xDA or length < 2:  # a scan before any frame
             return None
         at += 2 + length
+    raise _NoEndError
+
+
+def _behind_fill(data: bytes, at: int) -> int:
+    """Return where the last FF stands of those before a marker."""
+    for place in range(at, at + _MOST_FILL):
+        if data[place + 1] != 0xFF:
+            return place
+    raise _NoEndError
 
 
 def _png(data: bytes) -> ImageHeader | None:
@@ -101,7 +116,9 @@ def _png(data: bytes) -> ImageHeader | None:
 
 def _has_transparency(data: bytes) -> bool:
     at = 8
-    while at + 8 <= len(data):
+    for _ in range(_MOST_PARTS):
+        if at + 8 > len(data):
+            return False
         (length,) = struct.unpack_from(">I", data, at)
         kind = data[at + 4 : at + 8]
         if kind == b"tRNS":
@@ -109,7 +126,7 @@ def _has_transparency(data: bytes) -> bool:
         if kind in (b"IDAT", b"IEND"):
             return False
         at += 12 + length
-    return False
+    raise _NoEndError
 
 
 def _bmp(data: bytes) -> ImageHeader | None:
@@ -152,11 +169,19 @@ def array_header(data: bytes) -> ArrayHeader | None:
     try:
         said = ast.literal_eval(data[begin : begin + length].decode("utf-8" if data[6] > 2 else "latin-1").strip())
         dtype, shape = np.dtype(said["descr"]), tuple(int(size) for size in said["shape"])
-    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
+        fortran_order = bool(said["fortran_order"])
+    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError, OverflowError):
         return None
-    if dtype.hasobject or dtype.names is not None or min(shape, default=0) < 0:
+    if dtype.hasobject or dtype.names is not None or not _is_shape(shape, dtype.itemsize):
         return None
-    return ArrayHeader(dtype.newbyteorder("=").name, shape, bool(said["fortran_order"]), begin + length)
+    return ArrayHeader(dtype.newbyteorder("=").name, shape, fortran_order, begin + length)
+
+
+def _is_shape(shape: tuple[int, ...], itemsize: int) -> bool:
+    """Return whether there can be an array of that shape."""
+    if len(shape) > _MOST_SIZES or min(shape, default=0) < 0:
+        return False
+    return math.prod(max(1, size) for size in shape) * max(1, itemsize) < 1 << 63
 
 
 def media_kind(data: bytes) -> str | None:

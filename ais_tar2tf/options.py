@@ -175,6 +175,7 @@ class Limits(_Checked):
     sparse_bytes: int = 4 * GIB  # what all sparse members of one shard become: zeros cost nothing to claim
     members: int = 20_000_000  # of one shard, links and directories too: ten fields for as many records as `keys`
     directory_bytes: int = 64 * MIB  # the list of members in a zip that needs it beforehand, held whole: a million
+    value_bytes: int = 256 * MIB  # of a JSON or msgpack file that is decoded: as Python's objects ten times that
     record_bytes: int = 2 * GIB - 1  # all fields of one record; a tf.train.Example can hold no more
     ratio: int = 1_100  # decompressed / compressed bytes; deflate cannot exceed 1,032 on honest data
     window_bytes: int = (
@@ -343,6 +344,7 @@ class Card(_Checked):
     _may_be_zero = frozenset({"seed"})
 
     samples: int = 24  # records on the contact sheet: four rows on a wide screen
+    pixels: int = 50_000_000  # of an image that is shown or made smaller: decoded, it takes four bytes for each
     media_bytes: int = 96 * KIB  # an image or a recording that is shown as it is; a larger image needs Pillow
     text_chars: int = 400  # of a sample's text: enough to see what it is about
     words: int = 1_000  # different labels or words of a field that are counted; ImageNet has as many

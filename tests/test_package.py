@@ -22,7 +22,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "later", "completion", "signed_urls",
     "errors", "escaping", "nearest", "locations",
-    "options", "names", "structure", "documents", "owned", "retries", "allocation", "forking",
+    "options", "names", "structure", "documents", "values", "owned", "retries", "allocation", "forking",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",
     "shard_index", "listing", "environment", "plan", "features",
@@ -34,7 +34,7 @@ LAYERS = [
 ]  # fmt: skip
 PURE = [
     "signed_urls", "errors", "escaping", "nearest", "locations",
-    "options", "names", "structure", "documents", "retries", "account",
+    "options", "names", "structure", "documents", "values", "retries", "account",
     "watching", "templates", "globs", "archive", "records", "index_format", "shard_index", "listing",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",
     "reader.epochs",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
 import wave
 from dataclasses import dataclass
 
 __all__ = ["Audio", "audio_header"]
+
+_MOST_HEADER = 1 << 18  # bytes before the samples: remarks, or what aligns them to pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,10 @@ def audio_header(data: bytes) -> Audio | None:
 
 def _wav(data: bytes) -> Audio | None:
     try:
-        with wave.open(io.BytesIO(data)) as file:
+        with wave.open(io.BytesIO(data[:_MOST_HEADER])) as file:
             rate = file.getframerate()
             return Audio("wav", file.getnframes() / rate, rate, file.getnchannels()) if rate else None
-    except (wave.Error, EOFError):
+    except (wave.Error, EOFError, struct.error):
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -12,9 +11,11 @@ from ais_tar2tf.card._arrays import array_of, looked_at
 from ais_tar2tf.card._audio import audio_header
 from ais_tar2tf.card._numbers import Numbers
 from ais_tar2tf.card._words import Words
+from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.headers import image_header
 from ais_tar2tf.options import Card
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of
+from ais_tar2tf.values import json_value
 
 __all__ = ["FieldSurvey"]
 
@@ -126,8 +127,8 @@ class FieldSurvey:
     def _add_json(self, text: str) -> bool:
         """The keys of a document's top level, and the numbers under them."""
         try:
-            document: Any = json.loads(text)
-        except (ValueError, RecursionError):
+            document: Any = json_value(text)
+        except SchemaError:
             return False
         if isinstance(document, list):
             self._measure("entries", len(document))

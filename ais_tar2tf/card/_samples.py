@@ -11,7 +11,7 @@ import numpy as np
 
 from ais_tar2tf.card._arrays import array_of, as_picture
 from ais_tar2tf.card._audio import audio_header
-from ais_tar2tf.headers import image_header
+from ais_tar2tf.headers import ImageHeader, image_header
 from ais_tar2tf.options import Card
 from ais_tar2tf.records import NAMES
 
@@ -81,7 +81,7 @@ def _shown(name: str, value: Any, limits: Card) -> Shown:
         return _value(name, value, limits)
     data = bytes(value)
     if (image := image_header(data)) is not None:
-        return _image(name, data, image.format, f"{image.width}×{image.height}", limits)
+        return _image(name, data, image, limits)
     if (audio := audio_header(data)) is not None:
         note = f"{audio.seconds:.2f} s, {audio.rate:,} Hz, {audio.channels} ch"
         if len(data) > limits.media_bytes:
@@ -98,23 +98,28 @@ def _value(name: str, value: Any, limits: Card) -> Shown:
     return _text(name, str(value), limits)
 
 
-def _image(name: str, data: bytes, kind: str, note: str, limits: Card) -> Shown:
-    if len(data) <= limits.media_bytes and kind in _SHOWN_BY_BROWSERS:
-        return Shown(name, "image", data, f"image/{kind}", note)
-    small = _thumbnail(data)
+def _image(name: str, data: bytes, image: ImageHeader, limits: Card) -> Shown:
+    note = f"{image.width}×{image.height}"
+    if image.width * image.height > limits.pixels:
+        return Shown(name, "none", note=f"{note}, more pixels than are decoded for a card (Card.pixels)")
+    if len(data) <= limits.media_bytes and image.format in _SHOWN_BY_BROWSERS:
+        return Shown(name, "image", data, f"image/{image.format}", note)
+    small = _thumbnail(data, image.format, limits.pixels)
     if small is None:
         return Shown(name, "none", note=f"{note}, too large to be shown; pip install 'ais_tar2tf[card]' shrinks it")
     return Shown(name, "image", small, "image/jpeg", note)
 
 
-def _thumbnail(data: bytes) -> bytes | None:
-    """A small JPEG; None without Pillow, and when the image does not decode."""
+def _thumbnail(data: bytes, kind: str, most: int) -> bytes | None:
+    """A small JPEG; None without Pillow, and when the image does not decode, or has more pixels than its header."""
     try:
         from PIL import Image
     except ImportError:
         return None
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=[kind]) as image:
+            if image.width * image.height > most:
+                return None
             image.thumbnail((_THUMBNAIL, _THUMBNAIL))
             out = io.BytesIO()
             image.convert("RGB").save(out, "JPEG", quality=82)

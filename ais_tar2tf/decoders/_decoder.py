@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf import arrays
+from ais_tar2tf import arrays, values
 from ais_tar2tf.decoders import _graph, _python
 from ais_tar2tf.errors import OptionTypeError, SchemaError
 
@@ -91,8 +91,8 @@ class Decoder:
 _PLAIN: dict[str, Callable[[bytes], Any]] = {
     "bytes": bytes,
     "text": _python.text,
-    "json": _python.value_of_json,
-    "msgpack": _python.unpacked,
+    "json": values.json_value,
+    "msgpack": values.msgpack_value,
     "npy": arrays.decode_npy,
     "npz": arrays.decode_npz,
     "audio": _python.audio,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ais_tar2tf import netcdf
 from ais_tar2tf.errors import SchemaError
 
-__all__ = ["audio", "hdf5", "image", "number", "text", "unpacked", "value_of_json"]
+__all__ = ["audio", "hdf5", "image", "number", "text"]
 
 
 def image(data: bytes, dtype: str = "uint8", channels: int = 0, at_least: tuple[int, int] | None = None) -> Any:
@@ -55,18 +54,6 @@ def number(data: bytes, dtype: str = "int64") -> Any:
         raise SchemaError(f"{written[:80]} does not fit into {said}")
     with np.errstate(over="ignore", under="ignore"):
         return said.type(found).item()
-
-
-def value_of_json(data: bytes) -> Any:
-    """What JSON says."""
-    return json.loads(data)
-
-
-def unpacked(data: bytes) -> Any:
-    """What msgpack says; types of somebody's own stay bytes with a number."""
-    import msgpack
-
-    return msgpack.unpackb(data, raw=False, strict_map_key=False)
 
 
 def hdf5(data: bytes) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from ais_tar2tf.errors import OptionTypeError, SchemaError
 from ais_tar2tf.mapping import is_tensor
 from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, type_name
 from ais_tar2tf.records import Record
+from ais_tar2tf.values import json_value
 
 __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "selection_of", "union"]
 
@@ -71,7 +71,7 @@ class SelectJSON(Selection):
         return "".join(f"[{part!r}]" for part in self.path)
 
     def _taken(self, value: Any) -> Any:
-        value = json.loads(value) if isinstance(value, bytes | str) else value
+        value = json_value(value) if isinstance(value, bytes | str) else value
         for part in self.path:
             try:
                 value = value[part]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import re
 from typing import Any
 
@@ -13,6 +12,7 @@ from ais_tar2tf.errors import NoFeature, SchemaError
 from ais_tar2tf.headers import array_header, image_header, media_kind
 from ais_tar2tf.schema._field import ANY, LISTED, Field, Shape
 from ais_tar2tf.schema._kinds import kind_of_field
+from ais_tar2tf.values import json_value
 
 __all__ = ["label_text", "observe"]
 
@@ -160,8 +160,8 @@ def _by_mark(name: str, data: bytes, expected: str | None) -> Field | None:
 def _of_text(name: str, data: bytes, *, json_expected: bool) -> Field:
     if json_expected or data[:1] in (b"{", b"["):
         try:
-            json.loads(data)
-        except (ValueError, RecursionError):
+            json_value(data)
+        except SchemaError:
             pass
         else:
             return Field(name, "object", (), "json")

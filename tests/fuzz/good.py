@@ -70,6 +70,7 @@ def inputs() -> dict[str, list[bytes]]:
         "zip": [archives.zip_of(_MEMBERS), archives.zip_of(_MEMBERS, piped=True, comment=b"c")],
         "example": [example],
         "hdf5": [_hdf5()],
+        "values": [b'{"a": [1, {"b": null}]}', bytes([0x92, 1, 0x81, 0xA1]) + b"a\x02", made.image(1, "PNG")],
         "npy": [numbers.getvalue(), both.getvalue()],
         "headers": [made.image(1), made.image(2, "PNG"), made.image(3, "BMP"), made.image(4, "WEBP")],
         "template": [b"train-{000..146}.tar", b"{a,b{1..3}}/x\\{.tar", b"a/**/*.tar"],

@@ -22,6 +22,7 @@ with atheris.instrument_imports(include=["ais_tar2tf"], enable_loader_override=F
             importlib.import_module(f"ais_tar2tf.{package}.{each.name}")
     for single in (
         "documents",
+        "values",
         "class_names",
         "csv_files",
         "shard_index",

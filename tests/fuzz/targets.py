@@ -291,6 +291,19 @@ def fuzz_npy(data: bytes) -> None:
 
 
 @target
+def fuzz_values(data: bytes) -> None:
+    """JSON and msgpack, and what a card shows of these bytes."""
+    from ais_tar2tf.card._samples import Chosen
+    from ais_tar2tf.options import Card
+    from ais_tar2tf.values import json_value, msgpack_value
+
+    for read in (json_value, msgpack_value):
+        with contextlib.suppress(Tar2TFError):
+            read(data)
+    Chosen(Card()).add({"__key__": "k", "__shard__": "s", "x": data})
+
+
+@target
 def fuzz_hdf5(data: bytes) -> None:
     """By the helper process: what its library does to itself is an error of ours."""
     from ais_tar2tf.netcdf import read
