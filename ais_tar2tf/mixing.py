@@ -11,10 +11,10 @@ from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Shuffle, whole_number
-from ais_tar2tf.reading import PlainReading, timed_records
+from ais_tar2tf.reading import PlainReading
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
 from ais_tar2tf.records import Record
-from ais_tar2tf.source import Prepared, Source, check_batching, check_unmapped, shuffle_option
+from ais_tar2tf.source import Ordered, Prepared, Source, check_batching, check_unmapped, shuffle_option
 from ais_tar2tf.watching import bottleneck_line
 
 if TYPE_CHECKING:
@@ -101,10 +101,39 @@ class Mixture(Completed):
         return Mixture(chosen, self._weights, seed=self._seed, at_end=self._at_end)
 
     @known_options
-    def records(self) -> Iterator[Record]:
-        """The records of one epoch, as the sources have them."""
-        reading = self._mixed([source.reading(None) for source in self._sources])
-        return timed_records(reading.open(reading.begin(0, 0, 1), self._account), self._account)
+    def records(
+        self,
+        *,
+        decode: Decode | None = None,
+        shuffle: bool | int | str | Shuffle | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        repeat: int | None = 1,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        start_at: int = 0,
+    ) -> Iterator[Record]:
+        """The records as the sources have them, by the options that `Source.records` takes.
+
+        `decode` goes by what the first source has.
+        """
+        ordered = Ordered.of(
+            shuffle=shuffle,
+            seed=seed,
+            shard=shard,
+            repeat=repeat,
+            start_at=start_at,
+            batch=batch,
+            drop_remainder=drop_remainder,
+        )
+        how = self._of_each(ordered.how)
+        if how is not None:
+            self.stats.seed = ordered.loop.seed.value
+        reading = self._mixed([source.reading(how, shard) for source in self._sources])
+        records = ordered.loop.records(reading, self._account)
+        if decode is not None and decode is not False:
+            records = self._sources[0].decoded(records, decode, self._account)
+        return ordered.batched(records)
 
     @known_options
     def dataset(
@@ -133,8 +162,7 @@ class Mixture(Completed):
         if map is None and (decode is None or decode is False):
             check_unmapped(parallel=parallel, output_types=output_types, output_shapes=output_shapes)
         prepared = self._prepared(map, decode, output_types=output_types, output_shapes=output_shapes, graph=graph)
-        if how is not None and not how.whole:  # their windows are together no larger than one
-            how = replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
+        how = self._of_each(how)
         pairs = zip(self._sources, prepared, strict=True)
         together = replace(
             prepared[0],
@@ -152,6 +180,12 @@ class Mixture(Completed):
             start_at=start_at,
             parallel=parallel,
         )
+
+    def _of_each(self, how: Shuffle | None) -> Shuffle | None:
+        """How each source is shuffled: their windows are together no larger than one."""
+        if how is None or how.whole:
+            return how
+        return replace(how, window_bytes=max(1, how.window_bytes // len(self._sources)))
 
     def _prepared(self, map: Any, decode: Decode | None, **how: Any) -> list[Prepared]:  # noqa: A002
         """The mapping is traced over the first source; the others have to have the fields that it reads."""

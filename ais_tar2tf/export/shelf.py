@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, overload
@@ -71,6 +71,14 @@ class Records(Sequence[Record]):
         """Of the records of these splits."""
         schemas = [self._shelf.manifest.splits[split].schema for split in self._splits]
         return reduce(Schema.merge, schemas, Schema(records=0))
+
+    def readers(self) -> list[Callable[[], Iterator[Record]]]:
+        """For each file that has records of these, in order, what reads them."""
+        return [
+            partial(self._shelf.records, part.split, [span])
+            for part in self.parts
+            for span in self.of_part(part).spans()
+        ]
 
     def of_part(self, part: Part) -> Records:
         return Records(self._shelf, [part])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READ_BUFFER",
+    "SHUFFLED_FILES",
+    "TURN",
     "FileOrder",
     "LoadRequest",
     "build_dataset",
@@ -34,9 +36,9 @@ READ_BUFFER = 8 * MIB  # of one file; TensorFlow's performance guide advises som
 _PARSED_BYTES = 1 * MIB  # parsed at once: a batch costs little more than a record
 _MOST_PARSED = 256  # the same in records
 _LARGE = 16 * KIB  # of a record; larger ones are parsed one by one, for taking a batch apart copies them
-_SHUFFLED_FILES = 16  # read at once when shuffled, as TFDS does
+SHUFFLED_FILES = 16  # read at once when shuffled, as TFDS does
 _NO_RECORDS = Schema((Field("__key__", "string"),))  # of files of which nobody said what would be in them
-_TURN = 16  # records of one file before the next one's turn
+TURN = 16  # records of one file before the next one's turn
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class LoadRequest:
     interleave: int | None
     split: bool = False  # among hosts: tf.data is not to split it once more
     counted: bool = True  # it gives all records; not so where workers share them
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether several files may be read at once: TensorFlow opens them by itself."""
+        return self.local and self.manifest.format == "tfrecord"
 
 
 def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
@@ -77,9 +84,12 @@ def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
 def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:
     import tensorflow as tf
 
-    whole = request.local and request.manifest.format == "tfrecord"
     order = FileOrder(cycle=request.interleave, shuffled=request.window > 0, seed=request.seed)
-    examples = read_files(request.records, request.url, order) if whole else read_payloads(request.records.payloads)
+    examples = (
+        read_files(request.records, request.url, order)
+        if request.in_turns
+        else read_payloads(request.records.payloads)
+    )
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
     schema = request.records.schema or _NO_RECORDS
@@ -117,7 +127,7 @@ class FileOrder:
     """In which order the records of several files come."""
 
     cycle: int | None = None  # files read at once, in turns; None: one in order, 16 when shuffled
-    turn: int = _TURN  # records of one file before the next one's turn
+    turn: int = TURN  # records of one file before the next one's turn
     shuffled: bool = False
     seed: int | None = None
     reshuffled: bool = True  # in each epoch
@@ -139,7 +149,7 @@ def read_files(records: Records, url: Callable[[str], str], order: FileOrder) ->
     paths = tf.constant([span["filename"] for span in spans], tf.string)
     skips, takes = (tf.constant([span[name] for span in spans], tf.int64) for name in ("skip", "take"))
     files = tf.data.Dataset.from_tensor_slices((paths, skips, takes))
-    cycle = order.cycle or (_SHUFFLED_FILES if order.shuffled else 1)
+    cycle = order.cycle or (SHUFFLED_FILES if order.shuffled else 1)
     if order.shuffled:
         files = files.shuffle(max(1, len(spans)), order.seed, reshuffle_each_iteration=order.reshuffled)
     named = [NamedFile(url(file.name), file.records) for file, _, _ in records.spans()]

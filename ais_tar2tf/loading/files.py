@@ -18,6 +18,7 @@ from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, whole_number
+from ais_tar2tf.reading.loops import in_batches
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import Source, check_batching, host_of, open_source, read_options, shuffle_option
@@ -105,20 +106,41 @@ class Loaded(Completed):
     @overload
     def __getitem__(self, at: slice) -> list[Record]: ...
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
-        return self._all()[at]
+        return Records(self._shelf, self._all())[at]
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    def records(self, split: str | None = None) -> Iterator[Record]:
-        """The records in order, streamed."""
-        yield from self._all() if split is None else self.split(split)
+    @known_options
+    def records(
+        self,
+        split: str | None = None,
+        *,
+        shuffle: bool | int | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        interleave: int | None = None,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        repeat: int | None = 1,
+    ) -> Iterator[Record]:
+        """The records in order, streamed without TensorFlow; `split=None`: of all splits.
+
+        The options mean what they mean to `dataset`, and give the same records in the same order, unless
+        `tf.random.set_seed` was called. With `batch` a dict holds a list for each field. `repeat=None`: for ever.
+        """
+        from ais_tar2tf.loading.loops import records_of
+
+        epochs = -1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1)
+        request = self.request(split, shuffle, seed, batch, drop_remainder, interleave, shard)
+        records = records_of(request, epochs)
+        return records if request.batch is None else in_batches(records, request.batch, drop_remainder=drop_remainder)
 
     def _open_tar(self, urls: Sequence[str]) -> Source:
         return open_source(list(map(escape, urls)), index=False, **self._access)
 
-    def _all(self) -> Records:
-        return Records(self._shelf, [Part(name, 0, count) for name, count in self.splits.items()])
+    def _all(self) -> list[Part]:
+        return [Part(name, 0, count) for name, count in self.splits.items()]
 
     def verify(self, *, progress: bool | None = None) -> Verified:
         """Read every byte; raises a typed error with file and offset at the first fault."""
@@ -153,7 +175,7 @@ class Loaded(Completed):
 
     def request(
         self,
-        split: str,
+        split: str | None,
         shuffle: bool | int | None = None,
         seed: int | None = None,
         batch: int | None = None,
@@ -171,7 +193,7 @@ class Loaded(Completed):
             check_effect("interleave", interleave, what, "they are read one after the other; leave it out")
         if how is not None and isinstance(shuffle, Shuffle | str):
             raise OptionError(f"shuffle is True or a window in records here, not {shuffle!r}")
-        parts = share_of(parts_of(split, self.splits), *host_of(shard))
+        parts = share_of(self._all() if split is None else parts_of(split, self.splits), *host_of(shard))
         records = Records(self._shelf, parts)
         return LoadRequest(
             manifest=self.manifest,

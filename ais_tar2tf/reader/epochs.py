@@ -8,6 +8,8 @@ from ais_tar2tf.records import Records
 
 __all__ = ["EpochStream"]
 
+_EMPTY_EPOCHS = 1_000  # in a row, then none will have records; of few shards a host may have none for some epochs
+
 
 class EpochStream(ABC):
     """Records in chunks."""
@@ -36,11 +38,12 @@ class EpochStream(ABC):
     def close(self) -> None: ...
 
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
-        """As `next_in_epoch`; none at the end of the last epoch."""
-        while True:
+        """As `next_in_epoch`; none at the end of the last epoch, and of epochs without end that hold nothing."""
+        for _ in range(_EMPTY_EPOCHS):
             chunk = self.next_in_epoch(most, full=full)
             if chunk or not self.begin_next_epoch():
                 return chunk
+        return Records()
 
     def discard(self, count: int) -> int:
         """Go on `count` records later; return how many there were."""

@@ -10,10 +10,12 @@ from ais_tar2tf.source._arguments import (
 )
 from ais_tar2tf.source._naming import shard_names
 from ais_tar2tf.source._opening import index_shards, iter_records, open_source
+from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared
 from ais_tar2tf.source._source import Source
 
 __all__ = [
+    "Ordered",
     "Prepared",
     "Source",
     "check_batching",

@@ -36,6 +36,7 @@ from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._arguments import check_batching, check_unmapped, host_of, shuffle_option
+from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
@@ -59,7 +60,7 @@ class Source(Completed):
     """Shards in one store, with how they are read. Nothing is opened before it is asked for something."""
 
     __hidden__ = frozenset(
-        {"as_shards", "narrowed_as", "prepared", "reading", "skip_or_raise", "write_files", "write_index"}
+        {"as_shards", "decoded", "narrowed_as", "prepared", "reading", "skip_or_raise", "write_files", "write_index"}
     )
 
     def __init__(self, shards: Shards, account: Account | None = None, *, index: Place | bool = True) -> None:
@@ -199,25 +200,56 @@ class Source(Completed):
         return () if found is None else found.names
 
     @known_options
-    def records(self, *, decode: Decode | None = None) -> Iterator[Record]:
-        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`.
+    def records(
+        self,
+        *,
+        decode: Decode | None = None,
+        shuffle: bool | int | str | Shuffle | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+        drop_remainder: bool = False,
+        repeat: int | None = 1,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        start_at: int = 0,
+    ) -> Iterator[Record]:
+        """Every record, in order: `{"__key__": str, "__shard__": str, "jpg": bytes, …}`. TensorFlow is not needed.
 
         `decode=True` gives pixels, text, numbers and what JSON says instead of bytes, by the fields' names and a
         sample; `decode={"cls": ["cat", "dog"], "jpg": "image", "id": "int32"}` what it names, a Schema what it says.
+        The other options mean what they mean to `dataset`, and give the same records in the same order. Every call
+        begins with the first epoch. With `batch` a dict holds a list for each field: `{"__key__": ["a", "b"], …}`.
         """
-        if decode is None or decode is False:
-            return self._raw_records()
-        return self._decoded_records(decode)
+        ordered = Ordered.of(
+            shuffle=shuffle,
+            seed=seed,
+            shard=shard,
+            even=even,
+            repeat=repeat,
+            start_at=start_at,
+            batch=batch,
+            drop_remainder=drop_remainder,
+        )
+        records = self._raw_records() if ordered.is_plain else self._ordered_records(ordered)
+        if decode is not None and decode is not False:
+            records = self.decoded(records, decode, self._account)
+        return ordered.batched(records)
 
-    def _decoded_records(self, decode: Decode) -> Iterator[Record]:
+    def _ordered_records(self, ordered: Ordered) -> Iterator[Record]:
+        if ordered.how is not None:
+            self.stats.seed = ordered.loop.seed.value
+        return ordered.loop.records(self.reading(ordered.how, ordered.shard, ordered.even), self._account)
+
+    def decoded(self, records: Iterator[Record], decode: Decode, account: Account) -> Iterator[Record]:
+        """What `decode` makes of records; those of no use are skipped or raise, as `account` decides."""
         from ais_tar2tf.decoders import decoding_of
 
         decoding = decoding_of(decode, lambda: self.schema, known=self._known_fields)
-        for record in self._raw_records():
+        for record in records:
             try:
                 decoded = decoding(record)
             except MappingError as error:
-                self.skip_or_raise(error)
+                account.take_back(error)
                 continue
             yield decoded
 

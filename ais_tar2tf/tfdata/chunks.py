@@ -17,10 +17,11 @@ import numpy as np
 
 from ais_tar2tf import forking
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MappingError, SchemaError, StoreError, Tar2TFError
+from ais_tar2tf.errors import MappingError, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading import At, Reading, Stream
+from ais_tar2tf.reading.loops import wrong_index
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.begin import Begin, Place
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
@@ -172,11 +173,7 @@ class Chunks:
             return
         if at_end and self._run(position).begin is None:
             return  # it was begun by another process, which alone knows where
-        raise StoreError(
-            f"the index says {promised:,} records, and there are {'fewer' if at_end else 'more'}; "
-            "write it again by t2t.index(…)",
-            url=self.request.reading.url,
-        )
+        raise wrong_index(self.request.reading, promised, fewer=at_end)
 
     def _read(self, stream: Stream, at: At) -> tuple[Stream, Records]:
         """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
