@@ -11,12 +11,12 @@ RANK, WORLD_SIZE                            torchrun
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ais_tar2tf.errors import OptionError
+from ais_tar2tf.values import json_value
 
 __all__ = ["hosts"]
 
@@ -65,13 +65,13 @@ def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
 def _of_cluster(config: str) -> tuple[int, int] | None:
     """The place in TF_CONFIG's cluster; None when it has none, as on a machine of its own."""
     try:
-        parsed: dict[str, Any] = json.loads(config)
+        parsed: dict[str, Any] = json_value(config)
         cluster: dict[str, Any] = parsed.get("cluster") or {}
         if not cluster:
             return None
         kind, index = str(parsed["task"]["type"]), int(parsed["task"]["index"])
         sizes = [(name, len(cluster.get(name) or ())) for name in _READERS]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise OptionError(f"TF_CONFIG cannot be read ({error}); say shard=(i, n)") from error
     if kind not in _READERS or not 0 <= index < dict(sizes)[kind]:
         raise OptionError(f"TF_CONFIG says this is {kind} {index}, which has no share of the data; say shard=(i, n)")

@@ -193,6 +193,7 @@ class Limits(_Checked):
     index_bytes: int = 256 * MIB  # of an index file, held whole: 8 bytes a record, so 30 million records
     proved_bytes: int = 1 * GIB  # of files that are hashed to prove an index of another store: 1 s, from a disk 10 s
     document_bytes: int = 64 * MIB  # of a manifest or another JSON document, held whole: 200 bytes a shard and a file
+    token_bytes: int = 64 * KIB  # of a file that holds a token; a signed one has a kilobyte
     journal_bytes: int = 1 * GIB  # of the journal that an export goes on from: some kilobytes a shard
     state_bytes: int = 16 * MIB  # of the state that Resume keeps: some 500 bytes for each source of a mixture
     open_streams: int = 8  # streams kept open between two reads of one dataset; the least recently used is closed

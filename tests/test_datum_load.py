@@ -492,7 +492,7 @@ def test_directories_without_their_documents_or_files(tmp_path):
         datum.load(tmp_path)
     write(tmp_path, lambda n: {"x": n}, {"train": 32})
     (tmp_path / "shard_info.json").write_text("[]")
-    with pytest.raises(SchemaError, match=r"shard_info\.json: an object is expected"):
+    with pytest.raises(SchemaError, match=r"shard_info\.json: .* it holds no JSON object"):
         datum.load(tmp_path)
     (tmp_path / "shard_info.json").write_text('{"train": {"train-00000-of-00009.tfrecord": 32}}')
     with pytest.raises(ExportError, match=r"train-00000-of-00009\.tfrecord: .*names this file, and it is not there"):

@@ -19,6 +19,7 @@ from ais_tar2tf.stores import TokenSource, split_url
 from ais_tar2tf.stores.ais import AisStore
 from ais_tar2tf.stores.clusters import ClusterCalls
 from ais_tar2tf.templates import expand
+from ais_tar2tf.values import json_value
 
 __all__ = ["ORDERS", "Job", "Progress", "shuffle"]
 
@@ -55,7 +56,7 @@ class Job:
     def progress(self) -> Progress:
         answer = self._calls.call("GET", f"sort?uuid={self.id}")
         try:
-            said: dict[str, Any] = answer.json()
+            said: dict[str, Any] = json_value(answer.content)
             return _progress(list(said.values()), self._shards)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StoreError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.values import json_value
 
 __all__ = ["Columns", "number_or_text"]
 
@@ -58,8 +60,8 @@ def _parsed(value: Any) -> Any:
     text = value.strip()
     if text[:1] == "[":
         try:
-            return json.loads(text)
-        except ValueError:
+            return json_value(text)
+        except SchemaError:
             return text
     return text
 

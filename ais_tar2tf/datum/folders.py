@@ -20,7 +20,9 @@ from ais_tar2tf.datum.columns import Columns
 from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
 from ais_tar2tf.datum.metadata import read_json
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
+from ais_tar2tf.documents import read_file
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.options import Limits
 
 __all__ = ["FOLDERS", "Attributes", "Examples"]
 
@@ -28,6 +30,7 @@ Attributes = Mapping[str, Any]
 Examples = Iterator[tuple[str, dict[str, Any]]]
 
 _CLASSES = "classes.names"
+_MOST = Limits().member_bytes
 
 
 class _Folder:
@@ -44,7 +47,9 @@ class _Folder:
 
     def read(self, path: Path, what: str) -> bytes:
         try:
-            return path.read_bytes()
+            return read_file(path, most=_MOST, limit="member_bytes", fail=SchemaError)
+        except SchemaError:
+            raise
         except OSError as error:
             raise SchemaError(f"{path}: this {what} can't be read ({error.strerror})") from error
 

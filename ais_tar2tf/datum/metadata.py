@@ -12,8 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ais_tar2tf.documents import parse_json
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.schema import Field, Schema, wire_dtype
+from ais_tar2tf.structure import anything, boolean, check, fields, keyed, listed, maybe, name, one_of, whole
 
 __all__ = [
     "MAPPING",
@@ -33,6 +35,13 @@ MAPPING = "datum_to_type_and_shape_mapping.json"
 _TYPES = {"bytes": "string", "float32": "float", "int64": "int"}
 _OLD_SHAPE = "{}_shape"
 _DTYPES = {"int": "int64", "float": "float32", "string": "string"}
+_COUNTS = keyed(keyed(whole(), key=name))
+_FEATURES = keyed(
+    fields(
+        {"type": one_of(*_DTYPES), "shape": listed(maybe(whole())), "dense": boolean},
+        {"field": anything},
+    )
+)
 
 
 def json_bytes(document: Any) -> bytes:
@@ -40,13 +49,8 @@ def json_bytes(document: Any) -> bytes:
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise SchemaError(f"{where}: this is no JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise SchemaError(f"{where}: an object is expected, not {str(found)[:80]}")
-    return found
+    """Return the object that a document holds."""
+    return parse_json(data, where=where, fail=SchemaError)
 
 
 def is_image(field: Field) -> bool:
@@ -65,10 +69,11 @@ def described(field: Field) -> dict[str, Any]:
 
 def schema_of(mapping: Mapping[str, Any], where: str) -> Schema:
     """The features that a mapping describes."""
+    features = check(dict(mapping), _FEATURES, where=where, fail=SchemaError)
     try:
-        return Schema(tuple(_field(name, said) for name, said in mapping.items()))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SchemaError(f"{where}: this does not describe features ({error!r})") from error
+        return Schema(tuple(_field(name, said) for name, said in features.items()))
+    except SchemaError as error:
+        raise SchemaError(f"{where}: this does not describe features ({error})") from error
 
 
 def _field(name: str, said: Mapping[str, Any]) -> Field:
@@ -87,14 +92,10 @@ def reshaped(mapping: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, said in mapping.items()
-        if "field" not in said and not said["dense"] and _OLD_SHAPE.format(name) in mapping
+        if "field" not in said and not said.get("dense") and _OLD_SHAPE.format(name) in mapping
     ]
 
 
 def counts_of(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:
     """{split: {file: examples}}, checked."""
-    for split, files in info.items():
-        whole = isinstance(files, dict) and all(isinstance(count, int) for count in files.values())
-        if not whole:
-            raise SchemaError(f"{where}: split {split!r} has no count for each file")
-    return {split: dict(files) for split, files in info.items()}
+    return check(dict(info), _COUNTS, where=where, fail=SchemaError)

@@ -8,7 +8,6 @@ text            `txt` or `text`, and labels as in classification
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from ais_tar2tf.export.places import place_of
 from ais_tar2tf.records import NAMES, Record, said_fields
 from ais_tar2tf.source import open_source
 from ais_tar2tf.stores import split_url
+from ais_tar2tf.values import json_value
 
 __all__ = ["TarShards", "is_shards"]
 
@@ -101,9 +101,9 @@ def _labels(record: Record, used: str, where: str) -> dict[str, Any]:
 
 def _json_labels(data: bytes, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise SchemaError(f"{where}: field 'json' is no JSON ({error})") from error
+        found = json_value(data)
+    except SchemaError as error:
+        raise SchemaError(f"{where}, field 'json': {error}") from error
     return found if isinstance(found, dict) else {"label": found}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import mmap
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Protocol
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.export.formats import file_name
 from ais_tar2tf.export.framing import FRAME_BYTES, frame_offsets
+from ais_tar2tf.export.index_lines import index_lines
 from ais_tar2tf.export.manifest import MANIFEST, Manifest, RecordFile, SplitEntry
 from ais_tar2tf.export.metadata import METADATA, labels_name, metadata
 from ais_tar2tf.export.places import Destination, Folder
@@ -38,8 +38,7 @@ def index_of(part: Path) -> bytes:
         return b""
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         offsets = list(frame_offsets(data, file=os.fspath(part)))
-    lines = (b"%d %d\n" % (begin, end - begin) for begin, end in itertools.pairwise(offsets))
-    return b"".join(lines)
+    return index_lines(offsets)
 
 
 class Output(Protocol):

@@ -19,6 +19,7 @@ from typing import Any, overload
 from ais_tar2tf.errors import ArchiveError, ExportError, NoSuchRecord
 from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import check_frame, frame_offsets
+from ais_tar2tf.export.index_lines import offsets_in
 from ais_tar2tf.export.manifest import Manifest, RecordFile
 from ais_tar2tf.export.splits import Part
 from ais_tar2tf.export.streams import Files, Hashed
@@ -188,7 +189,7 @@ class Shelf:
         url = self._files.url(file.name)
         if self.manifest.index_files:
             with self._files.stream(f"{file.name}.idx") as lines:
-                return array("Q", [*(int(line.split()[0]) for line in lines), file.bytes])
+                return offsets_in(lines, file, url=f"{url}.idx")
         if not self._files.local:
             with self._files.stream(file.name) as stream:
                 return array("Q", [*(offset for offset, _ in frames(stream, url)), file.bytes])

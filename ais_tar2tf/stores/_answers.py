@@ -9,9 +9,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
-from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.errors import AccessDenied, ObjectChanged, SchemaError, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.stores._identity import Identity, validator_of
 from ais_tar2tf.stores._reach import is_protected
+from ais_tar2tf.values import json_value
 
 __all__ = [
     "Headers",
@@ -22,6 +23,7 @@ __all__ = [
     "is_address",
     "is_endpoint",
     "length_of",
+    "said_in",
 ]
 
 _NOT_IMPLEMENTED = 501  # the one 5xx that stays, however often one asks
@@ -73,6 +75,14 @@ def _explain(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return str(parsed.get("message", "")) if isinstance(parsed, dict) else ""
+
+
+def said_in(content: bytes, kind: str, url: str) -> Any:
+    """Return what an answer of the control plane says in JSON; `kind` says for the error what it should be."""
+    try:
+        return json_value(content)
+    except SchemaError as error:
+        raise StoreError(f"the answer is no {kind} ({error}); is the endpoint an AIStore proxy?", url=url) from error
 
 
 def _retry_after(headers: Headers) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import StoreError
+from ais_tar2tf.documents import parse_json
+from ais_tar2tf.errors import SchemaError, StoreError
+from ais_tar2tf.options import Limits
 
 __all__ = ["Token", "TokenSource"]
 
@@ -18,7 +19,7 @@ TokenSource = str | Callable[[], str]
 
 _FILE = "~/.config/ais/cli/auth.token"  # where AIStore's own command line leaves it
 _REMEMBERED = 8  # tokens that were valid once and may still stand in a late answer
-_FILE_BYTES = 64 * 1024  # more is no token
+_FILE_BYTES = Limits().token_bytes
 
 
 class Token:
@@ -87,20 +88,25 @@ class Token:
         """As text, or as AIStore's command line writes it: {"token": "…"}."""
         named = os.environ.get("AIS_AUTHN_TOKEN_FILE", "")
         try:
-            with Path(named or _FILE).expanduser().open(encoding="utf-8") as file:
-                text = file.read(_FILE_BYTES)
+            path = Path(named or _FILE).expanduser()
+            with path.open("rb") as file:  # which may be a pipe: `AIS_AUTHN_TOKEN_FILE=<(vault …)`
+                data = file.read(_FILE_BYTES + 1)
+            if len(data) > _FILE_BYTES:
+                raise SchemaError(f"{path}: it has over {_FILE_BYTES:,} bytes, Limits.token_bytes")
+            text = data.decode()
+            return _in_json(text, str(path)) if text.lstrip().startswith("{") else text
         except (OSError, ValueError, RuntimeError) as error:
             if not named:
                 return ""
+            why = error.message if isinstance(error, SchemaError) else type(error).__name__
             raise StoreError(
-                f"AIS_AUTHN_TOKEN_FILE names a file that cannot be read ({type(error).__name__})", url=self._shown
+                f"AIS_AUTHN_TOKEN_FILE names a file that cannot be read ({why})", url=self._shown
             ) from None
-        return _in_json(text) if text.lstrip().startswith("{") else text
 
 
-def _in_json(text: str) -> str:
-    try:
-        found: Any = json.loads(text)
-    except ValueError:
-        return ""
-    return str(found.get("token") or "")
+def _in_json(text: str, where: str) -> str:
+    """Raise errors that do not show what the file holds."""
+    found = parse_json(text, where=where, fail=SchemaError).get("token") or ""
+    if not isinstance(found, str):
+        raise SchemaError(f"{where}: the token is no text")
+    return found

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import KIB, Read
-from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of
+from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of, said_in
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
 from ais_tar2tf.stores._control import ControlPlane
@@ -20,6 +21,7 @@ from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of, info_of, range_
 from ais_tar2tf.stores._listing import MOST_EMPTY, below
 from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
 from ais_tar2tf.stores._token import Token, TokenSource
+from ais_tar2tf.structure import Fail, Mismatch, check, fields, listed, maybe, text
 
 if TYPE_CHECKING:
     import requests
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AisStore", "Inside", "bucket_names", "endpoint_url"]
 
 _T = TypeVar("_T")
+_SIZE = re.compile("[0-9]{1,18}")
 _UNAUTHORIZED = 401
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
@@ -71,11 +74,9 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
     control = ControlPlane(url, Token(token, shown), read.timeouts, read.retry, tls=ais_tls(read.tls))
     try:
         answer = control.call("GET", f"{url}/v1/buckets", shown=shown, json={"action": "list"})
-        return sorted(
-            f"{bucket['provider']}://{bucket['name']}" for bucket in answer.json() or ()
-        )  # null when there are none
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise StoreError("the answer names no buckets; is the endpoint an AIStore proxy?", url=shown) from error
+        found = said_in(answer.content, "list of buckets", shown) or []  # null when there are none
+        named = check(found, _BUCKETS, where=shown, fail=_no_answer(shown, "the answer names no buckets"))
+        return sorted(f"{bucket['provider']}://{bucket['name']}" for bucket in named)
     finally:
         control.close()
 
@@ -385,16 +386,26 @@ def _is_lossy(name: str, following: str) -> bool:
 
 def _read_page(answer: requests.Response, shown: str) -> tuple[list[ObjectInfo], str]:
     """The entries of a listing's page, and the token of the next one."""
-    try:
-        page: dict[str, Any] = answer.json()
-        entries = list(map(_described, page.get("entries") or ()))
-        following = str(page.get("continuation_token") or "")
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise StoreError("the answer is no listing; is the endpoint an AIStore proxy?", url=shown) from error
-    return entries, following
+    said = said_in(answer.content, "listing", shown)
+    page = check(said, _PAGE, where=shown, fail=_no_answer(shown, "the answer is no listing"))
+    return page.get("entries") or [], page.get("continuation_token") or ""
 
 
-def _described(entry: dict[str, Any]) -> ObjectInfo:
+def _no_answer(shown: str, what: str) -> Fail:
+    return lambda why: StoreError(f"{what}; is the endpoint an AIStore proxy? ({why})", url=shown)
+
+
+def _described(value: Any) -> ObjectInfo:
     """An entry of a listing; what is empty or zero is left out of it."""
-    size = int(entry.get("size", 0))
-    return ObjectInfo(str(entry["name"]), size, Identity(version=str(entry.get("version", "")), size=size))
+    if not isinstance(value, dict):
+        raise Mismatch("an object is expected", value)
+    entry = cast("dict[str, Any]", value)
+    name, version, written = text(entry.get("name")), text(entry.get("version", "")), str(entry.get("size", "0"))
+    if _SIZE.fullmatch(written) is None:
+        raise Mismatch("a size is expected", written)
+    size = int(written)
+    return ObjectInfo(name, size, Identity(version=version, size=size))
+
+
+_BUCKETS = listed(fields({"provider": text, "name": text}))
+_PAGE = fields({}, {"entries": maybe(listed(_described)), "continuation_token": maybe(text)})

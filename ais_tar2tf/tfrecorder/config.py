@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ais_tar2tf.documents import checksum_of
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape
 from ais_tar2tf.tfrecorder.rows import SPLITS
@@ -21,6 +22,8 @@ __all__ = ["CONFIG", "Stated", "config_text", "stated_in"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
+_CHECKSUM = b"# document_checksum: "  # of all lines before it; a remark to other readers of INI
+_DIGITS = 18  # of a number that 64 bits hold
 
 
 @dataclass(frozen=True)
@@ -44,25 +47,37 @@ def config_text(
     parser[_SHAPES] = {name: " ".join(map(str, shape)) for name, shape in shapes.items()}
     text = io.StringIO()
     parser.write(text)
-    return text.getvalue().encode()
+    said = text.getvalue().encode()
+    return said + _CHECKSUM + checksum_of(said).encode() + b"\n"
 
 
 def stated_in(data: bytes, *, where: str) -> Stated:
-    """What a file states."""
+    """What a file states, once its checksum is verified; earlier versions wrote none."""
+    said, mark, checksum = data.rpartition(_CHECKSUM)
+    if mark and checksum.strip().decode("latin-1") != checksum_of(said):
+        raise SchemaError(f"{where}: the document is damaged: its checksum does not match what it says")
     parser = _parser()
     try:
         parser.read_string(data.decode())
         return Stated(
             {name: FieldType[kind] for name, kind in parser[_FIELDS].items()},
-            {name: tuple(map(int, sizes.split())) for name, sizes in parser[_SHAPES].items()}
-            if parser.has_section(_SHAPES)
-            else None,
-            *(sum(parser.getint(split, what, fallback=0) for split in SPLITS) for what in ("bytes", "records")),
+            {name: _sizes(sizes) for name, sizes in parser[_SHAPES].items()} if parser.has_section(_SHAPES) else None,
+            *(sum(_whole(parser.get(split, of, fallback="0")) for split in SPLITS) for of in ("bytes", "records")),
         )
     except (UnicodeDecodeError, configparser.Error, KeyError, ValueError) as error:
         raise SchemaError(
             f"{where}: it does not say which fields there are ({error!r}); pass example_class"
         ) from error
+
+
+def _sizes(text: str) -> Shape:
+    return tuple(map(_whole, text.split()))
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise ValueError(f"{text[:40]!r} is no number of things")
+    return int(text)
 
 
 def _parser() -> configparser.ConfigParser:

@@ -6,6 +6,7 @@ What is in which file depends on the samples alone, never on the number of worke
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,10 +14,17 @@ from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 from ais_tar2tf.errors import ExportError
+from ais_tar2tf.owned import Layout
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.tornet.record_file import Task, write
 
-__all__ = ["SAMPLES_PER_FILE", "build"]
+__all__ = ["SAMPLES_PER_FILE", "WORK", "build"]
+
+WORK = Layout(
+    re.compile("(?!)"),
+    ((re.compile("[0-9a-f]{16}"), Layout(re.compile(r"[\w.-]+-\d{5}-of-\d{5}(\.json)?|\.[\w.-]+\.\d+"))),),
+)
+"""What the folder of a build holds: a folder for each plan, of record files, their accounts and unfinished ones."""
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
 """Files of some 100 and 200 MB: small enough for every core to have one, large enough to be read at full speed."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ais_tar2tf.documents import document_bytes, parse_document, read_file
 from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.options import KIB
+from ais_tar2tf.structure import fields, whole
 from ais_tar2tf.tfds._plain_features import plain_encoder
 from ais_tar2tf.tfds._record_writer import record_writer
 from ais_tar2tf.tornet.layout import FEATURES, VARIABLES
 from ais_tar2tf.tornet.sample import read_sample
 
 __all__ = ["Task", "features_of", "write"]
+
+_ACCOUNT = fields({"bytes": whole()})
+_ACCOUNT_BYTES = 4 * KIB  # of which it needs a hundred
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,27 @@ class Task:
 
     @property
     def finished(self) -> bool:
-        return self.target.exists() and self.account.exists()
+        """Whether the file is there with its account; one whose account is damaged is written again."""
+        try:
+            return self.target.is_file() and self.payload_bytes >= 0
+        except (FileNotFoundError, ExportError):
+            return False
 
     @property
     def payload_bytes(self) -> int:
-        return int(json.loads(self.account.read_text(encoding="utf-8"))["bytes"])
+        """As the account says.
+
+        Raises:
+            ExportError: The account is damaged.
+            FileNotFoundError: There is none.
+        """
+        try:
+            data = read_file(self.account, most=_ACCOUNT_BYTES, limit="document_bytes", fail=ExportError)
+        except OSError as error:
+            if isinstance(error, ExportError | FileNotFoundError):
+                raise
+            raise ExportError(f"{self.account}: this file cannot be read ({error.strerror})") from error
+        return parse_document(data, _ACCOUNT, where=str(self.account), fail=ExportError)["bytes"]
 
 
 def features_of(encoding: str) -> dict[str, tuple[tuple[int, ...], str, str]]:
@@ -59,8 +80,8 @@ def write(task: Task, written: Callable[[int], None]) -> None:
                 put(payload)
                 total += len(payload)
                 written(len(payload))
-        task.account.write_text(json.dumps({"bytes": total}), encoding="utf-8")
         beside.replace(task.target)
+        task.account.write_bytes(document_bytes({"bytes": total}))
     except OSError as error:
         if isinstance(error, Tar2TFError):  # of ours, too, some are OSErrors
             raise

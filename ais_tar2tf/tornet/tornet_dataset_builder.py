@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.errors import SchemaError, ShardNotFound
+from ais_tar2tf import owned
+from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.tfds._random_access import RandomAccess
 from ais_tar2tf.tfds._record_writer import FORMATS
 from ais_tar2tf.tfds._stored_features import stored_features
-from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, build
+from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, WORK, build
 from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
 from ais_tar2tf.tornet.record_file import Task, features_of
 from ais_tar2tf.tornet.sample import read_sample
@@ -100,7 +101,8 @@ class Builder(RandomAccess):
 
     def download_and_prepare(self, **kwargs: Any) -> None:  # as TFDS says
         super().download_and_prepare(**kwargs)
-        shutil.rmtree(self._work, ignore_errors=True)
+        with contextlib.suppress(ExportError, OSError):  # it is somebody else's, or in use: then it stays
+            owned.remove(self._work, WORK, fail=ExportError)
 
     @property
     def _work(self) -> Path:
@@ -136,8 +138,12 @@ class Builder(RandomAccess):
             for split, files in catalog.items()
         }
         flat = [task for each in tasks.values() for task in each]
-        for task in flat:
-            task.target.parent.mkdir(parents=True, exist_ok=True)
+        owned.claim(self._work, WORK, fail=ExportError)
+        with owned.opened(self._work, fail=ExportError) as work:
+            for folder in {task.target.parent.name for task in flat}:
+                owned.make_below(folder, work, mode=0o777)
+                with owned.opened(folder, below=work, fail=ExportError):
+                    pass  # it is a folder, and no link to one
         build(flat, self._workers, progress_for(self.name, len(flat), self._progress))
         return [self._publish(split, each) for split, each in tasks.items()]
 

@@ -341,9 +341,6 @@ def fuzz_listing(data: bytes) -> None:
     class Answer:
         content = data
 
-        def json(self) -> Any:
-            return json.loads(self.content)
-
     answer: Any = Answer()
     for info in ais._read_page(answer, "ais://b")[0]:
         assert isinstance(info.name, str)

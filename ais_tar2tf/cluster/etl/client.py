@@ -8,6 +8,7 @@ from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Retry, Timeouts, Tls
 from ais_tar2tf.stores import TokenSource
 from ais_tar2tf.stores.clusters import ClusterCalls
+from ais_tar2tf.values import json_value
 
 __all__ = ["running", "start", "stop"]
 
@@ -24,7 +25,7 @@ def running(
         if answer.status_code in _NOT_BUILT:
             return None
         try:
-            said: Any = answer.json() or []
+            said: Any = json_value(answer.content) or []
             return [str(each["id"]) for each in said if str(each.get("stage", "Running")) == "Running"]
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StoreError("the answer is no list of ETLs; is this an AIStore proxy?", url=calls.shown) from error

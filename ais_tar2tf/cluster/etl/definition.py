@@ -14,6 +14,7 @@ from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.mapping import default_record_to_example
 from ais_tar2tf.ops import Func, Pipeline
 from ais_tar2tf.records import Record, splitter
+from ais_tar2tf.values import json_value
 
 __all__ = ["ENVIRONMENT", "OUTPUTS", "SECRET_NAME", "Definition"]
 
@@ -103,7 +104,10 @@ class Definition:
     @classmethod
     def from_json(cls, text: str) -> Definition:
         try:
-            said: Any = json.loads(text)
+            said = json_value(text)
+        except SchemaError as error:
+            raise SchemaError(f"this is no definition ({error}): {text[:200]}") from error
+        try:
             if not isinstance(said, Mapping) or said.get("version") != _VERSION:
                 raise SchemaError(f"this is no definition of version {_VERSION}: {text[:200]}")
             pipeline = Pipeline.from_json(cast("Mapping[str, Any]", said))

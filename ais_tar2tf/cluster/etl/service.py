@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import threading
 import time
@@ -20,8 +19,9 @@ from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.cluster.etl.sources import Body, file_blocks, pulled_blocks, shard_url
 from ais_tar2tf.cluster.etl.transform import Transform
 from ais_tar2tf.cluster.etl.websocket import TEXT, ClosedError, Socket, accept_key
-from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, Tar2TFError
+from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, StoreError, Tar2TFError
 from ais_tar2tf.options import MIB, Timeouts
+from ais_tar2tf.values import json_value
 
 __all__ = ["Service"]
 
@@ -387,8 +387,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _control(message: bytes) -> dict[str, Any]:
     try:
-        found: Any = json.loads(message)
-    except (ValueError, RecursionError) as error:
+        found: Any = json_value(message)
+    except SchemaError as error:
         raise ClosedError(f"a control message is no JSON ({error})") from error
     if not isinstance(found, dict):
         raise ClosedError("a control message is a JSON object")
@@ -398,8 +398,8 @@ def _control(message: bytes) -> dict[str, Any]:
 def _said_shard(arguments: str) -> str:
     """The shard's URL, if the client said it by `etl_args`: a target names no bucket over ws."""
     try:
-        said: Any = json.loads(arguments) if arguments else None
-    except (ValueError, RecursionError):
+        said: Any = json_value(arguments) if arguments else None
+    except SchemaError:
         return ""
     return str(said.get("shard") or "") if isinstance(said, dict) else ""
 
