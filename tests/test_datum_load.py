@@ -498,7 +498,7 @@ def test_directories_without_their_documents_or_files(tmp_path):
     with pytest.raises(ExportError, match=r"train-00000-of-00009\.tfrecord: .*names this file, and it is not there"):
         datum.load(tmp_path).train_fn()
     (tmp_path / "shard_info.json").write_text('{"train": 32}')
-    with pytest.raises(SchemaError, match="split 'train' has no count for each file"):
+    with pytest.raises(SchemaError, match=r"shard_info\.json: .*train: an object is expected, not 32"):
         datum.load(tmp_path)
     (tmp_path / "datum_to_type_and_shape_mapping.json").write_text('{"x": {"type": "complex"}}')
     (tmp_path / "shard_info.json").write_text("{}")
