@@ -138,7 +138,7 @@ class Timeouts(_Checked):
     least_rate: float = 1_024.0  # bytes a second of an answer: at fewer, a shard of 100 MB takes a day; 0: any rate
     slow: float = 30.0  # until an answer that comes at less than least_rate ends; not less than idle
     listing: float = 300.0  # until the next 1,000 names of a cloud's listing; S3 takes 1 s, with all its tries 180
-    dropped: float = 30.0  # an iterator that nobody continues keeps its stream this long
+    dropped: float = 30.0  # an iterator that is not continued keeps its stream this long; a dropped one for a second
 
 
 @_options

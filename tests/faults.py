@@ -162,6 +162,12 @@ class FaultServer:
         for thread in self._threads:
             thread.join(PATIENCE)
 
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        with self._lock:
+            return len(self._connections)
+
     def wait_until_left(self) -> None:
         """Until no client is connected."""
         with self._lock:

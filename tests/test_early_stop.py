@@ -25,7 +25,7 @@ import shards as made
 from ais_tar2tf.errors import MappingError, StoreError
 from faults import GOOD, PATIENCE, Fault, FaultServer, ais
 from least import least_seconds
-from leftovers import left_open, open_files, our_threads
+from leftovers import left_open, left_running, open_files, our_threads
 
 RECORDS, SHARDS = 30, 3
 KEYS = [f"s{shard}/{number:06d}" for shard in range(SHARDS) for number in range(RECORDS)]
@@ -51,7 +51,7 @@ def nothing_left(server: FaultServer) -> Iterator[None]:
     before, threads = open_files(), our_threads()
     yield
     gc.collect()
-    assert our_threads() <= threads
+    assert left_running(threads) == []
     server.wait_until_left()
     assert left_open(before) == []
 

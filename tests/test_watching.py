@@ -17,6 +17,7 @@ from ais_tar2tf.records import NAMES
 from ais_tar2tf.stores.file import FileBody
 from ais_tar2tf.stores.memory import MemoryStore
 from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.tfdata.tokens import NO_TOKEN
 from ais_tar2tf.watching import bottleneck, openmetrics, shares
 from faults import PATIENCE
 from places import new_name
@@ -143,9 +144,9 @@ def test_a_slow_consumer_of_chunks(path, clock):
     """Chunk by chunk, as a dataset's graph asks for them."""
     source = t2t.open(path, limits=t2t.options.Limits(chunk_records=4))
     request = Request(source.reading(None), source._account, ("cls", "jpg", *NAMES), frozenset())
-    chunks, state, count = Chunks(request), b"", 0
+    chunks, state, token, count = Chunks(request), b"", NO_TOKEN, 0
     while True:
-        state, _, _, *columns = chunks.step(state)
+        state, token, _, _, *columns = chunks.step(state, token)
         if not len(columns[0]):
             break
         count += len(columns[0])

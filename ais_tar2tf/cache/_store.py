@@ -17,7 +17,7 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf import forking
+from ais_tar2tf import forking, idle
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._download import Download, Downloads
@@ -43,7 +43,7 @@ __all__ = ["CachedRanges", "CachedStore"]
 _REMEMBERED = 10_000  # objects whose content is known without asking the shelf
 _SCRATCH = 64 * KIB  # read at once, of what is not for whoever asked
 _MOST_PARKED = 2
-_PARKED = 45.0  # seconds; servers commonly give up on whoever takes nothing for 60
+_PARKED = 2.0  # seconds: an epoch begins right after its sample, or not at all
 _FILLED = 0.9  # of the bound, with blocks for who reads parts of them: a sweep frees a sixteenth at once
 
 
@@ -169,6 +169,12 @@ class CachedStore:
         """Keep a request that was left for the next reader."""
         self._parked.append((time.monotonic(), download))
         self._end_parked(most=_MOST_PARKED)
+        idle.watch(self)
+
+    def close_idle(self) -> bool:
+        """End requests that were parked and not taken over for a while; return whether others are parked."""
+        self._end_parked(most=_MOST_PARKED, age=_PARKED)
+        return bool(self._parked)
 
     def _end_parked(self, *, most: int = 0, age: float = 0.0) -> None:
         """End what was parked and not taken over: so that `most` are left, or none older than `age` seconds."""

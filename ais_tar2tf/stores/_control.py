@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
+from ais_tar2tf import forking, idle
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
@@ -29,6 +30,7 @@ __all__ = ["ControlPlane"]
 
 _LOG = logging.getLogger(__name__)  # of what is tried again; errors are raised, and never logged
 _MOST_REDIRECTS = 3
+_IDLE = 2.0  # seconds that connections are kept for the next call
 _MOST_BYTES = 64 * MIB  # of an answer: AIStore's largest page, 10,000 names, has a tenth of that
 _PIECE = 64 * KIB
 _UNAUTHORIZED = 401
@@ -59,6 +61,14 @@ class ControlPlane:
         self._session: requests.Session | None = None
         self._redirected: requests.Session | None = None  # for where redirects lead; its connections are checked
         self._process = os.getpid()
+        self._lock = forking.lock()
+        self._calls = 0  # under way
+        self._used = 0.0  # when the last one ended
+        forking.at_fork(self)
+
+    def forked(self) -> None:
+        """The calls are the parent's, and so are the sockets."""
+        self._calls = 0
 
     def call(
         self,
@@ -73,15 +83,48 @@ class ControlPlane:
         follow: bool = True,
         most: int = _MOST_BYTES,
     ) -> requests.Response:
-        """The answer, redirects followed by hand; statuses of `accept` beside 2xx. Our errors for all others.
+        """Return the answer, redirects followed by hand: with a status of 2xx or of `accept`.
 
-        It is held whole, and is an error when it has more than `most` bytes.
+        It is held whole, and is an error when it has more than `most` bytes. All other statuses are errors of ours.
         """
+        with self._in_use():
+            return self._call(method, url, shown, follow, headers, accept, most=most, json=json, data=data)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Generator[None]:
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._used = time.monotonic()
+            idle.watch(self)
+
+    def close_idle(self) -> bool:
+        """Close connections when no call was made for a while; return whether some are left."""
+        with self._lock:
+            if self._calls or time.monotonic() - self._used < _IDLE:
+                return True
+            self.close()
+            return False
+
+    def _call(
+        self,
+        method: str,
+        url: str,
+        shown: str,
+        follow: bool,
+        headers: Mapping[str, str] | None,
+        accept: frozenset[int],
+        **content: Any,
+    ) -> requests.Response:
         tries, renewed = Tries(self._retry), False
         while True:
             token = self._token.value() if self._token else None
             try:
-                answer = self._send(method, url, shown, follow, token, headers, most=most, json=json, data=data)
+                answer = self._send(method, url, shown, follow, token, headers, **content)
                 if (
                     200 <= answer.status_code < 300
                     or answer.status_code in accept

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from ais_tar2tf import forking
+from ais_tar2tf import forking, idle
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed, identity_of, length_of
@@ -31,7 +31,7 @@ from ais_tar2tf.stores._tls import context_of
 
 __all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "info_of", "range_header"]
 
-_IDLE_POOLED = 15.0  # seconds; servers commonly close a connection that was idle for 60
+_IDLE_POOLED = 2.0  # seconds; to connect again costs less than what nobody uses any more costs the server
 _MOST_POOLED = 16  # connections kept for reuse, over all hosts
 _TICK = 1.0  # seconds between two looks at the idle time while bytes do not come
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
@@ -166,10 +166,27 @@ class HttpPool:
     def give_back(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
         with self._lock:
             count = sum(map(len, self._kept.values()))
-            if not self._closed and count < _MOST_POOLED:
+            keeps = not self._closed and count < _MOST_POOLED
+            if keeps:
                 self._kept.setdefault(origin, []).append(_Kept(connection, time.monotonic()))
-                return
-        connection.close()
+        if keeps:
+            idle.watch(self)
+        else:
+            connection.close()
+
+    def close_idle(self) -> bool:
+        """Close connections that nobody has used for a while; return whether others are left."""
+        oldest, old = time.monotonic() - _IDLE_POOLED, list[_Kept]()
+        with self._lock:
+            for origin, kept in list(self._kept.items()):
+                old += [one for one in kept if one.since <= oldest]
+                self._kept[origin] = [one for one in kept if one.since > oldest]
+                if not self._kept[origin]:
+                    del self._kept[origin]
+            is_left = bool(self._kept)
+        for one in old:
+            one.connection.close()
+        return is_left
 
     def _take(self, origin: tuple[str, str]) -> http.client.HTTPConnection | None:
         while True:

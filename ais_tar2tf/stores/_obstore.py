@@ -18,6 +18,7 @@ __all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obsto
 
 DEFAULT_REGION = "us-east-1"  # what S3 itself takes for none
 _LONGEST = timedelta(days=2)  # obstore bounds a whole request; ours may take hours while bytes keep coming
+_IDLE = timedelta(seconds=2)  # that obstore keeps its connections for the next request
 _LISTING = timedelta(minutes=3)  # for all tries of one request of its own
 _STATUS = re.compile(r"status code: (\d{3})[^:]*: ?(<.*?</Error>)?", re.DOTALL)
 _CREDENTIALS = re.compile(r"credential|169\.254\.|metadata|oauth|token", re.IGNORECASE)
@@ -95,6 +96,7 @@ def _client_options(read: Read, tls: Tls, endpoint: str | None) -> dict[str, Any
         "connect_timeout": timedelta(seconds=read.timeouts.connect),
         "read_timeout": timedelta(seconds=read.timeouts.idle),
         "timeout": _LONGEST,
+        "pool_idle_timeout": _IDLE,
         "allow_http": (endpoint or "").startswith("http://"),
         "allow_invalid_certificates": not tls.verify,
     }

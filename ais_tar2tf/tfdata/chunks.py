@@ -7,10 +7,9 @@ opens nothing; anybody else's position, or one from a checkpoint, opens a stream
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,9 @@ from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.reading.loops import wrong_index
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.begin import Begin, Place
+from ais_tar2tf.tfdata.tokens import Tokens, number_of
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
+from ais_tar2tf.tfdata.waiting import StreamPool
 
 __all__ = ["Chunks", "Request"]
 
@@ -90,7 +91,8 @@ class Chunks:
         self.request = request
         self.begin: Begin = begin or Begin()
         read = request.reading.read
-        self._pool = _StreamPool(read.limits.open_streams, read.timeouts.dropped)
+        self._tokens = Tokens()
+        self._pool = StreamPool(read.limits.open_streams, read.timeouts.dropped, self._tokens)
         self._next_epoch = 0  # of the next iterator
         self._lock = forking.lock()
         self._runs: OrderedDict[int, _Run] = OrderedDict()
@@ -101,22 +103,27 @@ class Chunks:
         """Errors of a stream are from now on told by `explain`: the mapping drops what fails, so also them."""
         self._mapping = mapping
 
-    def step(self, state: bytes) -> tuple[Any, ...]:
-        """The chunk at a position: the next position, this one, the number of its first record, and the columns."""
+    def step(self, state: bytes, given: Any) -> tuple[Any, ...]:
+        """Return the chunk at a position, for the iterator that was given a token (see `tokens`).
+
+        The next position, the token, this position, the number of its first record, and the columns.
+        """
         began = time.perf_counter()
+        token = self._tokens.of(given)
         run: list[_Run] = []
         try:
-            return self._step(state, run)
+            following, *rest = self._step(state, number_of(token), run)
+            return following, token, *rest
         finally:
             ended = time.perf_counter()
             for each in run:
                 self.request.account.add(reading=ended - began, idle=began - (each.left_at or began))
                 each.left_at = ended
 
-    def _step(self, state: bytes, whose: list[_Run]) -> tuple[Any, ...]:
+    def _step(self, state: bytes, token: int, whose: list[_Run]) -> tuple[Any, ...]:
         stream = self._pool.take(state) if state else None
         try:
-            at = stream.position if stream is not None else self._position(state)
+            at = stream.position if stream is not None else self._position(state, token)
             stream = stream or (None if state else self._pool.take(at.to_text().encode()))
         except Exception as error:
             if self._mapping is None:
@@ -140,12 +147,11 @@ class Chunks:
         self._note(at, stream.position, following)
         if chunk:
             self._check_length(stream.position, at_end=False)
-            self._pool.put(following, stream)
+            self._pool.put(following, stream, token)
             self.request.account.emitted(len(chunk))
         else:
             run.end = at.count
             stream.close()
-            self._pool.rest()
             self._check_length(at, at_end=True)
         return self._as_arrays(following, at, chunk)
 
@@ -233,12 +239,12 @@ class Chunks:
             key=record["__key__"],
         )
 
-    def _position(self, state: bytes) -> At:
+    def _position(self, state: bytes, token: int = 0) -> At:
         if state:
             return self._restored(state)
         place = self.begin.next_place(max(1, self.request.repeat)) or Place(self._begun())
         key = random.SystemRandom().getrandbits(62)
-        position = self._at(place, key) if place.position is None else self._opened_at(place, key)
+        position = self._at(place, key) if place.position is None else self._opened_at(place, key, token)
         run = self._run(position)
         run.begin, run.skipped = position, place.records
         if self.begin.trail is not None:
@@ -251,13 +257,13 @@ class Chunks:
         begin = replace(request.reading.begin(place.epoch, self._seed, request.repeat), run=key)
         return replace(self._behind(begin, place.records + request.start_at), count=request.start_at)
 
-    def _opened_at(self, place: Place, key: int) -> At:
+    def _opened_at(self, place: Place, key: int, token: int) -> At:
         """The position of a place, reached from one shortly before it; the stream that stands there goes on."""
         assert place.position is not None
         at = self.request.reading.parse(place.position)
         stream = self._stream_at(replace(at, run=key, count=self.request.start_at - place.skip))
         stream.discard(place.skip)
-        self._pool.put(stream.position.to_text().encode(), stream)
+        self._pool.put(stream.position.to_text().encode(), stream, token)
         return stream.position
 
     def has_records(self, place: Place, records: int) -> bool:
@@ -362,70 +368,3 @@ class _Run:
     error: Exception | None = None
     skipped: int = 0  # records of the first epoch before its begin
     left_at: float | None = None  # when the last chunk was handed out
-
-
-@dataclass(order=True)
-class _Idle:
-    since: float
-    state: bytes = field(compare=False)
-    stream: Stream = field(compare=False)
-
-
-class _StreamPool:
-    """Open streams by the position at which they stand. What nobody takes for a while is closed.
-
-    Nobody says when an iterator, or a dataset, is dropped: TensorFlow keeps what its graphs call for ever.
-    """
-
-    def __init__(self, most: int, dropped: float) -> None:
-        self._most = most
-        self._dropped = dropped
-        self._lock = forking.lock()
-        self._idle: list[_Idle] = []  # the longest idle first
-        self._timer: threading.Timer | None = None
-        forking.at_fork(self)
-
-    def forked(self) -> None:
-        """A child has no timer, and its parent goes on with the streams."""
-        self._timer = None
-        self._idle.clear()
-
-    def take(self, state: bytes) -> Stream | None:
-        with self._lock:
-            self._idle = [idle for idle in self._idle if not idle.stream.closed]
-            for index, idle in enumerate(self._idle):
-                if idle.state == state:
-                    return self._idle.pop(index).stream
-        return None
-
-    def put(self, state: bytes, stream: Stream) -> None:
-        with self._lock:
-            self._idle.append(_Idle(time.monotonic(), state, stream))
-            surplus = self._idle.pop(0) if len(self._idle) > self._most else None
-            self._watch()
-        if surplus is not None:
-            surplus.stream.close()
-
-    def _watch(self) -> None:
-        if self._timer is None and self._idle:
-            wait = max(0.01, self._idle[0].since + self._dropped - time.monotonic())
-            self._timer = threading.Timer(wait, self.sweep)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def rest(self) -> None:
-        """No thread watches when there is nothing to watch."""
-        with self._lock:
-            if not self._idle and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    def sweep(self) -> None:
-        with self._lock:
-            self._timer = None
-            deadline = time.monotonic() - self._dropped
-            old = [idle for idle in self._idle if idle.since <= deadline]
-            self._idle = [idle for idle in self._idle if idle.since > deadline]
-            self._watch()
-        for idle in old:
-            idle.stream.close()

@@ -3,7 +3,8 @@
     counter ─► scan: position ─► chunk of records, next position ─► unbatch ─► map ─► prefetch
 
 The position is text in the scan's state, which tf.data saves; `read` takes the open stream that stands at a
-position from a pool, or opens one there. The records, their order and their shuffling come from `reader`.
+position from a pool, or opens one there. A token in the same state tells when the iterator is gone. The records,
+their order and their shuffling come from `reader`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ais_tar2tf.tfdata.counting import Counting
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
 from ais_tar2tf.tfdata.mapped import CORES, guarded, map_graph, map_python, tell_calls, threads
 from ais_tar2tf.tfdata.staged import StagedDataset
+from ais_tar2tf.tfdata.tokens import NO_TOKEN
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.workers import several_workers
 
@@ -258,25 +260,27 @@ def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
 def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
     """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
     names = chunks.request.handed
-    types = [tf.string, tf.string, tf.int64] + [tf.string] * len(names)
+    types = [tf.string, tf.int64, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = plainly(chunks.step)
 
     @as_it_is
-    def step(position: Any, _: Any) -> Any:
-        following, at, number, *columns = tf.numpy_function(read, [position], types, stateful=True)
+    def step(state: Any, _: Any) -> Any:
+        following, token, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
         for tensor in (following, at, number):
             tensor.set_shape(())
+        token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
             tensor.set_shape((None,))
-        return following, element((at, number), dict(zip(names, columns, strict=True)))
+        return (following, token), element((at, number), dict(zip(names, columns, strict=True)))
 
     @as_it_is
     def is_not_empty(*chunk: Any) -> Any:
         return tf.size(tf.nest.flatten(chunk)[0]) > 0
 
     ahead = 1 if chunks.request.record_bytes >= _HUGE else _PREFETCHED_CHUNKS
-    return tf.data.Dataset.counter().scan(tf.constant(""), step).take_while(is_not_empty).prefetch(ahead)
+    begin = (tf.constant(""), tf.constant(NO_TOKEN))
+    return tf.data.Dataset.counter().scan(begin, step).take_while(is_not_empty).prefetch(ahead)
 
 
 def _tagged(tags: Any, columns: dict[str, Any]) -> Any:

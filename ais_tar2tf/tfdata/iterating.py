@@ -75,5 +75,8 @@ def _ours(function: Callable[[], Any]) -> Any:
 def _raise_original(error: Exception) -> None:
     """Raise the error of ours that is in one of TensorFlow's, whose own text adds nothing to it."""
     ours = original(error)
-    if ours is not None:
-        raise ours from ours.__cause__
+    try:
+        if ours is not None:
+            raise ours from ours.__cause__
+    finally:
+        del ours, error  # this frame is in their tracebacks: the iterator would live until the garbage collector runs
