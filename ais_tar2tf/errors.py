@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import ReferenceType
 
 from ais_tar2tf.signed_urls import shown_url
@@ -156,12 +156,22 @@ class AccessDenied(StoreError, PermissionError):
         self.status: int | None = status
 
 
+class Silence(NamedTuple):
+    """For how long an endpoint that has never answered has refused connections."""
+
+    seconds: float  # since the first of the tries
+    last: float  # that the last try took
+
+
 class TransportError(StoreError, ConnectionError):
     """The network or the server failed, and kept failing for as long as `Retry` allows."""
 
-    def __init__(self, message: str, *, url: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, url: str, retry_after: float | None = None, silence: Silence | None = None
+    ) -> None:
         super().__init__(message, url=url)
         self.retry_after: float | None = retry_after
+        self.silence: Silence | None = silence  # of an endpoint that has never answered, and refused this connection
 
 
 class ObjectChanged(StoreError):

@@ -149,12 +149,15 @@ class Retry(_Checked):
     a server's Retry-After is obeyed up to `max_retry_after`.
     """
 
-    _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after"})
+    _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after", "unreachable"})
 
     attempts: int = 11  # with the delays below 22 to 45 s: AIStore needs 20 to see a target's death
     first_delay: float = 0.2  # seconds; a target that restarts is back in about one
     max_delay: float = 8.0  # seconds
     max_retry_after: float = 60.0  # seconds; a server that asks for more gets this
+    unreachable: float = (
+        5.0  # seconds for an endpoint that cannot be connected to and has never answered: a wrong name
+    )
 
     def delay(self, tried: int, draw: Callable[[], float], *, asked: float | None = None) -> float:
         """Seconds before the next try, `tried` having failed; `draw` is random in [0, 1), `asked` a Retry-After."""

@@ -22,9 +22,9 @@ def open_files() -> set[str]:
 
 
 def our_threads() -> set[threading.Thread]:
-    """Our threads, without the one that closes what is idle: it ends when all is closed (tests/test_dropped.py)."""
+    """Our threads, without the lookout, which ends when nothing is left to watch (tests/test_dropped.py)."""
     ours = (thread for thread in threading.enumerate() if thread.name.startswith("ais_tar2tf"))
-    return {thread for thread in ours if thread.name != "ais_tar2tf-idle"}
+    return {thread for thread in ours if thread.name != "ais_tar2tf-lookout"}
 
 
 def left_running(before: set[threading.Thread]) -> list[str]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
-from ais_tar2tf import idle
+from ais_tar2tf import lookout
 from ais_tar2tf.tfdata.tokens import NO_TOKEN, Tokens, free_unused, number_of, observed
 from faults import FaultServer, ais
 from leftovers import ENDED, left_running, our_threads
@@ -45,7 +45,7 @@ def all_ends(server: FaultServer) -> Iterator[None]:
     gc.collect()
     assert left_running(before) == []
     assert _left(server) == 0
-    assert _idle_thread_ends()
+    assert _lookout_ends()
 
 
 def _left(server: FaultServer) -> int:
@@ -56,11 +56,11 @@ def _left(server: FaultServer) -> int:
     return server.connections
 
 
-def _idle_thread_ends() -> bool:
+def _lookout_ends() -> bool:
     deadline = time.monotonic() + ENDED
-    while idle._watch._thread is not None and time.monotonic() < deadline:
+    while lookout._lookout._thread is not None and time.monotonic() < deadline:
         time.sleep(0.01)
-    return idle._watch._thread is None
+    return lookout._lookout._thread is None
 
 
 def opened(server: FaultServer, **options: Any) -> t2t.Source:

@@ -156,7 +156,7 @@ def test_control_c_while_it_waits() -> None:
             server.wait_until_asked(2)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=100)  # idle is 200
-        assert process.returncode == -signal.SIGINT
+        assert process.returncode == -signal.SIGINT, said
         assert said.rstrip().endswith("KeyboardInterrupt")
         assert "Exception ignored" not in said
         server.wait_until_left()

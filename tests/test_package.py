@@ -22,7 +22,8 @@ ROOT = Path(ais_tar2tf.__file__).parent
 LAYERS = [
     "later", "completion", "signed_urls",
     "errors", "escaping", "nearest", "locations",
-    "options", "names", "structure", "documents", "values", "owned", "retries", "allocation", "forking", "idle",
+    "options", "names", "structure", "documents", "values", "owned", "retries", "allocation", "forking", "lookout",
+    "waits",
     "account", "watching", "templates", "globs", "csv_files",
     "archive", "stores", "cache", "records", "extraction", "fetch", "index_format",
     "shard_index", "listing", "environment", "plan", "features",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf import forking, idle
+from ais_tar2tf import forking, lookout
 from ais_tar2tf.account import Account
 from ais_tar2tf.cache._body import CachedBody
 from ais_tar2tf.cache._download import Download, Downloads
@@ -169,9 +169,9 @@ class CachedStore:
         """Keep a request that was left for the next reader."""
         self._parked.append((time.monotonic(), download))
         self._end_parked(most=_MOST_PARKED)
-        idle.watch(self)
+        lookout.watch(self)
 
-    def close_idle(self) -> bool:
+    def look(self) -> bool:
         """End requests that were parked and not taken over for a while; return whether others are parked."""
         self._end_parked(most=_MOST_PARKED, age=_PARKED)
         return bool(self._parked)

@@ -53,18 +53,19 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class _Retries(logging.Handler):
-    """Says once that a store is asked again: nobody is to look at a terminal where nothing moves."""
+class _Waits(logging.Handler):
+    """Narrates what a command waits for, so that nobody looks at a terminal where nothing moves; with -v each try."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
         self._console = console
-        self._told = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self._told or self._console.verbose:
-            self._told = True
-            self._console.note(f"{record.getMessage()} Ctrl-C ends it.")
+        if record.levelno >= logging.WARNING:
+            remark = " Ctrl-C ends it." if record.name == "ais_tar2tf" else ""
+            self._console.note(f"{record.getMessage()}{remark}")
+        else:
+            self._console.detail(record.getMessage())
 
 
 class Console:
@@ -122,9 +123,9 @@ class Console:
             _say(self.styled(text, "dim", stream=sys.stderr))
 
     @contextmanager
-    def telling_of_retries(self) -> Generator[None]:
-        """What stores log of their retries is narration of this command."""
-        logger, handler = logging.getLogger("ais_tar2tf"), _Retries(self)
+    def telling_of_waits(self) -> Generator[None]:
+        """Show as narration of this command what is logged of waits and retries."""
+        logger, handler = logging.getLogger("ais_tar2tf"), _Waits(self)
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

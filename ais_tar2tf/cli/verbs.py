@@ -143,7 +143,7 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         console = Console(quiet=bool(kwargs.get("quiet")), verbose=int(str(kwargs.get("verbose") or 0)))
         try:
-            with console.telling_of_retries():
+            with console.telling_of_waits():
                 result = function(*args, **kwargs)
             sys.stdout.flush()
         except OptionError as error:

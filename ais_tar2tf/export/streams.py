@@ -26,6 +26,7 @@ from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores import Body, Identity, Store, open_store, split_url
 from ais_tar2tf.stores.file import FileState, translated
+from ais_tar2tf.waits import Wait
 
 __all__ = ["Files", "FolderFiles", "Hashed", "StoreFiles", "files_at"]
 
@@ -199,13 +200,15 @@ class StoreFiles:
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         tries = Tries(self._read.retry)
-        while True:
-            try:
-                return self._read_once(name, start, stop)
-            except TransportError as error:
-                delay = tries.after_failure(random.random, asked=error.retry_after)
-                if delay is None:
-                    raise
+        with Wait(self.url(name)) as wait:
+            while True:
+                try:
+                    return self._read_once(name, start, stop)
+                except TransportError as error:
+                    delay = tries.after_failure(error, random.random)
+                    if delay is None:
+                        raise tries.given_up(error) from error
+                    wait.because(error)
                 time.sleep(delay)
 
     def _read_once(self, name: str, start: int, stop: int) -> bytes:

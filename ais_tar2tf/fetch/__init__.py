@@ -25,6 +25,7 @@ from ais_tar2tf.fetch.checksum import Checksum
 from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Identity, Keeper, Store
+from ais_tar2tf.waits import Wait
 
 __all__ = ["Fetch", "Span", "close_all"]
 
@@ -62,6 +63,8 @@ class Fetch:
         self._why_closed = "the reader was closed"
         self._workers: list[threading.Thread] = []
         self._lent: memoryview | None = None
+        self._wait = Wait()
+        self._waited_for: Part | None = None
         keep_freed(BATCHES)
         self._checksum: Checksum | None = None  # of the whole shard, when it is read from its start
         _open_fetches.add(self)
@@ -108,6 +111,7 @@ class Fetch:
             with self._lock:
                 part = None if self.closed else self._planning.due()
                 if part is None or part.blocks or part.error is not None:
+                    self._end_wait()
                     return True
                 if not wait:
                     return False
@@ -156,6 +160,7 @@ class Fetch:
         Workers get `grace` seconds to leave their requests by themselves; a cache then keeps these for the next
         reader, who goes on where this one stopped.
         """
+        self._end_wait()
         self._receiving.close(grace)
         patience = self._read.timeouts.connect + 2
         for worker in self._workers:
@@ -170,6 +175,12 @@ class Fetch:
 
     def _next_block(self) -> Block | None:
         """The next block in order; None at the end of the shard. Waits."""
+        try:
+            return self._waited_block()
+        finally:
+            self._end_wait()
+
+    def _waited_block(self) -> Block | None:
         while True:
             with self._lock:
                 self._check_open()
@@ -193,6 +204,7 @@ class Fetch:
 
     def _fetch_here(self, parts: list[Part]) -> None:
         began = time.perf_counter()
+        self._begin_wait(parts[0])
         try:
             self._receiving.fetch_all(parts)
         finally:
@@ -202,11 +214,22 @@ class Fetch:
         self._note_wait(began)
 
     def _wait_for(self, part: Part) -> None:
+        self._begin_wait(part)
         self._receiving.hungry = part
         began = time.perf_counter()
         self._lock.wait()
         self._receiving.hungry = None
         self._note_wait(began)
+
+    def _begin_wait(self, part: Part) -> None:
+        if self._waited_for is not part:
+            self._waited_for = part
+            self._wait.begin(self._store.url(part.shard.span.name), lambda: part.trouble)
+
+    def _end_wait(self) -> None:
+        if self._waited_for is not None:
+            self._waited_for = None
+            self._wait.end()
 
     def _note_wait(self, began: float) -> None:
         ended = time.perf_counter()

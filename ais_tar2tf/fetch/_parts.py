@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ais_tar2tf.errors import StoreError
+from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.fetch._islands import Islands
 from ais_tar2tf.fetch._prefix import Prefix
 from ais_tar2tf.stores import Identity
@@ -95,6 +95,7 @@ class Part:
     delivered: int = 0
     done: bool = False
     error: StoreError | None = None
+    trouble: TransportError | None = None  # that the last try ended with, before another one
 
     @property
     def at(self) -> int:

@@ -188,10 +188,11 @@ class Receiving:
                 progress = is_progress(
                     part.received - before, since - began - part.held_back, self._read.timeouts.least_rate
                 )
-                delay = tries.after_failure(self._draw, progress=progress, asked=error.retry_after)
+                delay = tries.after_failure(error, self._draw, progress=progress)
                 if delay is None:
-                    raise self._exhausted(error, tries.failed) from error
+                    raise tries.given_up(error) from error
                 _LOG.info("%s. Trying again, at most %d times.", error, self._read.retry.attempts)
+                part.trouble = error
                 self._account.add(retries=1, resumes=1 if part.start + part.received else 0)
                 self._wait(delay)
             else:
@@ -337,6 +338,7 @@ class Receiving:
             prefix.add(block[:count])
             seen = prefix.text
         with self.lock:
+            part.trouble = None
             part.received += count
             part.held.append(Block(block, 0, count, seen))
             if prefix is None or not prefix.is_pending:
@@ -390,14 +392,6 @@ class Receiving:
             "the object was there when this shard was begun and can no longer be found: deleted, or its target is "
             "down; nothing of it was skipped",
             url=error.url,
-        )
-
-    def _exhausted(self, error: TransportError, tried: int) -> TransportError:
-        return TransportError(
-            f"{error.message.removeprefix(f'{error.url}: ')}; given up after {tried} tries without progress "
-            "(Retry.attempts)",
-            url=error.url,
-            retry_after=error.retry_after,
         )
 
 

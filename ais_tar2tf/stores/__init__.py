@@ -23,6 +23,7 @@ from ais_tar2tf.stores._base import (
     asked,
     whole_url,
 )
+from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._token import TokenSource
 
 __all__ = [
@@ -145,7 +146,13 @@ def moved(store: Store) -> Callable[[], Store]:
     reopen = reopener(store)
     if reopen is None:
         raise StoreError("this store lives in this process, and cannot go to another one", url=store.url(""))
-    return reopen
+    return functools.partial(_reopened, reopen, CONTACTS.answered())
+
+
+def _reopened(reopen: Callable[[], Store], answered: tuple[Endpoint, ...]) -> Store:
+    """Open a store in another process, which is as patient as the one that it comes from."""
+    CONTACTS.begin_with(answered)
+    return reopen()
 
 
 def reopener(store: Store) -> Callable[[], Store] | None:

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
-from ais_tar2tf import forking, idle
+from ais_tar2tf import forking, lookout
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import error_for, followed
+from ais_tar2tf.stores._contact import CONTACTS, NO_CONNECTION
 from ais_tar2tf.stores._reach import ReachError, is_protected, refused
 from ais_tar2tf.stores._sessions import new_session
 from ais_tar2tf.stores._token import Token
+from ais_tar2tf.waits import Wait
 
 if TYPE_CHECKING:
     import requests
@@ -87,8 +89,9 @@ class ControlPlane:
 
         It is held whole, and is an error when it has more than `most` bytes. All other statuses are errors of ours.
         """
-        with self._in_use():
-            return self._call(method, url, shown, follow, headers, accept, most=most, json=json, data=data)
+        sends_much = isinstance(data, Path) or len(data or b"") > _PIECE
+        with self._in_use(), Wait(shown, silent=sends_much) as wait:
+            return self._call(wait, method, url, shown, follow, headers, accept, most=most, json=json, data=data)
 
     @contextlib.contextmanager
     def _in_use(self) -> Generator[None]:
@@ -100,9 +103,9 @@ class ControlPlane:
             with self._lock:
                 self._calls -= 1
                 self._used = time.monotonic()
-            idle.watch(self)
+            lookout.watch(self)
 
-    def close_idle(self) -> bool:
+    def look(self) -> bool:
         """Close connections when no call was made for a while; return whether some are left."""
         with self._lock:
             if self._calls or time.monotonic() - self._used < _IDLE:
@@ -112,6 +115,7 @@ class ControlPlane:
 
     def _call(
         self,
+        wait: Wait,
         method: str,
         url: str,
         shown: str,
@@ -120,11 +124,13 @@ class ControlPlane:
         accept: frozenset[int],
         **content: Any,
     ) -> requests.Response:
-        tries, renewed = Tries(self._retry), False
+        tries, renewed, endpoint = Tries(self._retry), False, urlsplit(url)[:2]
         while True:
             token = self._token.value() if self._token else None
+            began = CONTACTS.now()
             try:
                 answer = self._send(method, url, shown, follow, token, headers, **content)
+                CONTACTS.note_answer(endpoint)
                 if (
                     200 <= answer.status_code < 300
                     or answer.status_code in accept
@@ -137,9 +143,12 @@ class ControlPlane:
                 secrets = self._token.secrets() if self._token else ()
                 raise error_for(answer.status_code, shown, answer.headers, answer.content, secrets)
             except TransportError as error:
-                delay = tries.after_failure(random.random, asked=error.retry_after)
+                if error.silence is not None:
+                    error.silence = CONTACTS.note_refusal(endpoint, began)
+                delay = tries.after_failure(error, random.random)
                 if delay is None:
-                    raise
+                    raise tries.given_up(error) from error.__cause__
+                wait.because(error)
                 _LOG.info("%s Trying again, at most %d times.", error, self._retry.attempts)
                 self._pause(delay)
 
@@ -207,10 +216,7 @@ class ControlPlane:
         except requests.exceptions.SSLError as error:
             raise _no_trust(error, shown) from None
         except requests.RequestException as error:
-            kind = type(error).__name__
-            raise TransportError(
-                f"the request failed ({kind}); is the endpoint right, and is it up?", url=shown
-            ) from None
+            raise _failed(error, url, shown) from None
         except OSError as error:  # requests looks for the files by itself
             raise StoreError(f"the TLS files do not serve: {error}", url=shown) from error
 
@@ -261,3 +267,21 @@ def _no_trust(error: Exception, shown: str) -> StoreError:
     if reason is None:
         return TransportError(f"TLS failed ({type(error).__name__})", url=shown)
     return StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
+
+
+def _failed(error: requests.RequestException, url: str, shown: str) -> TransportError:
+    """The error for a request that got no answer; only the kind and the system's reason are shown."""
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+    reason: Any = getattr(error.args[0] if error.args else None, "reason", None)
+    if not isinstance(reason, NewConnectionError | ConnectTimeoutError):
+        return TransportError(
+            f"the request failed ({type(error).__name__}); is the endpoint right, and is it up?", url=shown
+        )
+    scheme, netloc = urlsplit(url)[:2]
+    why = reason.__cause__ or "no answer in time"
+    return TransportError(
+        f"no connection to {scheme}://{netloc} ({why}); is the endpoint right, and is it up?",
+        url=shown,
+        silence=NO_CONNECTION,
+    )

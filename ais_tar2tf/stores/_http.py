@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from ais_tar2tf import forking, idle
+from ais_tar2tf import forking, lookout
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed, identity_of, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores._contact import CONTACTS, NO_CONNECTION
 from ais_tar2tf.stores._pace import PacedResponse, paced
 from ais_tar2tf.stores._reach import is_protected, refused
 from ais_tar2tf.stores._tls import context_of
@@ -117,8 +118,15 @@ class HttpPool:
         """The answer behind all redirects, each of which is followed as it came. `first`: headers for nobody else."""
         led_by, asked = None, _Asked(method, {**headers, **(first or {})}, body)
         interrupt = interrupt or Interrupt()
+        endpoint, began = urlsplit(url)[:2], CONTACTS.now()
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._answer(url, asked, shown, led_by, interrupt)
+            try:
+                answer = self._answer(url, asked, shown, led_by, interrupt)
+            except TransportError as error:
+                if error.silence is not None:
+                    error.silence = CONTACTS.note_refusal(endpoint, began)
+                raise
+            CONTACTS.note_answer(endpoint)
             location = answer.redirect
             if location is None:
                 return answer
@@ -170,11 +178,11 @@ class HttpPool:
             if keeps:
                 self._kept.setdefault(origin, []).append(_Kept(connection, time.monotonic()))
         if keeps:
-            idle.watch(self)
+            lookout.watch(self)
         else:
             connection.close()
 
-    def close_idle(self) -> bool:
+    def look(self) -> bool:
         """Close connections that nobody has used for a while; return whether others are left."""
         oldest, old = time.monotonic() - _IDLE_POOLED, list[_Kept]()
         with self._lock:
@@ -220,7 +228,7 @@ class HttpPool:
             message = f"no connection to {scheme}://{netloc} ({error}); is the endpoint right, and is it up?"
             if isinstance(error, ssl.SSLCertVerificationError | UnicodeError):
                 raise StoreError(message, url=shown) from error  # trying again would not help
-            raise TransportError(message, url=shown) from error
+            raise TransportError(message, url=shown, silence=NO_CONNECTION) from error
         sock: socket.socket = connection.sock
         sock.settimeout(self._timeouts.idle)
         tick = min(_TICK, self._timeouts.idle)

@@ -13,6 +13,7 @@ from typing import Any
 from ais_tar2tf.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import Read, Tls
 from ais_tar2tf.stores._answers import error_for, is_endpoint
+from ais_tar2tf.stores._contact import NO_CONNECTION
 
 __all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obstore"]
 
@@ -21,6 +22,7 @@ _LONGEST = timedelta(days=2)  # obstore bounds a whole request; ours may take ho
 _IDLE = timedelta(seconds=2)  # that obstore keeps its connections for the next request
 _LISTING = timedelta(minutes=3)  # for all tries of one request of its own
 _STATUS = re.compile(r"status code: (\d{3})[^:]*: ?(<.*?</Error>)?", re.DOTALL)
+_NO_CONNECTION = re.compile(r"\bkind: Connect\b")  # in the error that obstore shows of reqwest's
 _CREDENTIALS = re.compile(r"credential|169\.254\.|metadata|oauth|token", re.IGNORECASE)
 
 Region = str
@@ -45,11 +47,16 @@ def endpoint_of(scheme: str, given: str | None) -> str | None:
     return endpoint.rstrip("/")
 
 
-def make(scheme: str, bucket: str, endpoint: str | None, read: Read, tls: Tls) -> tuple[Any, Region]:
-    """obstore's own store, and the region that it signs for."""
+def make(
+    scheme: str, bucket: str, endpoint: str | None, read: Read, tls: Tls, *, retries: bool
+) -> tuple[Any, Region]:
+    """Make obstore's own store, which tries again by itself or not; return it with the region that it signs for."""
     obstore()
     stores: Any = importlib.import_module("obstore.store")
-    options: dict[str, Any] = {"client_options": _client_options(read, tls, endpoint), "retry_config": _retries(read)}
+    options: dict[str, Any] = {
+        "client_options": _client_options(read, tls, endpoint),
+        "retry_config": _retries(read) if retries else {"max_retries": 0},
+    }
     if scheme == "s3":
         config = _s3_config(endpoint)
         return stores.S3Store(bucket, config=config, **options), config["region"]
@@ -118,7 +125,7 @@ def _retries(read: Read) -> dict[str, Any]:
     return {"max_retries": retry.attempts - 1, "backoff": backoff, "retry_timeout": _LISTING}
 
 
-def error_of(error: Exception, url: str) -> StoreError:
+def error_of(error: Exception, url: str, endpoint: str | None = None) -> StoreError:
     """What a failure of obstore's means. Its text is not shown: it holds addresses, and may hold their signatures."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or type(error).__name__ == "NotFoundError":
@@ -128,6 +135,8 @@ def error_of(error: Exception, url: str) -> StoreError:
         return error_for(int(found[1]), url, {}, (found[2] or "").encode())
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         return AccessDenied("access denied; check the credentials", url=url)
+    if "MissingAccount" in text:
+        return AccessDenied("no storage account is named; set AZURE_STORAGE_ACCOUNT_NAME", url=url)
     if isinstance(error, TypeError) or type(error).__name__ == "InvalidPathError":
         return StoreError("obstore takes no name with an empty part, '.' or '..' between its slashes", url=url)
     if _CREDENTIALS.search(text):
@@ -136,6 +145,9 @@ def error_of(error: Exception, url: str) -> StoreError:
             "calls them), or AWS_SKIP_SIGNATURE=true for a public bucket",
             url=url,
         )
+    if _NO_CONNECTION.search(text):
+        message = f"no connection to {endpoint or 'its endpoint'}; is the endpoint right, and is it up?"
+        return TransportError(message, url=url, silence=NO_CONNECTION)
     return TransportError(
         f"the request failed ({type(error).__name__}); is the endpoint right, and is it up?", url=url
     )

@@ -5,31 +5,38 @@ Public buckets of S3 need no signature. Where obstore cannot sign elsewhere, bod
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
-from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import MIB, Read
+from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import followed, identity_of, length_of
 from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
+from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._listing import below
 from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore
 from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
+from ais_tar2tf.waits import Wait
 
 if TYPE_CHECKING:
     from ais_tar2tf.stores._steps import Steps
 
 __all__ = ["CloudStore"]
 
+_T = TypeVar("_T")
 _SIGNED_FOR = timedelta(minutes=15)  # used at once; clocks differ by minutes at most
 _IN_PARTS = 64 * MIB  # a larger body is sent in parts, each tried again by itself; above 5 GiB S3 takes no other
 _PART = 8 * MIB
@@ -54,7 +61,8 @@ class CloudStore:
         self._tls = aws_tls(read.tls) if scheme == "s3" else read.tls
         self._endpoint = endpoint_of(scheme, endpoint)
         warn_if_unverified(self._tls, self._endpoint or f"{scheme}://{bucket}")
-        self._made, self._region = make(scheme, bucket, self._endpoint, read, self._tls)
+        self._patient = False  # whether `_made` tries again by itself
+        self._made, self._region = self._make()
         self._signs = not _is_public(scheme)
         self._pool = HttpPool(read.timeouts, self._tls)
         self._control = ControlPlane(self._endpoint or "", None, read.timeouts, read.retry, tls=self._tls)
@@ -96,21 +104,18 @@ class CloudStore:
         shown = self.url(name)
         asked: Any = {"range": {"offset": start} if stop is None else (start, stop)} if start or stop else {}
         try:
-            result = obstore().get(self._store, name, options=asked)
-        except Exception as error:  # noqa: BLE001  # obstore's errors share no root with its Python ones
+            result = self._ask_obstore(lambda store: obstore().get(store, name, options=asked), name)
+        except StoreError:
             info = self.head(name)
             if info.size is None or start < info.size:
-                raise error_of(error, shown) from None
+                raise
             return EmptyBody(info, start)
         return StreamBody(result, _info(name, result.meta), shown, interrupt, self._read.timeouts)
 
     def head(self, name: str) -> ObjectInfo:
         address = self._signed("HEAD", name)
         if address is None:
-            try:
-                return _info(name, obstore().head(self._store, name))
-            except Exception as error:  # noqa: BLE001
-                raise error_of(error, self.url(name)) from None
+            return _info(name, self._ask_obstore(lambda store: obstore().head(store, name), name))
         answer = self._control.call("HEAD", address, shown=self.url(name))
         size = length_of(answer.headers)
         return ObjectInfo(name, size, identity_of(answer.headers, size))
@@ -131,12 +136,21 @@ class CloudStore:
 
         folder, seconds = prefix.rpartition("/")[0], self._read.timeouts.listing
         at_once = min(_NAMES_AT_ONCE, self._read.limits.listing_page)
-        pages: Any = obstore().list(self._store, folder or None, offset=_just_before(prefix), chunk_size=at_once)
-        steps: Steps[Any] = Steps(pages)
+
+        def begin(store: Any) -> tuple[Steps[Any], Any]:
+            steps = Steps(obstore().list(store, folder or None, offset=_just_before(prefix), chunk_size=at_once))
+            try:
+                return steps, self._next_page(steps, seconds, prefix)
+            except BaseException:
+                steps.close()
+                raise
+
+        steps, page = self._ask_obstore(begin, prefix)
         try:
-            while page := self._next_page(steps, seconds, prefix):
+            while page:
                 for entry in page:
                     yield _info(entry["path"], entry)
+                page = self._ask_obstore(lambda _: self._next_page(steps, seconds, prefix), prefix)
         finally:
             steps.close()
 
@@ -149,8 +163,6 @@ class CloudStore:
                 "Timeouts.listing; name the shards",
                 url=self.url(prefix),
             ) from None
-        except Exception as error:  # noqa: BLE001
-            raise error_of(error, self.url(prefix)) from None
 
     def put(self, name: str, data: bytes | Path) -> None:
         address, shown = self._signed("PUT", name), self.url(name)
@@ -167,10 +179,11 @@ class CloudStore:
 
     def _put_in_parts(self, name: str, data: bytes | Path, size: int) -> None:
         part = max(_PART, size // _MOST_PARTS)
-        try:
-            obstore().put(self._store, name, data, chunk_size=part, max_concurrency=_PARTS_AT_ONCE)
-        except Exception as error:  # noqa: BLE001
-            raise error_of(error, self.url(name)) from None
+        self._ask_obstore(
+            lambda store: obstore().put(store, name, data, chunk_size=part, max_concurrency=_PARTS_AT_ONCE),
+            name,
+            silent=True,
+        )
 
     def move(self, name: str, to: str) -> bool:
         check_object_name(name, url=self.url(name))
@@ -179,10 +192,7 @@ class CloudStore:
             return False  # obstore shows none
         if name + to != quote(name + to) and self._redirects(name):
             return False  # AIStore's /s3 escapes the source's name once too often, and the other's not at all
-        try:
-            obstore().copy(self._store, name, to)
-        except Exception as error:  # noqa: BLE001
-            raise error_of(error, self.url(name)) from None
+        self._ask_obstore(lambda store: obstore().copy(store, name, to), name)
         self.delete(name)
         return True
 
@@ -191,12 +201,8 @@ class CloudStore:
         if address is not None:
             self._control.call("DELETE", address, shown=shown, accept=_GONE_ALREADY)
             return
-        try:
-            obstore().delete(self._store, name)
-        except FileNotFoundError:  # gone already
-            return
-        except Exception as error:  # noqa: BLE001
-            raise error_of(error, shown) from None
+        with contextlib.suppress(ShardNotFound):  # gone already
+            self._ask_obstore(lambda store: obstore().delete(store, name), name)
 
     def _put_headers(self) -> dict[str, str]:
         return {"x-ms-blob-type": "BlockBlob"} if self._scheme == "az" else {}
@@ -217,11 +223,56 @@ class CloudStore:
         data = b"" if self._region == DEFAULT_REGION else body.encode()
         self._control.call("PUT", address, shown=shown, data=data, accept=_THERE_ALREADY)
 
+    def _ask_obstore(self, ask: Callable[[Any], _T], name: str, *, silent: bool = False) -> _T:
+        """Return what `ask` gets from obstore's store, which tries again by itself once its endpoint has answered."""
+        tries, shown = Tries(self._read.retry), self.url(name)
+        with Wait(shown, silent=silent) as wait:
+            while True:
+                began, patient = CONTACTS.now(), CONTACTS.has_answered(self._contact)
+                try:
+                    result = ask(self._store(patient=patient))
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001  # obstore's errors share no root with its Python ones
+                    delay = self._delay(error_of(error, shown, self._endpoint), began, tries, wait, patient=patient)
+                else:
+                    CONTACTS.note_answer(self._contact)
+                    return result
+                time.sleep(delay)
+
+    def _delay(self, failure: StoreError, began: float, tries: Tries, wait: Wait, *, patient: bool) -> float:
+        """Return the seconds until the next try, or raise the failure when obstore itself has tried again."""
+        if not isinstance(failure, TransportError):
+            raise failure from None
+        if failure.silence is None:
+            CONTACTS.note_answer(self._contact)
+        else:
+            failure.silence = CONTACTS.note_refusal(self._contact, began)
+        if patient:
+            raise failure from None
+        delay = tries.after_failure(failure, random.random)
+        if delay is None:
+            raise tries.given_up(failure) from None
+        wait.because(failure)
+        return delay
+
     @property
-    def _store(self) -> Any:
-        """obstore's own; made again for whoever goes on after `close`."""
-        if self._made is None:
-            self._made, _ = make(self._scheme, self._bucket, self._endpoint, self._read, self._tls)
+    def _contact(self) -> Endpoint:
+        return urlsplit(self._endpoint)[:2] if self._endpoint else (self._scheme, self._bucket)
+
+    def _make(self) -> tuple[Any, str]:
+        try:
+            return make(self._scheme, self._bucket, self._endpoint, self._read, self._tls, retries=self._patient)
+        except Tar2TFError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever is missing in the environment
+            raise error_of(error, self.url("")) from None
+
+    def _store(self, *, patient: bool) -> Any:
+        """Return obstore's own store; it is made again after `close`."""
+        if self._made is None or patient != self._patient:
+            self._patient = patient
+            self._made, _ = self._make()
         return self._made
 
     def close(self) -> None:
@@ -235,7 +286,8 @@ class CloudStore:
         if not self._signs:
             return self._unsigned(name)
         try:
-            return obstore().sign(self._store, method, name, _SIGNED_FOR)
+            patient = CONTACTS.has_answered(self._contact)
+            return obstore().sign(self._store(patient=patient), method, name, _SIGNED_FOR)
         except Exception as error:  # noqa: BLE001
             if self._scheme == "s3" or isinstance(error, TypeError):
                 raise error_of(error, self.url(name)) from None

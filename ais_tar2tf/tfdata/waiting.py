@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ais_tar2tf import forking, idle
+from ais_tar2tf import forking, lookout
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.reading import Stream
 from ais_tar2tf.tfdata.tokens import Tokens, free_unused, observed
@@ -65,11 +65,11 @@ class StreamPool:
         with self._lock:
             self._waiting.append(_Waiting(self._clock(), state, stream, token))
             surplus = self._waiting.pop(0) if len(self._waiting) > self._most else None
-        idle.watch(self)
+        lookout.watch(self)
         if surplus is not None:
             surplus.stream.close()
 
-    def close_idle(self) -> bool:
+    def look(self) -> bool:
         """Close the streams of iterators that are gone, and those that waited too long."""
         try:
             self._free()

@@ -11,12 +11,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ais_tar2tf.errors import TransportError
 from ais_tar2tf.options import Read, Shuffle
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.retries import Tries
 from tests.simulation.cluster import MB, Cluster, Events, Proxies, Target, Targets
 
 __all__ = ["Client", "Run", "Trainer", "orders"]
+
+_FAILURE = TransportError("the body broke off", url="ais://simulated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +202,7 @@ class Run:
 
     def _again(self, piece: _Piece, *, progress: bool) -> None:
         piece.request.sender = None
-        delay = piece.request.tries.after_failure(self._random.random, progress=progress)
+        delay = piece.request.tries.after_failure(_FAILURE, self._random.random, progress=progress)
         if delay is None:
             self._fail(piece.lane.trainer, "TransportError")
             return

@@ -1,0 +1,385 @@
+"""What cannot be reached ends soon, unless it has answered before; and nobody waits for long without being told."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf import lookout, stores, waits
+from ais_tar2tf.cli.app import app
+from ais_tar2tf.errors import Silence, TransportError
+from ais_tar2tf.options import Read, Retry
+from ais_tar2tf.retries import Tries
+from ais_tar2tf.stores._contact import NO_CONNECTION, Contacts
+from ais_tar2tf.waits import Reports, Wait
+from faults import PATIENCE, Fault, FaultServer, ais
+from servers.process import free_ports
+
+_UNKNOWN = "http://no-such-host.invalid"
+_TIMES = 20.0  # as fast
+_SLOWEST = (
+    9.0  # seconds on a machine that does much else, in which 5 end; the patience for a known server is 22 or more
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Contacts:
+    """A process in which no endpoint has answered, nothing was reported, and the time to reach one passes quickly."""
+    contacts = Contacts(lambda: _TIMES * time.monotonic())
+    modules = [
+        name
+        for name, module in sys.modules.items()
+        if name.startswith("ais_tar2tf.stores") and hasattr(module, "CONTACTS")
+    ]
+    for name in modules:
+        monkeypatch.setattr(sys.modules[name], "CONTACTS", contacts)
+    monkeypatch.setattr(waits, "REPORTS", Reports())
+    return contacts
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "key")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
+
+
+# The rule: a clock that is not the machine's.
+
+
+def test_tries_end_when_a_stranger_was_silent_for_five_seconds() -> None:
+    clock = Clock()
+    contacts, tries, slept = Contacts(clock), Tries(Retry()), 0.0
+    while True:
+        error = TransportError("no", url="u", silence=contacts.note_refusal(("http", "h"), clock.now))
+        delay = tries.after_failure(error, lambda: 0.5)
+        if delay is None:
+            break
+        clock.now += delay
+        slept += delay
+    assert 2 < slept <= 5
+    assert re.search(
+        r"given up after 6 tries in 4\.[67] s, since nothing has ever answered there \(Retry\.unreachable\)$",
+        str(tries.given_up(error)),
+    )
+
+
+def test_an_endpoint_that_has_answered_is_waited_for_as_long_as_ever() -> None:
+    clock = Clock()
+    contacts, tries, slept = Contacts(clock), Tries(Retry()), 0.0
+    contacts.note_answer(("http", "h"))
+    while True:
+        error = TransportError("no", url="u", silence=contacts.note_refusal(("http", "h"), clock.now))
+        delay = tries.after_failure(error, lambda: 0.5)
+        if delay is None:
+            break
+        slept += delay
+    assert slept > 22
+    assert tries.failed == Retry().attempts
+    assert str(tries.given_up(error)).endswith("given up after 11 tries without progress (Retry.attempts)")
+
+
+def test_a_try_that_would_end_too_late_is_not_begun() -> None:
+    """A host that takes three seconds to say nothing is not asked a second time."""
+    error = TransportError("no", url="u", silence=Silence(3.0, 3.0))
+    assert Tries(Retry()).after_failure(error, lambda: 0.5) is None
+    assert Tries(Retry(unreachable=10)).after_failure(error, lambda: 0.5) is not None
+
+
+def test_requests_one_after_another_share_the_five_seconds() -> None:
+    clock = Clock()
+    contacts = Contacts(clock)
+    contacts.note_refusal(("http", "h"), clock.now)
+    clock.now += 4
+    silence = contacts.note_refusal(("http", "h"), clock.now)
+    assert silence is not None
+    assert silence.seconds == 4
+    clock.now += 60  # it is another attempt: the server was started meanwhile, perhaps
+    assert contacts.note_refusal(("http", "h"), clock.now) == Silence(0, 0)
+    assert contacts.note_refusal(("http", "other"), clock.now) == Silence(0, 0)
+
+
+def test_zero_tries_once() -> None:
+    error = TransportError("no", url="u", silence=NO_CONNECTION)
+    assert Tries(Retry(unreachable=0)).after_failure(error, lambda: 0.5) is None
+
+
+def test_another_process_knows_what_has_answered(stranger: Contacts) -> None:
+    """A worker that is started while the cluster restarts."""
+    with FaultServer() as server:
+        server.add("bucket/x.tar", ais(made.labelled("s", 3)))
+        store = stores.open_store("ais", "bucket", Read(), endpoint=server.url)
+        store.head("x.tar")
+        reopen = stores.moved(store)
+        store.close()
+    code = (
+        "import pickle, sys; from ais_tar2tf.stores._contact import CONTACTS\n"
+        "pickle.load(sys.stdin.buffer)().close(); print(CONTACTS.answered())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(reopen), capture_output=True, check=True)
+    assert done.stdout.decode().strip() == str(stranger.answered())
+    assert server.url.removeprefix("http://") in done.stdout.decode()
+
+
+# All ways to a store.
+
+
+def _take(records: Any) -> None:
+    next(iter(records))
+
+
+def _store(url: str, endpoint: str) -> Any:
+    scheme, bucket, _ = stores.split_url(url)
+    return stores.open_store(scheme, bucket, Read(), endpoint=endpoint)
+
+
+WAYS: dict[str, Callable[[str, Path], object]] = {
+    "GET": lambda host, _: _take(t2t.open(f"{host}/x-{{0..3}}.tar").records()),
+    "GET of AIStore": lambda host, _: _take(t2t.open("ais://b/x.tar", endpoint=host).records()),
+    "several connections": lambda host, _: _take(t2t.open(f"{host}/x.tar", connections=3).records()),
+    "HEAD": lambda host, _: _store("ais://b", host).head("x"),
+    "HEAD of HTTP": lambda host, _: _store(host, host).head("x"),
+    "listing": lambda host, _: list(_store("ais://b", host).list("")),
+    "PUT": lambda host, _: _store("ais://b", host).put("x", b"data"),
+    "listing of S3": lambda host, _: list(_store("s3://b", host).list("")),
+    "GET of S3": lambda host, _: _take(t2t.open("s3://b/x.tar", endpoint=host).records()),
+    "listing of Azure": lambda host, _: list(_store("az://b", host).list("")),
+    "a mixture": lambda host, _: _take(t2t.mix([t2t.open(f"{host}/x.tar"), t2t.open(f"{host}/y.tar")]).records()),
+    "a cache": lambda host, _: _take(t2t.open(f"{host}/x.tar", cache="memory").records()),
+    "load": lambda host, _: t2t.load("ais://b/out/", endpoint=host),
+    "a dataset": lambda host, _: _take(t2t.open(f"{host}/x.tar").dataset()),
+    "an export": lambda host, out: t2t.open(f"{host}/x.tar").export(str(out / "out")),
+    "a share of skipped shards": lambda host, _: list(
+        t2t.open(f"{host}/x-{{0..9}}.tar", on_error="skip-shard").records()
+    ),
+    "dSort": lambda host, _: t2t.cluster.shuffle(
+        "ais://b/x-{0..1}.tar", "ais://b/y-{}.tar", endpoint=host, shard_size="1MB"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_refused_connection_ends_within_five_seconds(way: str, refusing: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    try:
+        WAYS[way](refusing, tmp_path)
+    except TransportError as error:
+        assert f"no connection to {refusing}" in str(error)  # noqa: PT017
+        assert "tries in" in str(error) or "1 try in" in str(error)  # noqa: PT017
+        assert "is the endpoint right, and is it up?" in str(error)  # noqa: PT017
+    else:
+        assert way == "a share of skipped shards"
+    assert time.monotonic() - began < _SLOWEST
+
+
+def test_five_seconds_are_five_seconds(stranger: Contacts, refusing: str, tmp_path: Path) -> None:
+    """By the machine's own clock."""
+    stranger._clock = time.monotonic
+    began = time.monotonic()
+    with pytest.raises(TransportError):
+        WAYS["GET"](refusing, tmp_path)
+    assert 1 < time.monotonic() - began < _SLOWEST
+
+
+@pytest.mark.parametrize("way", ["GET", "listing", "listing of S3"])
+def test_an_unknown_host_ends_within_five_seconds(way: str, tmp_path: Path, refusing: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(TransportError, match=r"no connection to http://no-such-host\.invalid"):
+        WAYS[way](_UNKNOWN, tmp_path)
+    assert time.monotonic() - began < _SLOWEST
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["ls", "ais://b"],
+        ["inspect", "ais://b/x.tar"],
+        ["doctor", "--no-tensorflow", "ais://b/"],
+        ["convert", "ais://b/x.tar"],
+        ["index", "ais://b/x.tar"],
+    ],
+)
+def test_verbs_end_within_five_seconds_and_say_what_they_wait_for(
+    verb: list[str], refusing: str, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    more = [str(tmp_path / "out")] if verb[0] == "convert" else []
+    done = CliRunner().invoke(app, [*verb, *more, "--endpoint", refusing])
+    assert time.monotonic() - began < _SLOWEST
+    assert done.exit_code == 5
+    if verb[0] != "doctor":
+        assert done.stderr.count("waiting for ") <= 1
+        assert "given up after" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# Waits that are reported.
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Reports:
+    """Everything that waits at all is reported, at the next look."""
+    reports = Reports(long=0.0)
+    monkeypatch.setattr(waits, "REPORTS", reports)
+    monkeypatch.setattr(lookout, "_TICK", 0.01)
+    return reports
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_wait_is_reported_when_it_is_long_and_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    wait = Wait("ais://b/x.tar", reports=Reports(clock))
+    with wait:
+        for _ in range(10):
+            assert wait.look()
+            clock.now += 0.4
+        assert warnings_of(caplog) == [
+            "ais://b/x.tar: waiting for 2 s: the server sends nothing. options.Timeouts(idle=…) bounds the wait."
+        ]
+    assert not wait.look()
+    assert [record.name for record in caplog.records] == ["ais_tar2tf"]
+
+
+def test_causes_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    reports = Reports(clock)
+    for number in range(50):
+        url = f"ais://b/x-{number}.tar"
+        busy = TransportError(f"the server answered 503 (request {number} of many)", url=url)
+        broken = TransportError(f"the body broke off (it ended {number} bytes early)", url=url)
+        for error in (busy, broken, None):
+            reports.report(url, 2.0, error)
+    assert len(warnings_of(caplog)) == 3
+    reports.report("ais://other/x.tar", 2.0, None)
+    assert len(warnings_of(caplog)) == 4  # another bucket
+    clock.now += 700
+    reports.report("ais://b/x-1.tar", 2.0, None)
+    assert len(warnings_of(caplog)) == 5  # it is still there, or came back
+
+
+def test_no_secret_and_no_command_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    error = TransportError("no way to https://user:pass@host/x?X-Amz-Signature=secret \x1b[2J", url="https://host/x")
+    Reports().report("https://user:pass@host/x.tar?sig=secret&se=2026", 2.0, error)
+    (text,) = warnings_of(caplog)
+    assert "secret" not in text
+    assert "pass" not in text
+    assert "\x1b" not in text
+    assert "https://host/x.tar?…" in text
+
+
+def _read_all(server: FaultServer) -> list[Any]:
+    with t2t.open("ais://bucket/s.tar", endpoint=server.url, retry=Retry(first_delay=0.001, max_delay=0.3)) as source:
+        return list(source.records())
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("where", ["before the first byte", "in the body"])
+def test_a_slow_body_is_reported_while_it_is_waited_for(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    data, told = made.labelled("s", 30), threading.Event()
+    caplog.handler.addFilter(lambda _: told.set() or True)
+    slow = (
+        Fault(before=lambda: told.wait(PATIENCE) and None)
+        if where == "before the first byte"
+        else Fault(after=3_000, wait=told)
+    )
+    with FaultServer() as server:
+        server.add("bucket/s.tar", ais(data), [slow])
+        assert len(_read_all(server)) == 30
+    assert told.is_set()
+    assert "the server sends nothing" in warnings_of(caplog)[0]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_busy_cluster_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    told = threading.Event()
+
+    def filtered(record: logging.LogRecord) -> bool:
+        if "answered 503" in record.getMessage() and record.levelno == logging.WARNING:
+            told.set()
+        return True
+
+    caplog.handler.addFilter(filtered)
+    with FaultServer() as server:
+        busy = [Fault(status=503) for _ in range(8)]
+        server.add("bucket/s.tar", ais(made.labelled("s", 30)), busy)
+        assert len(_read_all(server)) == 30
+    assert told.is_set()
+    assert sum("the server answered 503" in text for text in warnings_of(caplog)) == 1
+
+
+@pytest.mark.usefixtures("short")
+def test_a_slow_listing_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """The control plane: a HEAD that is not answered at once."""
+    told = threading.Event()
+    caplog.handler.addFilter(lambda _: told.set() or True)
+    with FaultServer() as server:
+        server.add("bucket/s.tar", ais(b"data"), [Fault(before=lambda: told.wait(PATIENCE) and None)])
+        store = stores.open_store("ais", "bucket", Read(), endpoint=server.url)
+        assert store.head("s.tar").size == 4
+        store.close()
+    assert warnings_of(caplog)[0].startswith("ais://bucket/s.tar: waiting for ")
+
+
+def test_a_short_wait_is_not_reported(short: Reports, caplog: pytest.LogCaptureFixture) -> None:
+    short.long = 1_000.0
+    with FaultServer() as server:
+        server.add("bucket/s.tar", ais(made.labelled("s", 30)))
+        assert len(_read_all(server)) == 30
+    assert warnings_of(caplog) == []
+
+
+_SHOWN = """
+import sys, threading
+from ais_tar2tf import waits, lookout
+waits.REPORTS.long = 0.0
+lookout._TICK = 0.01
+exec(sys.argv[3])
+import ais_tar2tf as t2t
+print(len(list(t2t.open("ais://bucket/s.tar", endpoint=sys.argv[1]).records())))
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [
+        ("", "ais://bucket/s.tar: waiting for 0 s: the server sends nothing."),
+        ("import logging; logging.basicConfig()", "WARNING:ais_tar2tf:ais://bucket/s.tar: waiting for"),
+        ("import logging; logging.getLogger('ais_tar2tf').setLevel(logging.ERROR)", ""),
+    ],
+)
+def test_users_see_it_whatever_they_set_up(setting: str, shown: str) -> None:
+    with FaultServer() as server:
+        data = made.labelled("s", 30)
+        server.add("bucket/s.tar", ais(data), [Fault(piece=len(data) // 4, pause=0.1)])
+        command = [sys.executable, "-c", _SHOWN, server.url, "", setting]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == "30\n"
+    assert shown in done.stderr
+    assert bool(done.stderr) == bool(shown)
+    assert len(done.stderr.splitlines()) <= 1
