@@ -41,6 +41,8 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
+IMAGE_BYTES = 512 * MIB  # of one image's pixels: what TensorFlow's decoders refuse, too
+
 LEAST_READ_AHEAD = 4 * MIB  # of one of the streams that share a read-ahead, however many they are
 
 _TURN = 64  # records

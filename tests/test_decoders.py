@@ -88,7 +88,8 @@ def test_decode_gives_what_a_user_expects(source):
     found = list(source.records(decode=True))
     assert len(found) == COUNT
     for number, record in enumerate(found):
-        np.testing.assert_array_equal(record["jpg"], tf.io.decode_jpeg(made.image(number)))
+        accurate = tf.io.decode_jpeg(made.image(number), dct_method="INTEGER_ACCURATE")
+        np.testing.assert_array_equal(record["jpg"], accurate)
         np.testing.assert_array_equal(record["seg.png"], tf.io.decode_png(made.image(number, "PNG")))
         assert record["cls"] == number
         assert record["txt"] == f"é {number}"
@@ -113,8 +114,11 @@ def test_a_dataset_gives_the_same(source):
     assert spec["jpg"].shape.as_list() == [None, None, None]  # a sample says nothing of later sizes
     assert (spec["cls"].dtype, spec["npy"].dtype, spec["json"].dtype) == (tf.int64, tf.float32, tf.string)
     for record, element in zip(plain, dataset, strict=True):
-        for name in ("jpg", "seg.png", "cls", "npy", "wav"):
+        for name in ("seg.png", "cls", "npy", "wav"):
             np.testing.assert_array_equal(element[name].numpy(), record[name])
+        assert (
+            np.abs(element["jpg"].numpy().astype(int) - record["jpg"]).mean() < 1.5
+        )  # TensorFlow's faster transform
         assert element["txt"].numpy().decode() == record["txt"]
         assert json.loads(element["json"].numpy()) == record["json"]  # no tensor form: bytes as they were
 
@@ -156,7 +160,8 @@ def test_decode_does_what_is_said(source, how, wanted):
         assert plain == wanted
         assert in_graph == wanted
     for one, other in zip(plain, in_graph, strict=True):
-        np.testing.assert_array_equal(one, other)
+        exact = name != "jpg"  # plain JPEGs are Pillow's: tests/test_pillow.py says how near TensorFlow's they are
+        np.testing.assert_array_equal(one if exact else np.shape(one), other if exact else other.shape)
 
 
 def test_decode_by_bytes_text_json_and_function(source):

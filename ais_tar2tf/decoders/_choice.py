@@ -40,6 +40,15 @@ def decoding_of(
             records there are none, and then every name is accepted.
         in_graph: Whether records of tensors will be decoded, too.
     """
+    found = _decoding_of(decode, schema, known, in_graph=in_graph)
+    if not in_graph:
+        return found
+    return replace(found, decoders={name: replace(each, as_in_graph=True) for name, each in found.decoders.items()})
+
+
+def _decoding_of(
+    decode: Decode, schema: Callable[[], Schema], known: Callable[[], Collection[str]], *, in_graph: bool
+) -> Decoding:
     if isinstance(decode, Schema):
         _check_schema(decode, known())
         return Decoding({field.name: _by_schema(_as_seen(decode, field)) for field in decode})

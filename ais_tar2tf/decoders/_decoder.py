@@ -32,6 +32,7 @@ class Decoder:
     function: Callable[[bytes], Any] | None = None
     channels: int = 0  # of an image; 0: as many as it has
     at_least: tuple[int, int] | None = None  # height and width of a JPEG; it may be scaled while it is decoded
+    as_in_graph: bool = False  # a plain image has the pixels that it has in a graph, which TensorFlow decodes
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS and self.function is None:
@@ -49,7 +50,10 @@ class Decoder:
 
     def _decode(self, data: bytes) -> Any:
         if self.kind == "image":
-            return _python.image(data, self.dtype or "uint8", self.channels, self.at_least)
+            dtype = self.dtype or "uint8"
+            if self.as_in_graph or self.at_least is not None:
+                return _python.image_as_in_graph(data, dtype, self.channels, self.at_least)
+            return _python.image(data, dtype, self.channels)
         if self.kind == "number":
             return _python.number(data, self.dtype or "int64")
         if self.kind == "label":

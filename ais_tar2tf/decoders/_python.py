@@ -1,4 +1,4 @@
-"""Bytes → Python values and numpy arrays. Images and sounds are TensorFlow's work, which is imported for them."""
+"""Bytes → Python values and numpy arrays. TensorFlow is imported for sounds, and for images that Pillow cannot do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf import netcdf
+from ais_tar2tf.decoders import _pillow
 from ais_tar2tf.errors import SchemaError
 
-__all__ = ["audio", "hdf5", "image", "number", "text"]
+__all__ = ["audio", "hdf5", "image", "image_as_in_graph", "number", "text"]
 
 
-def image(data: bytes, dtype: str = "uint8", channels: int = 0, at_least: tuple[int, int] | None = None) -> Any:
+def image(data: bytes, dtype: str = "uint8", channels: int = 0) -> Any:
+    """Pixels, by Pillow where it can: `_pillow` says how those of JPEGs differ from a graph's."""
+    found = _pillow.pixels(data, dtype, channels)
+    return image_as_in_graph(data, dtype, channels) if found is None else found
+
+
+def image_as_in_graph(data: bytes, dtype: str, channels: int, at_least: tuple[int, int] | None = None) -> Any:
     """Pixels, as tf.io.decode_image gives them; of an animation the first."""
     import tensorflow as tf
 

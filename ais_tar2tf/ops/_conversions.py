@@ -55,6 +55,7 @@ class Decode(Conversion):
             self.vocabulary,
             channels=self.channels,
             at_least=self.at_least,
+            as_in_graph=True,
         )
 
     @property
