@@ -12,6 +12,7 @@ import msgpack
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 import ais_tar2tf as t2t
 import shards as made
@@ -111,7 +112,7 @@ def test_a_dataset_gives_the_same(source):
     dataset = source.dataset(decode=True)
     spec = dataset.element_spec
     assert spec["jpg"].dtype == tf.uint8
-    assert spec["jpg"].shape.as_list() == [None, None, None]  # a sample says nothing of later sizes
+    assert spec["jpg"].shape.as_list() == [None, None, 3]  # a sample says nothing of later sizes
     assert (spec["cls"].dtype, spec["npy"].dtype, spec["json"].dtype) == (tf.int64, tf.float32, tf.string)
     for record, element in zip(plain, dataset, strict=True):
         for name in ("seg.png", "cls", "npy", "wav"):
@@ -121,6 +122,49 @@ def test_a_dataset_gives_the_same(source):
         )  # TensorFlow's faster transform
         assert element["txt"].numpy().decode() == record["txt"]
         assert json.loads(element["json"].numpy()) == record["json"]  # no tensor form: bytes as they were
+
+
+@pytest.mark.parametrize("how", [True, {"jpg": "image", "cls": "int32"}, {"jpg": True, "cls": True}], ids=str)
+def test_a_network_for_images_is_built_from_what_a_dataset_says(source, how):
+    """A Conv2D needs to know the number of channels; a training runs."""
+    chosen = source.select("jpg", "cls")
+    train = chosen.dataset(lambda record: (record["jpg"] / 255, record["cls"]), decode=how, batch=3, repeat=2)
+    assert train.element_spec[0].shape.as_list() == [None, None, None, 3]
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Conv2D(4, 3), tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(COUNT)]
+    )
+    model.compile(loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(train, verbose=0)
+    assert model.layers[0].kernel.shape[2] == 3
+
+
+def _png(mode):
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 9, 3), 120, np.uint8)).convert(mode).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("later", ["L", "RGBA", "P", "LA"])
+def test_images_behind_a_sample_of_colours_become_colours(later):
+    images = {number: _png("RGB" if number < 70 else later) for number in range(72)}
+    MemoryStore("decoders").put("m.tar", made.tar((f"{number:03}", {"png": images[number]}) for number in images))
+    with t2t.open("memory://decoders/m.tar") as src:
+        plain = [record["png"] for record in src.records(decode=True)]
+        in_graph = list(src.dataset(decode=True).as_numpy_iterator())
+    assert {image.shape for image in plain} == {(8, 9, 3)}
+    for one, other in zip(plain, in_graph, strict=True):
+        np.testing.assert_array_equal(one, other["png"])
+
+
+def test_images_behind_a_sample_of_another_kind_are_named():
+    rows = ((f"{number:03}", {"png": _png("L" if number < 70 else "RGB")}) for number in range(72))
+    MemoryStore("decoders").put("g.tar", made.tar(rows))
+    with t2t.open("memory://decoders/g.tar") as src:
+        assert src.dataset(decode=True).element_spec["png"].shape.as_list() == [None, None, 1]
+        with pytest.raises(errors.MappingError, match="070"):
+            list(src.dataset(decode=True))
+        any_channels = {"png": Field("png", "uint8", (None, None, None), "image")}
+        assert {element["png"].shape[2] for element in src.dataset(decode=any_channels)} == {1, 3}
 
 
 def test_a_map_gets_tensors(source):

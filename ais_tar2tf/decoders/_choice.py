@@ -21,6 +21,8 @@ Decode = bool | Schema | Mapping[str, Any]
 """True: by names and a sample. A schema. Or by field: a kind, a number's type, a vocabulary, a function."""
 
 DECODABLE = KINDS
+_SEEN = ("image", "npy")  # of which a dataset has to know more than the kind
+_COLOURS = 3  # red, green and blue
 _NUMBERED = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # whose text is meant as a number where it is one
 
 
@@ -83,10 +85,14 @@ def _check_schema(schema: Schema, known: Collection[str]) -> None:
 
 
 def _as_seen(schema: Schema, field: Field) -> Field:
-    """The field without what later records may not share, when the schema is that of a sample: sizes and words."""
+    """The field without what later records may not share, when the schema is that of a sample: sizes and words.
+
+    The number of an image's channels stays: a network is built for it.
+    """
     if not schema.sampled:
         return field
-    return replace(field, shape=(None,) * len(field.shape), vocabulary=None)
+    kept = field.shape[-1:] if field.encoding == "image" and len(field.shape) == 3 else ()
+    return replace(field, shape=((None,) * (len(field.shape) - len(kept)) + kept), vocabulary=None)
 
 
 def _by_name(field: Field) -> Decoder:
@@ -111,7 +117,10 @@ def _by_schema(field: Field) -> Decoder:
 def _typed(kind: str, field: Field) -> Decoder:
     known = field.encoding == kind and field.dtype != "object"
     if kind == "image":
-        return Decoder("image", field.dtype if known else None, shape=field.shape or None)
+        shape = field.shape or None
+        # What has another number of channels is made one of colours; anything else than colours stays what it is.
+        channels = _COLOURS if shape is not None and shape[-1] == _COLOURS else 0
+        return Decoder("image", field.dtype if known else None, shape=shape, channels=channels)
     if kind == "npy":
         return Decoder("npy", field.dtype if known else None, shape=field.shape if known else None)
     return Decoder(kind)
@@ -127,7 +136,7 @@ def _as_said(name: str, how: Any, schema: Callable[[], Schema], in_graph: bool) 
     if how is None or how is False:
         return Decoder("bytes")
     if isinstance(how, str) and how in KINDS:
-        return _npy_as_seen(name, schema()) if how == "npy" and in_graph else Decoder(how)
+        return _said_as_seen(name, how, schema()) if in_graph and how in _SEEN else Decoder(how)
     if isinstance(how, Sequence) and not isinstance(how, str):
         return Decoder("label", vocabulary=tuple(map(str, how)))
     if isinstance(how, str | type | np.dtype) or hasattr(how, "as_numpy_dtype"):
@@ -137,9 +146,9 @@ def _as_said(name: str, how: Any, schema: Callable[[], Schema], in_graph: bool) 
     raise SchemaError(f"field {name!r}: {how!r} says no way of decoding")
 
 
-def _npy_as_seen(name: str, seen: Schema) -> Decoder:
-    """An array's type has to be known in a dataset."""
-    return _typed("npy", _as_seen(seen, seen[name])) if name in seen else Decoder("npy")
+def _said_as_seen(name: str, kind: str, seen: Schema) -> Decoder:
+    """What a sample knows of an array, whose type has to be known in a dataset, and of an image's channels."""
+    return _typed(kind, _as_seen(seen, seen[name])) if name in seen else Decoder(kind)
 
 
 def _number_type(name: str, how: Any) -> str:
