@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ais_tar2tf.errors import MappingError, MissingField
+from ais_tar2tf.errors import MappingError, MissingField, SchemaError
 from ais_tar2tf.records import Record, Selection, said_fields
 
 __all__ = [
@@ -102,10 +102,26 @@ def _essence(error: Exception) -> str:
 
 
 def default_record_to_pair(record: Record) -> tuple[Any, Any]:
-    """(image as float32 224×224×3 in 0..1, label as int32), of the record's image and its `cls`."""
+    """(image as float32 224×224×3 in 0..1, label as int32), of the record's image and its `cls`.
+
+    It also maps what `t2t.load(…).dataset(…)` gives: `.map(t2t.default_record_to_pair)`.
+    """
     import tensorflow as tf
 
-    return decode_image(record[IMAGE_FIELDS[0]]), to_number(record[LABEL], tf.int32)
+    image, label = _image_and_label(record)
+    return decode_image(image), tf.cast(label, tf.int32) if label.dtype.is_integer else to_number(label, tf.int32)
+
+
+def _image_and_label(record: Record) -> tuple[Any, Any]:
+    """The encoded image and the label, as tensors, of a record or of what `default_record_to_example` stored."""
+    import tensorflow as tf
+
+    images = [name for name in (*IMAGE_FIELDS, "image_raw") if name in record]
+    labels = [name for name in (LABEL, "label") if name in record]
+    if not images or not labels:
+        needed = f"an image ({', '.join(IMAGE_FIELDS)}) and {LABEL!r}"
+        raise SchemaError(f"the default pair needs {needed}; there are: {said_fields(record)}")
+    return tf.convert_to_tensor(record[images[0]]), tf.convert_to_tensor(record[labels[0]])
 
 
 # A mapping may say itself what it reads, and under which names: any image here arrives as `jpg`.

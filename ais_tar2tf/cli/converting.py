@@ -68,6 +68,9 @@ def convert(
     ] = None,
     exists: Exists = "resume",
     resume: Annotated[bool, typer.Option("--resume", help="go on with what is there: the default")] = False,
+    types: Annotated[
+        str | None, typer.Option("--types", help="fields that are numbers, as 'cls=int64'", metavar="NAME=TYPE")
+    ] = None,
     idx: Annotated[bool, typer.Option("--idx", help="DALI's index beside each TFRecord file")] = False,
     on_error: OnErrors = "raise",
     fields: Fields = None,
@@ -106,6 +109,7 @@ def convert(
         "align": align or ("stream" if share is None and runner is None else "shard"),
         "exists": exists,
         "idx": idx,
+        "types": _types(types),
         "endpoint": endpoint,
     }
     reading: dict[str, Any] = {
@@ -133,6 +137,16 @@ def convert(
         _show_part(console, out, share, files, stats)
     else:
         tell_finished(console, out, endpoint, files, stats, split, read_here=runner is None)
+
+
+def _types(text: str | None) -> dict[str, str] | None:
+    """Read `cls=int64,score=float32`."""
+    if text is None:
+        return None
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(name.strip() and how.strip() for name, _, how in pairs):
+        raise OptionError(f"--types is NAME=TYPE, several with commas, as cls=int64, not {text!r}")
+    return {name.strip(): how.strip() for name, _, how in pairs}
 
 
 def _share(text: str) -> tuple[int, int]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ais_tar2tf import netcdf
 from ais_tar2tf.decoders import _pillow
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.schema import number_of_text
 
 __all__ = ["audio", "hdf5", "image", "image_as_in_graph", "number", "text"]
 
@@ -46,21 +45,11 @@ def text(data: bytes) -> str:
 
 def number(data: bytes, dtype: str = "int64") -> Any:
     """A number as text, with spaces around it, as exact as its type."""
-    written = data.decode("utf-8", "backslashreplace").strip()
-    said = np.dtype(dtype)
     try:
-        if "_" in written or not written.isascii():
-            raise ValueError  # noqa: TRY301  # what only Python takes for a number
-        found = int(written) if said.kind in "iu" else float(written)
-    except ValueError:
-        raise SchemaError(
-            f"{written[:80]!r} is not a number; if these are words, name all of them: "
-            "decode={'cls': ['cat', 'dog', …]}"
-        ) from None
-    if isinstance(found, int) and not np.iinfo(said).min <= found <= np.iinfo(said).max:
-        raise SchemaError(f"{written[:80]} does not fit into {said}")
-    with np.errstate(over="ignore", under="ignore"):
-        return said.type(found).item()
+        return number_of_text(data, dtype)
+    except SchemaError as error:
+        words = "; if these are words, name all of them: decode={'cls': ['cat', 'dog', …]}"
+        raise SchemaError(f"{error}{words if 'not a number' in str(error) else ''}") from None
 
 
 def hdf5(data: bytes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ais_tar2tf.export.formats import check_format, overhead_of
 from ais_tar2tf.export.manifest import NAME
 from ais_tar2tf.export.portions import Share
 from ais_tar2tf.export.run import EXISTS, Target, export_shards
-from ais_tar2tf.export.serializers import Serializer
+from ais_tar2tf.export.serializers import Serializer, Typed
 from ais_tar2tf.export.shard_units import Job
 from ais_tar2tf.export.splits import Ratios, Route, described, route_of
 from ais_tar2tf.locations import location_text
@@ -52,6 +52,7 @@ class ExportOptions:
     exists: str = "resume"
     record_to_example: Callable[[Record], Any] | None = None
     schema: Schema | None = None
+    types: Mapping[str, Any] | None = None
     idx: bool = False
     shard: tuple[int, int] | Share | None = None
     progress: bool | None = None
@@ -68,6 +69,8 @@ class ExportOptions:
             raise OptionError(f"workers is at least 1, not {self.workers!r}")
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
             raise OptionError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
+        if self.types is not None:
+            self._check_types(self.types)
         self._check_share()
         if self.splits is not None and self.split != _SPLIT:
             raise OptionError(f"split={self.split!r} has no effect with splits=, which names them all: leave it out")
@@ -76,9 +79,21 @@ class ExportOptions:
         if self.idx and self.format != "tfrecord":
             raise OptionError("DALI's index is of TFRecord files")
 
+    def _check_types(self, types: Mapping[str, Any]) -> None:
+        for name, value in (("record_to_example", self.record_to_example), ("schema", self.schema)):
+            check_effect("types", value is not None, f"with {name}=", "which says all types; leave out one of both")
+        if self.format == "tar":
+            check_effect("types", types, "with format='tar'", "members of a tar are bytes; leave it out")
+        Typed.of(types)
+
     def check(self) -> None:
         """Refuse now what is otherwise refused when the export begins: bounds and splits."""
         _ = self.bounds, self.route
+
+    @property
+    def function(self) -> Callable[[Record], Any] | None:
+        """What makes an Example of a record, where a record is not written as it is."""
+        return self.record_to_example if self.types is None else Typed.of(self.types)
 
     @property
     def bounds(self) -> Bounds:
@@ -119,7 +134,7 @@ def export_source(
 ) -> list[str]:
     """Every record of `shards` into record files under `out`; gives the files."""
     shards, target = target_of(shards, on_error, out, options)
-    encode = options.record_to_example if target.schema is None else target.schema.encode
+    encode = options.function if target.schema is None else target.schema.encode
     job = Job(replace(shards, names=()), on_error, options.route, Serializer(options.format, encode))
     shown = len(shards.names) if options.share is None else len(options.share.chosen(shards.names))
     progress = progress_for("+".join(target.splits), shown, options.progress)
@@ -132,7 +147,7 @@ def target_of(
     shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
 ) -> tuple[Shards, Target]:
     """What is read for an export of `shards`, and what is written."""
-    selection = wants(options.record_to_example)
+    selection = wants(options.function)
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
     schema = None if options.schema is None else with_key(options.schema)
@@ -167,8 +182,9 @@ def target_of(
             "align": options.align,
             "idx": options.idx,
             "schema": None if options.schema is None else options.schema.to_json(),
-            "record_to_example": function_described(options.record_to_example),
+            "record_to_example": function_described(options.function),
             **({"classes": classes} if classes else {}),
+            **({"types": dict(Typed.of(options.types).types)} if options.types is not None else {}),
         },
     )
 
@@ -179,7 +195,7 @@ def _classes_of(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
     Of what a function makes of a record that is known only where the function says it, in its attribute `label`. A
     work item leaves it to who publishes all of them.
     """
-    function = options.record_to_example
+    function = options.function
     feature = LABEL if function is None else getattr(function, "label", None)
     if feature is None or (options.share is not None and options.share.name):
         return {}

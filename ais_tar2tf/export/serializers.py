@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MalformedExample, MappingError, NoFeature, Tar2TFError
+from ais_tar2tf.errors import (
+    MalformedExample,
+    MappingError,
+    MissingField,
+    NoFeature,
+    OptionError,
+    SchemaError,
+    Tar2TFError,
+)
 from ais_tar2tf.export.raw import Row, example_rows, framed_rows
 from ais_tar2tf.export.tarfiles import record_members
-from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.records import Record
+from ais_tar2tf.mapping import LABEL, mapping_error
+from ais_tar2tf.records import Record, said_fields
+from ais_tar2tf.schema import number_of_text
 
-__all__ = ["Encoded", "Serializer", "serialized"]
+__all__ = ["Encoded", "Serializer", "Typed", "serialized"]
+
+NUMBER_TYPES = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "float32")
+"""What `types=` may say: a record file holds integers as int64, and floats as float32."""
 
 
 def serialized(example: Any) -> bytes:
@@ -30,6 +42,55 @@ def serialized(example: Any) -> bytes:
     raise NoFeature(
         f"record_to_example returned {type(example).__name__}; a tf.train.Example, its bytes or a dict is expected"
     )
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A `record_to_example` that writes the fields named in `types` as numbers, and all others as their bytes."""
+
+    types: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, types: Mapping[str, Any]) -> Typed:
+        """Check what the user says.
+
+        Raises:
+            OptionError: A type is none that a record file holds as a number.
+        """
+        return cls(tuple(sorted((name, _number_type(name, how)) for name, how in types.items())))
+
+    @property
+    def label(self) -> str | None:
+        """The field whose numbers stand for classes, where it is written as a number."""
+        return LABEL if any(name == LABEL and how.startswith(("int", "uint")) for name, how in self.types) else None
+
+    def __call__(self, record: Record) -> dict[str, Any]:
+        """Return the fields of a record with their numbers."""
+        fields = {name: value for name, value in record.items() if name != "__shard__"}
+        for name, dtype in self.types:
+            if name not in fields:
+                raise MissingField(
+                    f"types= names field {name!r}, and there are: {said_fields(record)}",
+                    shard=record["__shard__"],
+                    key=record["__key__"],
+                )
+            try:
+                fields[name] = number_of_text(fields[name], dtype)
+            except SchemaError as error:
+                raise SchemaError(
+                    f"{record['__shard__']}, record {record['__key__']!r}, field {name!r}: {error}"
+                ) from None
+        return fields
+
+
+def _number_type(name: str, how: Any) -> str:
+    said = str(getattr(how, "name", how) if not isinstance(how, type) else how.__name__)
+    said = {"int": "int64", "float": "float32"}.get(said, said)
+    if said not in NUMBER_TYPES:
+        raise OptionError(
+            f"types= says {how!r} of field {name!r}; numbers in record files are {', '.join(NUMBER_TYPES)}"
+        )
+    return said
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ais_tar2tf.errors import NoFeature, SchemaError
 from ais_tar2tf.features import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
 from ais_tar2tf.schema._field import TEXTS, Field, Shape
 from ais_tar2tf.schema._observe import observe
+from ais_tar2tf.schema._written import number_of_text
 
 __all__ = ["Sparse", "feature_names", "has_shape_feature", "ragged_rank", "restore", "store", "wire_dtype"]
 
@@ -91,7 +92,19 @@ def _as_it_is(field: Field, value: Any) -> Any:
         return value if field.dtype in _INTEGERS and value in _INTEGERS[field.dtype] else None
     if of is float:
         return value if field.dtype in ("float32", "float64") and -_MOST < value < _MOST else None
-    return value if of in (str, bytes) and field.dtype in TEXTS else None
+    if of in (str, bytes):
+        return value if field.dtype in TEXTS else _written_number(field, value)
+    return None
+
+
+def _written_number(field: Field, text: str | bytes) -> Any:
+    """The number that a text says, where a field is one; a shard holds numbers as text. None where it says none."""
+    if not field.dense or field.optional or field.dtype not in (*_INTEGERS, "float32"):
+        return None
+    try:
+        return number_of_text(text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text, field.dtype)
+    except SchemaError:
+        return None
 
 
 def _array_as_it_is(field: Field, array: Any) -> Any:

@@ -491,6 +491,7 @@ class Source(Completed):
         exists: str = "resume",
         record_to_example: Callable[[Record], Any] | None = None,
         schema: Schema | None = None,
+        types: Mapping[str, Any] | None = None,
         idx: bool = False,
         shard: tuple[int, int] | None = None,
         progress: bool | None = None,
@@ -503,9 +504,10 @@ class Source(Completed):
         `format`: "tfrecord", "array_record" or "tar". `shard_size` is a bound, `shard_records` another one; given
         alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
         the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
-        bytes, unless a `schema` says more, or `record_to_example` makes a tf.train.Example of a record (for a tar: a
-        dict of bytes). `shard=(i, n)` with `align="shard"`: one host of a job array writes its share, which
-        `t2t.finish(out)` publishes with all others'; the files given are then those that wait for it.
+        bytes, unless `types={"cls": "int64"}` names those that are numbers, a `schema` says more, or
+        `record_to_example` makes a tf.train.Example of a record (for a tar: a dict of bytes). `shard=(i, n)` with
+        `align="shard"`: one host of a job array writes its share, which `t2t.finish(out)` publishes with all others';
+        the files given are then those that wait for it.
         """
         from ais_tar2tf.export.request import ExportOptions, export_source
 
@@ -522,6 +524,7 @@ class Source(Completed):
             exists=exists,
             record_to_example=record_to_example,
             schema=schema,
+            types=types,
             idx=idx,
             shard=shard,
             progress=progress,

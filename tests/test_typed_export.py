@@ -1,0 +1,150 @@
+"""Labels as numbers in record files, and (image, label) out of them in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from typer.testing import CliRunner
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.errors import MissingField, OptionError, SchemaError
+from ais_tar2tf.schema import Field
+
+CLASSES = ("ant", "bee", "cat")
+EACH = 4
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> str:
+    """Class folders, packed: each record has a jpg and the number of its class as text."""
+    for at, name in enumerate(CLASSES):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(EACH):
+            (folder / f"{number}.jpg").write_bytes(made.image(at * EACH + number))
+    (shard,) = t2t.pack(tmp_path / "photos", tmp_path / "train-{}.tar", progress=False)
+    return shard
+
+
+def labels(out: Any) -> list[int]:
+    return sorted(record["cls"] for record in t2t.load(out).records())
+
+
+WANTED = sorted([*range(len(CLASSES))] * EACH)
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+@pytest.mark.parametrize("how", ["types", "type", "schema"])
+def test_labels_are_numbers_with_the_names_of_their_classes(how: str, kind: str, shards: str, tmp_path: Path) -> None:
+    src, out = t2t.open(shards), tmp_path / "out"
+    options: dict[str, Any] = {
+        "types": {"types": {"cls": "int64"}},
+        "type": {"types": {"cls": int}},
+        "schema": {"schema": src.schema.with_field(Field("cls", "int64"))},
+    }[how]
+    files = src.export(out, format=kind, progress=False, **options)
+    assert src.export(out, format=kind, progress=False, **options) == files, "the same plan is finished"
+    loaded = t2t.load(out)
+    assert labels(out) == WANTED
+    assert loaded.classes == CLASSES
+    assert loaded.dataset("train").element_spec["cls"] == tf.TensorSpec((), tf.int64)
+    assert json.loads((out / "features.json").read_text())["featuresDict"]["features"]["cls"]["classLabel"]
+    feature = tfds.builder_from_directory(out).info.features["cls"]
+    assert isinstance(feature, tfds.features.ClassLabel)
+    assert tuple(feature.names) == CLASSES
+    assert loaded.verify().records == len(WANTED)
+
+
+def test_numbers_of_other_types_and_other_fields(tmp_path: Path) -> None:
+    rows = [(f"{at}", {"cls": b" %d\n" % at, "score": b"%d.5" % at, "txt": b"7"}) for at in range(3)]
+    (tmp_path / "s.tar").write_bytes(made.tar(rows))
+    t2t.open(tmp_path / "s.tar").export(tmp_path / "out", types={"cls": np.int32, "score": "float32"}, progress=False)
+    found = list(t2t.load(tmp_path / "out").records())
+    assert [(each["cls"], each["score"], each["txt"]) for each in found] == [(n, n + 0.5, b"7") for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("written", "why"), [(b"cat", "not a number"), (b"1_0", "not a number"), (b"300", "does not fit")]
+)
+@pytest.mark.parametrize("how", ["types", "schema"])
+def test_what_is_no_such_number_is_named_or_skipped(how: str, written: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "s.tar").write_bytes(made.tar([("good", {"cls": b"1"}), ("bad", {"cls": written})]))
+    schema = t2t.schema.Schema((Field("cls", "uint8"),))
+    options: dict[str, Any] = {"types": {"cls": "uint8"}} if how == "types" else {"schema": schema}
+    why = why if how == "types" else "the schema says uint8"
+    with pytest.raises(SchemaError, match=f"'?bad'?.*{why}"):
+        t2t.open(tmp_path / "s.tar").export(tmp_path / "out", progress=False, **options)
+    patient = t2t.open(tmp_path / "s.tar", on_error="skip-record")
+    patient.export(tmp_path / "patient", progress=False, **options)
+    assert labels(tmp_path / "patient") == [1]
+    assert sum(patient.stats.skipped.values()) == 1
+
+
+def test_types_without_effect_are_refused(shards: str, tmp_path: Path) -> None:
+    src, out, types = t2t.open(shards), tmp_path / "out", {"cls": "int64"}
+    with pytest.raises(OptionError, match="types= has no effect with format='tar'"):
+        src.export(out, types=types, format="tar")
+    with pytest.raises(OptionError, match="types= has no effect with schema="):
+        src.export(out, types=types, schema=src.schema)
+    with pytest.raises(OptionError, match="types= has no effect with record_to_example="):
+        src.export(out, types=types, record_to_example=t2t.default_record_to_example)
+    for wrong in ("string", "int46", "float64", bool):
+        with pytest.raises(OptionError, match="numbers in record files are int64"):
+            src.export(out, types={"cls": wrong})
+    with pytest.raises(MissingField, match="types= names field 'label'"):
+        src.export(out, types={"label": "int64"}, progress=False)
+
+
+def test_workers_and_job_arrays_write_numbers_too(shards: str, tmp_path: Path) -> None:
+    src, types = t2t.open([shards, shards]), {"cls": "int64"}
+    src.export(tmp_path / "one", types=types, align="shard", workers=2, progress=False)
+    for host in range(2):
+        src.export(tmp_path / "array", types=types, align="shard", shard=(host, 2), progress=False)
+    t2t.finish(tmp_path / "array")
+    assert labels(tmp_path / "one") == labels(tmp_path / "array") == sorted(WANTED * 2)
+    assert t2t.load(tmp_path / "array").classes == CLASSES
+
+
+def test_the_command_line_writes_numbers(shards: str, tmp_path: Path) -> None:
+    from ais_tar2tf.cli.app import app
+
+    done = CliRunner().invoke(app, ["convert", shards, str(tmp_path / "out"), "--types", "cls=int64"])
+    assert done.exit_code == 0, done.output
+    assert labels(tmp_path / "out") == WANTED
+    for wrong in ("cls", "cls=", "cls=text"):
+        done = CliRunner().invoke(app, ["convert", shards, str(tmp_path / "other"), "--types", wrong])
+        assert done.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"types": {"cls": "int64"}}, {"record_to_example": t2t.default_record_to_example}, {"format": "tar"}],
+    ids=["raw", "types", "example", "tar"],
+)
+def test_pairs_in_one_line(options: dict[str, Any], shards: str, tmp_path: Path) -> None:
+    t2t.open(shards).export(tmp_path / "out", progress=False, **options)
+    train = t2t.load(tmp_path / "out").dataset("train").map(t2t.default_record_to_pair)
+    assert train.element_spec == (tf.TensorSpec((224, 224, 3), tf.float32), tf.TensorSpec((), tf.int32))
+    found = list(train.as_numpy_iterator())
+    assert sorted(int(label) for _, label in found) == WANTED
+    wanted = list(t2t.open(shards).dataset(t2t.default_record_to_pair, label_is_number=True).as_numpy_iterator())
+    for (image, label), (other, number) in zip(found, wanted, strict=True):
+        assert label == number
+        np.testing.assert_array_equal(image, other)
+
+
+def test_pairs_of_other_images_and_of_none(tmp_path: Path) -> None:
+    (tmp_path / "s.tar").write_bytes(made.tar([("a", {"png": made.image(1, "PNG"), "cls": b"2"})]))
+    t2t.open(tmp_path / "s.tar").export(tmp_path / "out", progress=False)
+    ((image, label),) = t2t.load(tmp_path / "out").dataset("train").map(t2t.default_record_to_pair)
+    assert (image.shape, int(label)) == ((224, 224, 3), 2)
+    t2t.open(tmp_path / "s.tar").select("cls").export(tmp_path / "bare", progress=False)
+    with pytest.raises(Exception, match=r"SchemaError: the default pair needs an image \(jpg"):  # TensorFlow wraps it
+        t2t.load(tmp_path / "bare").dataset("train").map(t2t.default_record_to_pair)
