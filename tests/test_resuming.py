@@ -295,7 +295,8 @@ def test_a_training_that_is_killed(folder, tmp_path, how):
     """`kill -9` in the second epoch, at any moment; another process reads the rest. Nobody gave a seed."""
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r})\n{TRAINING}"
     command = [sys.executable, "-W", "ignore:Your input ran out", "-c", code, str(folder), str(tmp_path), how]
-    of_epoch = sum(len(batch) for batch in _all_of(folder, how)) // 5
+    epochs = _unbroken(folder, how)
+    of_epoch = len(epochs[0]) // 5
     seen: list[list[int]] = []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as training:
         for line in training.stdout:
@@ -309,18 +310,20 @@ def test_a_training_that_is_killed(folder, tmp_path, how):
     rest = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=250)
     seen = seen[:done] + [json.loads(line) for line in rest.stdout.splitlines()]
     assert len(seen) == 2 * of_epoch
-    for epoch in (seen[:of_epoch], seen[of_epoch:]):
-        assert Counter(n for batch in epoch for n in batch) == Counter(
-            n for batch in _all_of(folder, how) for n in batch
-        )
+    for epoch, unbroken in zip((seen[:of_epoch], seen[of_epoch:]), epochs, strict=True):
+        read = [n for batch in epoch for n in batch]
+        assert Counter(read) == Counter(unbroken)
+        assert read == unbroken or how == "shuffle"  # whose seed is drawn
     assert seen[:of_epoch] != seen[of_epoch:]
 
 
-def _all_of(folder: Path, how: str) -> list[list[int]]:
-    """The records of an epoch, in order."""
+def _unbroken(folder: Path, how: str) -> list[list[int]]:
+    """The records of the two epochs; of a host's share, whose seed is known, in their order."""
     if how == "shuffle":
-        return [list(range(TOTAL))]
-    return [[int(n) for n in source(folder).dataset(number, shuffle=True, shard=(1, 2))] for _ in range(2)]
+        return [list(range(TOTAL))] * 2
+    sources = [t2t.open(f"{folder}/{more}{{0..3}}.tar", limits=SMALL) for more in ("", "more/")]
+    dataset = t2t.mix(sources, weights=[2, 1], at_end="drop").dataset(number, shuffle=True, shard=(1, 2))
+    return [[int(n) for n in dataset] for _ in range(2)]
 
 
 # Another dataset is refused, by name.
