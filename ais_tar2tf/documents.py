@@ -11,14 +11,14 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import xxhash
 
 from ais_tar2tf.errors import Tar2TFError
-from ais_tar2tf.structure import Check, Fail, check
+from ais_tar2tf.structure import Check, Fail, Mismatch, check
 
 __all__ = [
     "CHECKSUM",
@@ -31,10 +31,12 @@ __all__ = [
     "parse_document",
     "parse_json",
     "parse_lines",
+    "parse_row",
     "read_file",
     "read_handle",
     "seal",
     "sealed_line",
+    "sealed_row",
     "verify_seal",
 ]
 
@@ -49,6 +51,7 @@ OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _DEPTH = 64  # of nested lists and objects; ours have at most ten
 _DENSE = 8  # bytes that a list or object takes at least, on average: an honest one takes 20, `[],` in memory 64
 _SMALL = 64 * 1024  # bytes of a document whose density does not matter
+_ROW_SEAL = re.compile(r',"(xxh3-64:[0-9a-f]{16})"\]\Z')
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
@@ -172,6 +175,40 @@ def document_bytes(document: Mapping[str, Any], *, indent: int | None = 1) -> by
     """Return a sealed document as it stands in its file; names of files that are no UTF-8 keep their bytes."""
     text = json.dumps(seal(document), indent=indent, ensure_ascii=False)
     return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+# Rows: a list on one line, such as a checkpoint's position.
+
+
+def sealed_row(values: Sequence[Any]) -> str:
+    """Return a list as JSON with a checksum of its text behind its last value."""
+    text = json.dumps(values, separators=(",", ":"))
+    return f'{text[:-1]},"{_row_checksum(text)}"]'
+
+
+def parse_row(saved: str, *, where: str, fail: Fail) -> list[Any]:
+    """Return the list that `sealed_row` wrote, or an earlier version without a checksum.
+
+    Raises:
+        Mismatch: It is no list.
+        fail(…): It is not what was sealed.
+    """
+    text, checksum = saved, _ROW_SEAL.search(saved)
+    if checksum is not None:
+        text = f"{saved[: checksum.start()]}]"
+        if checksum[1] != _row_checksum(text):
+            raise fail(f"{where} is damaged: its checksum does not match what it says")
+    try:
+        row = _parsed(text, where, fail)
+    except Tar2TFError as error:
+        raise Mismatch("a list is expected", text) from error
+    if not isinstance(row, list):
+        raise Mismatch("a list is expected", text)
+    return row
+
+
+def _row_checksum(text: str) -> str:
+    return f"xxh3-64:{xxhash.xxh3_64_hexdigest(text.encode('utf-8', 'surrogatepass'))}"
 
 
 # Journals: a sealed document a line.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -72,5 +73,13 @@ def test_the_parts_of_a_job_array_are_published(tmp_path: Path) -> None:
 
 
 def test_a_position_has_the_same_text() -> None:
-    text = (GOLDEN / "position.txt").read_text().strip()
+    text = (GOLDEN / "position-sealed.txt").read_text().strip()
     assert Position.from_text(text).to_text() == text
+
+
+def test_a_position_without_a_checksum_is_gone_on_from() -> None:
+    old = (GOLDEN / "position.txt").read_text().strip()
+    assert Position.from_text(old) == Position.from_text((GOLDEN / "position-sealed.txt").read_text().strip())
+    inner = json.loads((GOLDEN / "mixture.txt").read_text())[1]
+    for text, *_ in inner:
+        assert Position.from_text(text).to_text().startswith(text[:-1])

@@ -9,9 +9,10 @@ from typing import Any
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.schema import TEXTS, Field
 
-__all__ = ["METADATA", "labels_name", "metadata"]
+__all__ = ["FEATURES", "METADATA", "labels_name", "metadata"]
 
-METADATA = ("features.json", "dataset_info.json")
+FEATURES = "features.json"
+METADATA = (FEATURES, "dataset_info.json")
 _TFDS_FORMATS = ("tfrecord", "array_record")
 _CORE = "tensorflow_datasets.core.features."
 _IMAGES = ("jpeg", "png")

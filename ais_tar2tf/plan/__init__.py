@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ais_tar2tf.documents import parse_row, sealed_row
 from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.options import EVEN, Shuffle
 from ais_tar2tf.plan.single_records import SingleCuts, SingleRecords
@@ -95,17 +96,19 @@ class Position:
 
     def to_text(self) -> str:
         fields = [getattr(self, name) for name in self.__slots__ if name != "marks"]
-        return json.dumps([_FORMAT, [mark.to_json() for mark in self.marks], *fields], separators=(",", ":"))
+        return sealed_row([_FORMAT, [mark.to_json() for mark in self.marks], *fields])
 
     @classmethod
     def from_text(cls, saved: str) -> Position:
         try:
-            version, marks, *values = json.loads(saved)
+            version, marks, *values = parse_row(saved, where="the checkpoint's position", fail=CheckpointError)
             if version == _FORMAT:
                 names = [name for name in cls.__slots__ if name != "marks"]
                 fields = row(*(_CHECKS.get(name, whole()) for name in names))(values)
                 return cls(marks=tuple(listed(Mark.from_json)(marks)), **dict(zip(names, fields, strict=True)))
-        except (ValueError, TypeError, RecursionError, Mismatch):
+        except CheckpointError:
+            raise
+        except (ValueError, TypeError, Mismatch):
             pass
         raise CheckpointError(
             "the checkpoint's position is not one of this version of ais_tar2tf; begin again, or use start_at="
@@ -216,6 +219,12 @@ class Plan:
         if self.even != "stop" or self.counts is None or self.hosts == 1:
             return None
         return min(self._each_host_has(self._permuted(epoch, seed)))
+
+    def has_most(self, epoch: int, seed: int) -> bool:
+        """Whether this host has no records in the epoch beside those that all hosts hand out."""
+        order = self._permuted(epoch, seed)
+        each = self._each_host_has(order)
+        return each[self.host] == min(each)
 
     def length(self, seed: int) -> int | None:
         """Records of this host in any epoch; None where that is not known, or not the same in all of them."""

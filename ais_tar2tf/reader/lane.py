@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Directory, DirectoryFinder
-from ais_tar2tf.errors import ArchiveError, StoreError
+from ais_tar2tf.errors import ArchiveError, IndexMissing, StoreError
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.fetch.files import FileFetch
 from ais_tar2tf.options import LEAST_READ_AHEAD
@@ -46,6 +46,7 @@ class Lane:
         self._batch = RecordBatch()
         self._taken = 0  # of the batch
         self._of_batch = mark  # the batch's shard, as a mark
+        self._counted: int | None = None  # records of the shard that came; None: where reading it began is not known
         self._behind = mark  # where the first record behind the batch begins
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
@@ -137,6 +138,13 @@ class Lane:
             )
         return mark, known.offset(cut.behind) if cut is not None and cut.behind < known.records else None
 
+    def _first(self, at: int) -> int | None:
+        """The number, in the `at`-th shard, of the record with which reading it begins; None if it is not known."""
+        if at == self._start.at and self._start.offset:
+            return None
+        cut = self._order.cuts.get(at)
+        return 0 if cut is None else cut.first
+
     def _advance(self) -> bool:
         """Read the next few members, or open the next shard; False behind the last."""
         shard = self._shard
@@ -157,6 +165,7 @@ class Lane:
         if span is None:
             return False
         mark, stop = self._part(self._next_at)
+        self._counted = self._first(self._next_at)
         self._next_at += self._step
         self._shard = OpenShard(self._shards, span.name, mark, stop, self._account)
         if not isinstance(self._order.shards, SingleRecords):
@@ -181,6 +190,7 @@ class Lane:
         if shard.feed(self._fetch):
             return
         self._show(shard, shard.finish())
+        self._check_count(shard)
         self._leave(shard)
 
     def _find_directory(self, shard: OpenShard) -> Directory:
@@ -222,8 +232,21 @@ class Lane:
     def _show(self, shard: OpenShard, batch: RecordBatch) -> None:
         if batch.offsets and shard.is_behind(batch.offsets[-1]):
             batch = batch.until(shard.stop)
+        if self._counted is not None:
+            self._counted += len(batch.offsets)
         self._batch, self._taken = batch, 0
         self._of_batch = Mark(shard.at, 0, bool(shard.archive.compressed), self._fetch.identity)
+
+    def _check_count(self, shard: OpenShard) -> None:
+        """At the end of a shard, its index has to know as many records: shares of hosts and lengths rest on that."""
+        known = self._shards.known(self._order.shards[shard.at])
+        if known is None or shard.stop is not None or self._counted in (None, known.records):
+            return
+        raise IndexMissing(
+            f"the shard has {self._counted:,} records, and its index says {known.records:,}; write it again by "
+            "t2t.index(…)",
+            url=self._shards.store.url(shard.name),
+        )
 
     def _leave(self, shard: OpenShard) -> None:
         self._account.add(ignored=shard.archive.ignored)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ais_tar2tf import structure
 from ais_tar2tf.account import Account
+from ais_tar2tf.documents import parse_row, sealed_row
 from ais_tar2tf.errors import CheckpointError, OptionError
 from ais_tar2tf.options import Limits, Read, Shuffle
 from ais_tar2tf.reader.epochs import EpochStream
@@ -62,7 +63,7 @@ class _Position:
     def to_text(self) -> str:
         places = [[each.at.to_text(), each.skip, each.passes, each.given, each.ended] for each in self.places]
         fields = [self.epoch, self.seed, self.epochs_left, self.draws, self.run, self.count, self.key]
-        return json.dumps([_FORMAT, places, *fields], separators=(",", ":"))
+        return sealed_row([_FORMAT, places, *fields])
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class MixedReading:
 
     def parse(self, text: str) -> _Position:
         try:
-            version, places, *numbers, key = json.loads(text)
+            version, places, *numbers, key = parse_row(text, where="the checkpoint's position", fail=CheckpointError)
             if version == _FORMAT and key == self.key:
                 epoch, seed, left, draws, run, count = _NUMBERS(numbers)
                 parsed = tuple(
@@ -111,7 +112,9 @@ class MixedReading:
                     for part, (at, *rest) in zip(self.parts, listed(_PLACE)(places), strict=True)
                 )
                 return _Position(epoch, seed, left, parsed, draws, run, count, key)
-        except (ValueError, TypeError, RecursionError, Mismatch):
+        except CheckpointError:
+            raise
+        except (ValueError, TypeError, Mismatch):
             pass
         raise CheckpointError(
             "the checkpoint is of another dataset: other sources, weights, another seed or at_end; make the mixture "

@@ -77,6 +77,7 @@ class SharedStream(EpochStream):
         """Some records of this host, and whether the epoch is at its end."""
         left = self._left()
         if left == 0:
+            self._end_alike()
             return Records(), True
         before = self._raw.position
         chunk = self._raw.next_in_epoch(None if most is None else most * self._round, full=full)
@@ -89,6 +90,15 @@ class SharedStream(EpochStream):
             self._move_to(self._raw.position, 0, number + len(chunk))
             return chunk[(self._turn - number) % self._round :: self._round], False
         return self._whole_rounds(chunk, before), False
+
+    def _end_alike(self) -> None:
+        """Read the rest of the epoch where this host is to have no more records than it hands out.
+
+        An index that counts too few records in its shard is found at the shard's end.
+        """
+        if self._plan.has_most(self.position.epoch, self.position.seed):
+            while self._raw.next_in_epoch():
+                pass
 
     def _left(self) -> int | None:
         """Records of the stream, before the epoch is over for all hosts."""

@@ -136,6 +136,9 @@ class Chunks:
             return self._as_arrays(state, at, Records())
         try:
             stream, chunk = self._read(stream or self._stream_at(at), at)
+            following = stream.position.to_text().encode()
+            position = stream.position
+            stream = self._at_its_end(stream)
         except Exception as error:
             if self.begin.trail is not None:
                 self.begin.trail.failed(at.run)
@@ -143,10 +146,9 @@ class Chunks:
                 raise
             run.error = error
             return self._as_arrays(state, at, Records())
-        following = stream.position.to_text().encode()
-        self._note(at, stream.position, following)
+        self._note(at, position, following)
         if chunk:
-            self._check_length(stream.position, at_end=False)
+            self._check_length(position, at_end=False)
             self._pool.put(following, stream, token)
             self.request.account.emitted(len(chunk))
         else:
@@ -164,6 +166,15 @@ class Chunks:
             trail.passed(at.run, following.count - start, text.decode())
         else:
             trail.ended(at.run, at.count - start)
+
+    def _at_its_end(self, stream: Stream) -> Stream:
+        """Look whether a stream that has brought all that was promised ends there: nobody will ask it for more."""
+        if self._promised(stream.position) != stream.position.count:
+            return stream
+        stream, more = self._read(stream, stream.position)
+        if more:
+            raise wrong_index(self.request.reading, stream.position.count - len(more), fewer=False)
+        return stream
 
     def _promised(self, position: At) -> int | None:
         """Where the count of a run ends, when its length is known."""
