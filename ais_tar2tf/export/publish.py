@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import mmap
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from ais_tar2tf.errors import ExportError
+from ais_tar2tf.export.alone import alone
 from ais_tar2tf.export.formats import file_name
 from ais_tar2tf.export.framing import FRAME_BYTES, frame_offsets
 from ais_tar2tf.export.index_lines import index_lines
@@ -99,13 +98,16 @@ class Publisher:
     def publish(self, output: Output, entries: dict[str, SplitEntry]) -> Manifest:
         """`entries` say everything but the files, which are those of `output`."""
         names = {split: self._names(output, split) for split in self.splits}
-        with self._alone():
-            coming = {name for each in names.values() for name in each}
-            kept = self._retire(coming | ({f"{name}.idx" for name in coming} if self.index_files else set()))
-            for split in self.splits:
-                self._take_all(output, _of_split(output, split), names[split])
-            self.place.settle()
-            manifest = self._manifest(output, entries, names, kept)
+        coming = {name for each in names.values() for name in each}
+        with alone(self.place):
+            stale = self._retire(coming | ({f"{name}.idx" for name in coming} if self.index_files else set()))
+        for name in stale:
+            self.place.delete(name)
+        for split in self.splits:
+            self._take_all(output, _of_split(output, split), names[split])
+        self.place.settle()
+        with alone(self.place):  # another export may have published other splits meanwhile
+            manifest = self._manifest(output, entries, names, self._kept(read_manifest(self.place)))
             for name, data in metadata(manifest).items():
                 self.place.write(name, data)
             self.place.write(MANIFEST, manifest.to_json())
@@ -117,11 +119,16 @@ class Publisher:
         total = len(_of_split(output, split))
         return [file_name(self.name, split, self.kind, number, total) for number in range(total)]
 
-    def _retire(self, coming: set[str]) -> dict[str, SplitEntry]:
-        """What stood here of these splits is in no manifest any more, and gone; gives the splits that stay."""
+    def _kept(self, manifest: Manifest | None) -> dict[str, SplitEntry]:
+        """The splits that stay."""
+        old = {} if manifest is None else manifest.splits
+        return {split: entry for split, entry in old.items() if split not in self.splits}
+
+    def _retire(self, coming: set[str]) -> list[str]:
+        """What stood here of these splits is in no manifest any more; gives the files, which are to be deleted."""
         manifest = read_manifest(self.place)
         old = {} if manifest is None else manifest.splits
-        kept = {split: entry for split, entry in old.items() if split not in self.splits}
+        kept = self._kept(manifest)
         stale = {
             file.name
             for split in old.keys() - kept.keys()
@@ -131,10 +138,7 @@ class Publisher:
         if manifest is not None and len(kept) < len(old):
             self._publish_rest(manifest, kept)
         stale |= {f"{name}.idx" for name in stale if manifest is not None and manifest.index_files}
-        for name in sorted(stale | set(self.strangers(coming))):
-            if name not in coming:
-                self.place.delete(name)
-        return kept
+        return sorted((stale | set(self.strangers(coming))) - coming)
 
     def _publish_rest(self, manifest: Manifest, kept: dict[str, SplitEntry]) -> None:
         if not kept:
@@ -181,19 +185,6 @@ class Publisher:
             )
             splits[split] = replace(entry, files=files)
         return Manifest(self.kind, self.name, splits, self.index_files)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """Exports of other splits publish into the same manifest: one after the other."""
-        if not isinstance(self.place, Folder):
-            yield
-            return
-        handle = os.open(self.place.path, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
 
 def _pattern(name: str, split: str) -> re.Pattern[str]:

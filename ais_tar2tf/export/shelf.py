@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
+import os
 import shutil
 import tempfile
 import weakref
@@ -205,8 +206,14 @@ class Shelf:
         if not self._files.local:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="ais_tar2tf-"))
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+                weakref.finalize(self, _remove, self._folder, os.getpid())
             with self._files.stream(file.name) as stream:
                 copy = local_copy(stream, self._folder)
                 path = copy.rename(self._folder / file.name.replace("/", "+"))
         return ArrayFile(path, url)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Delete a temporary folder, if this is the process that made it: a forked child has the same finalizer."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ais_tar2tf.class_names import PLACE, ClassNames, document_of, folder_and_name, read_class_names
 from ais_tar2tf.errors import ExportError, ShardNotFound
+from ais_tar2tf.export.alone import alone
+from ais_tar2tf.export.places import Destination, Folder, StorePlace
 from ais_tar2tf.options import Read
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.layout import SPLIT_NAMES
 from ais_tar2tf.shard_index import CLASSES_NAME
 from ais_tar2tf.stores import Store
+from ais_tar2tf.stores.file import FileStore
 
 __all__ = ["ClassFiles"]
 
@@ -66,12 +70,16 @@ class ClassFiles:
     def retire(self, contents: Contents) -> None:
         """Before the first shard is replaced: no document may say something else of it than this run will."""
         for path, folder in self._folders.items():
-            stays = [
-                named.without(folder.written if named.names != contents.classes else _unlabelled(folder))
-                for named in folder.before
-            ]
-            if stays != list(folder.before):
-                self._write(path, stays)
+            if not folder.before:
+                continue
+            with alone(self._place(path)):
+                before = read_class_names(self._store, path, self._read)
+                stays = [
+                    named.without(folder.written if named.names != contents.classes else _unlabelled(folder))
+                    for named in before
+                ]
+                if stays != list(before):
+                    self._write(path, stays)
 
     def write(self, contents: Contents) -> list[str]:
         """Write the documents; return their URLs."""
@@ -79,13 +87,21 @@ class ClassFiles:
         for path, folder in self._folders.items():
             if not folder.labelled:
                 continue
-            now = read_class_names(self._store, path, self._read)  # another run may have added its shards
-            stays = [named.without(folder.written) for named in now]
-            same = [template for named in stays if named.names == contents.classes for template in named.shards]
-            ours = ClassNames(contents.classes, tuple(sorted({*same, *folder.labelled})))
-            self._write(path, [ours, *(named for named in stays if named.names != contents.classes)])
+            with alone(self._place(path)):
+                now = read_class_names(self._store, path, self._read)  # another run may have added its shards
+                stays = [named.without(folder.written) for named in now]
+                same = [template for named in stays if named.names == contents.classes for template in named.shards]
+                ours = ClassNames(contents.classes, tuple(sorted({*same, *folder.labelled})))
+                self._write(path, [ours, *(named for named in stays if named.names != contents.classes)])
             written.append(self._store.url(path + CLASSES_NAME))
         return written
+
+    def _place(self, path: str) -> Destination:
+        if not isinstance(self._store, FileStore):
+            return StorePlace(self._store, path, self._read)
+        folder = Path(self._store.url(path))
+        folder.mkdir(parents=True, exist_ok=True)
+        return Folder(folder)
 
     def _write(self, path: str, named: list[ClassNames]) -> None:
         named = [each for each in named if each.shards]
