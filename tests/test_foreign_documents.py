@@ -87,7 +87,7 @@ CONFIG = config_text(FIELDS, {"a": (2, 3)}, {"train": {"records": 3, "bytes": 10
 def test_a_configuration_is_what_was_written() -> None:
     stated = stated_in(CONFIG, where="x")
     assert (stated.fields, stated.shapes, stated.records, stated.bytes) == (FIELDS, {"a": (2, 3)}, 3, 100)
-    assert stated_in(CONFIG.rpartition(b"# document_checksum")[0], where="x") == stated  # of an earlier version
+    assert stated_in(CONFIG.partition(b"\n")[2], where="x") == stated  # of an earlier version
 
 
 def test_every_flipped_bit_of_a_configuration_is_found() -> None:

@@ -22,7 +22,7 @@ __all__ = ["CONFIG", "Stated", "config_text", "stated_in"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
-_CHECKSUM = b"# document_checksum: "  # of all lines before it; a remark to other readers of INI
+_CHECKSUM = b"# document_checksum: "  # the first line, of all others; a remark to other readers of INI
 _DIGITS = 18  # of a number that 64 bits hold
 
 
@@ -48,13 +48,13 @@ def config_text(
     text = io.StringIO()
     parser.write(text)
     said = text.getvalue().encode()
-    return said + _CHECKSUM + checksum_of(said).encode() + b"\n"
+    return _CHECKSUM + checksum_of(said).encode() + b"\n" + said
 
 
 def stated_in(data: bytes, *, where: str) -> Stated:
     """What a file states, once its checksum is verified; earlier versions wrote none."""
-    said, mark, checksum = data.rpartition(_CHECKSUM)
-    if mark and checksum.strip().decode("latin-1") != checksum_of(said):
+    first, _, said = data.partition(b"\n")
+    if first.startswith(_CHECKSUM) and first[len(_CHECKSUM) :].decode("latin-1") != checksum_of(said):
         raise SchemaError(f"{where}: the document is damaged: its checksum does not match what it says")
     parser = _parser()
     try:
