@@ -138,7 +138,7 @@ class Chunks:
             stream, chunk = self._read(stream or self._stream_at(at), at)
             following = stream.position.to_text().encode()
             position = stream.position
-            stream = self._at_its_end(stream)
+            stream = self._at_its_end(stream) if chunk else stream
         except Exception as error:
             if self.begin.trail is not None:
                 self.begin.trail.failed(at.run)
