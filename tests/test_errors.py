@@ -57,9 +57,11 @@ PYTHONS = {
     ("ais_tar2tf.export.formats", "OSError"): "ExportError",
     ("ais_tar2tf.cache._memory", "FileNotFoundError"): "a miss",
     ("ais_tar2tf.stores._http", "ConnectionResetError"): "TransportError, after the retries",
-    ("ais_tar2tf.stores._http", "HTTPException"): "TransportError, after the retries",
     ("ais_tar2tf.stores._http", "TimeoutError"): "TransportError, after the retries",
+    ("ais_tar2tf.stores._pace", "HTTPException"): "TransportError, after the retries",
+    ("ais_tar2tf.stores._pace", "TimeoutError"): "TransportError, after the retries",
     ("ais_tar2tf.stores._tls", "ValueError"): "StoreError; OpenSSL calls the function that raises it",
+    ("ais_tar2tf.tfrecorder.config", "ValueError"): "SchemaError, where the document is read",
     ("ais_tar2tf.tfdata.tracing", "TypeError"): "caught where the mapping is traced, which then runs as Python",
     # An answer of a server, not an error in the caller's process.
     ("ais_tar2tf.server.batches", "LookupError"): "answered as a missing member",
