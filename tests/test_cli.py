@@ -778,3 +778,54 @@ def test_the_whole_way_on_a_real_aistore(aistore, folder, tmp_path, monkeypatch)
     assert doctor.exit_code == 0, doctor.stdout
     assert run("ls", f"{bucket}/none.tar").exit_code == 3
     assert run("bench", url, "--seconds", "0.05", "--no-tensorflow").exit_code == 0
+
+
+# Mistakes of the first hour.
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("put", "FOLDER", ""), ("put", "", "FOLDER"), ("ls", ""), ("card", "FOLDER", "-o", ""), ("pack", "FOLDER", "")],
+)
+def test_an_empty_argument_is_refused_before_anything_is_done(given, tmp_path):
+    """To a file system '' is the current folder, or the root: `put DIR "$UNSET"` wrote there."""
+    (tmp_path / "a.jpg").write_bytes(b"a")
+    done = run(*[str(tmp_path) if each == "FOLDER" else each for each in given])
+    assert done.exit_code == 2
+    assert "an argument is empty; is a variable of the shell not set?" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jpg"]
+
+
+def test_a_bucket_without_its_store_is_no_new_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tar").write_bytes(b"a")
+    done = run("put", "a.tar", "imagenet")
+    assert done.exit_code == 2
+    assert "say the store too: ais://imagenet, or ./imagenet" in done.stderr
+    assert run("put", "a.tar", "./imagenet").exit_code == 0
+    assert (tmp_path / "imagenet" / "a.tar").exists()
+
+
+@pytest.mark.parametrize("verb", ["pack", "convert"])
+def test_a_size_of_some_bytes_was_meant_in_other_units(verb, folder, tmp_path):
+    done = run(verb, folder, f"{tmp_path}/x-{{}}.tar", "--shard-size", "100")
+    assert done.exit_code == 2
+    assert "that is 100 bytes; say a unit, as 100MB" in done.stderr
+
+
+def test_a_failing_file_system_is_no_usage_error():
+    error = errors.StoreError("the file system said: No space left on device", url="/full/0.tar")
+    error.__cause__ = OSError(28, "No space left on device")
+    assert exits.code_of(error) == 1
+    assert "another place" in exits.remedy_for(error)
+    assert exits.remedy_for(errors.AccessDenied("may not be read", url="/ro/0.tar")) == (
+        "see who may read and write it: ls -ld /ro/0.tar"
+    )
+
+
+def test_an_entry_that_cannot_be_read_ends_a_listing_by_an_error(tmp_path):
+    (tmp_path / "0.tar").write_bytes(b"")
+    (tmp_path / "1.tar").symlink_to("1.tar")  # to itself
+    done = run("ls", str(tmp_path))
+    assert done.exit_code == 1
+    assert "1.tar: the file system said: " in done.stderr

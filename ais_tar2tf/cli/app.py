@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ais_tar2tf import __version__
 from ais_tar2tf.cli.benching import bench
@@ -37,8 +38,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+class _Verb(TyperCommand):
+    """A verb that refuses empty arguments: to most of them, '' would be the current folder, or the root."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "" in args and not ctx.resilient_parsing:  # completion asks with what has been typed so far
+            raise typer.BadParameter("an argument is empty; is a variable of the shell not set?", ctx=ctx)
+        return super().parse_args(ctx, args)
+
+
 for _verb in _VERBS:
-    app.command()(_verb)
+    app.command(cls=_Verb)(_verb)
 
 
 def _version(wanted: bool) -> None:

@@ -70,6 +70,7 @@ _REMEDIES: tuple[tuple[type[Tar2TFError], str], ...] = (
 
 _BY_TEXT = (
     ("exists='replace'", "on the command line that is: --exists replace (of pack: --replace)"),
+    ("the template is empty", "name the shards: 'train-{000..146}.tar', a folder/, or a glob"),
     ("no name for the shards", "say it, and where a number goes: 'ais://bucket/train-{:05d}.tar'"),
     (
         "says where their names go",
@@ -89,6 +90,8 @@ def code_of(error: BaseException) -> int:
     >>> code_of(ShardNotFound("there is no such file", url="a.tar"))
     3
     """
+    if _is_of_this_machine(error):
+        return FAILED
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
@@ -97,12 +100,21 @@ def code_of(error: BaseException) -> int:
     return FAILED
 
 
+def _is_of_this_machine(error: BaseException) -> bool:
+    """Whether a store is a file system that failed: a full disk, a folder that may not be written."""
+    return type(error) is StoreError and isinstance(error.__cause__, OSError)
+
+
 def remedy_for(error: BaseException, endpoint: object = None) -> str | None:
     """What to do next; None where the error's own text says it. An `endpoint` that was given is given again."""
     for text, remedy in _BY_TEXT:
         if text in str(error):
             return remedy
     where = str(getattr(error, "url", None) or getattr(error, "shard", None) or "")
+    if _is_of_this_machine(error):
+        return "mend that, or choose another place; the same command then goes on"
+    if isinstance(error, AccessDenied) and "://" not in where:
+        return f"see who may read and write it: ls -ld {where}"
     for kind, remedy in _REMEDIES:
         if isinstance(error, kind):
             parent = _parent(where) if isinstance(error, ShardNotFound) else _folder(where)

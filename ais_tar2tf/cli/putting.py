@@ -50,6 +50,8 @@ def put(
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     named = _named(files, console, follow_links=follow_links)
+    if "/" not in url and not Path(url).exists():
+        fail(console, f"{url}: there is no such folder", f"say the store too: ais://{url}, or ./{url}", exits.USAGE)
     store, prefix = store_of(as_listed(url), endpoint)
     if _is_name(prefix, files):
         named = [("", files[0])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -158,11 +157,18 @@ class FileStore:
         for entry in entries:
             if not entry.name.startswith(start) or (entry.name.startswith(".") and not start):
                 continue
+            name = f"{folder}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(f"{folder}{entry.name}/", "")
-            elif entry.is_file():
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    yield _info(f"{folder}{entry.name}", FileState.of(entry.stat()))
+                yield from self._walk(f"{name}/", "")
+                continue
+            try:
+                state = FileState.of(entry.stat()) if entry.is_file() else None
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            except OSError as error:
+                raise translated(error, self.url(name)) from error
+            if state is not None:
+                yield _info(name, state)
 
 
 def _listing_order(entry: os.DirEntry[str]) -> str:
