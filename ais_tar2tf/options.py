@@ -157,9 +157,9 @@ class Retry(_Checked):
     first_delay: float = 0.2  # seconds; a target that restarts is back in about one
     max_delay: float = 8.0  # seconds
     max_retry_after: float = 60.0  # seconds; a server that asks for more gets this
-    unreachable: float = (
-        5.0  # seconds for an endpoint that cannot be connected to and has never answered: a wrong name
-    )
+    # For an endpoint that cannot be connected to and has never answered: it is likely misspelt. With the time that a
+    # program takes to start, it ends in 5 seconds. One that has answered before is waited for by `attempts`.
+    unreachable: float = 4.0  # seconds
 
     def delay(self, tried: int, draw: Callable[[], float], *, asked: float | None = None) -> float:
         """Seconds before the next try, `tried` having failed; `draw` is random in [0, 1), `asked` a Retry-After."""

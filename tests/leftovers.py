@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 _PATIENCE = 20.0
-ENDED = 5.0  # seconds in which all ends that a dropped iterator had open; an idle machine takes one or two
+ENDED = 15.0  # seconds in which all ends that a dropped iterator had open; an idle machine takes one or two
 
 
 def open_files() -> set[str]:

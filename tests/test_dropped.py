@@ -16,7 +16,7 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf import lookout
 from ais_tar2tf.tfdata.tokens import NO_TOKEN, Tokens, free_unused, number_of, observed
-from faults import FaultServer, ais
+from faults import PATIENCE, Fault, FaultServer, ais
 from leftovers import ENDED, left_running, our_threads
 
 RECORDS, EACH = 60, 50_000  # so many that a stream waits, with its threads, until the next records are wanted
@@ -225,6 +225,57 @@ def test_loaded_record_files(server: FaultServer, tmp_path: Path) -> None:
     for _ in range(3):
         for _ in t2t.load("ais://web/out/", endpoint=server.url).dataset("train"):
             break
+
+
+# An iterator that is dropped while it waits for a server that sends nothing any more.
+
+STALLED = Fault(after=5 * EACH, then="stall")
+
+
+def _waiting(server: FaultServer) -> Any:
+    """A dataset whose iterators wait for 200 seconds in the middle of the first shard."""
+    timeouts = t2t.options.Timeouts(idle=200, slow=200)
+    limits = t2t.options.Limits(chunk_records=2)
+    source = t2t.open(URL, endpoint=server.url, timeouts=timeouts, limits=limits, connections=1)
+    dataset = source.dataset()
+    server.script["bucket/s-0.tar"].append(STALLED)
+    return dataset
+
+
+@pytest.mark.usefixtures("all_ends")
+def test_a_drop_while_nothing_comes(server: FaultServer) -> None:
+    stalls = len(server.stalls)
+    dataset = _waiting(server).batch(2).prefetch(1)
+    iterator = iter(dataset)
+    next(iterator)
+    _until(lambda: _reads(dataset))
+    del iterator
+    _until(lambda: len(server.stalls) > stalls)
+
+
+@pytest.mark.usefixtures("all_ends")
+def test_an_iterator_that_lives_reads_on_when_another_is_dropped(server: FaultServer) -> None:
+    """Its stream is closed, too, when it waits: TensorFlow does not tell which is which."""
+    dataset = _waiting(server)
+    iterator, other = iter(dataset), iter(dataset.skip(0))
+    seen = [next(iterator)["__key__"].numpy()]
+    _until(lambda: _reads(dataset))
+    del other
+    seen += [record["__key__"].numpy() for record in iterator]
+    assert len(seen) == len(set(seen)) == 2 * RECORDS
+
+
+def _reads(dataset: Any) -> bool:
+    """Return whether a chunk has been read for a while."""
+    under_way = dataset.source._chunks.under_way
+    return any(time.monotonic() - began > 1 for began, _ in list(under_way._begun.values()))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 # Exact resume, with tokens in the state.

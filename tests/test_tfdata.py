@@ -25,6 +25,7 @@ from ais_tar2tf.errors import (
 )
 from ais_tar2tf.options import Limits, Shuffle
 from ais_tar2tf.stores.memory import MemoryStore
+from leftovers import our_threads
 
 SHARDS, RECORDS = 5, 23
 
@@ -474,7 +475,7 @@ def test_closing_the_source_ends_its_streams(bucket):
     with t2t.open(bucket, limits=Limits(chunk_records=2)) as source:
         records = source.records()
         next(records)
-    assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("ais_tar2tf")]
+    assert our_threads() <= before
     with pytest.raises(StoreError, match="closed"):
         list(records)
 

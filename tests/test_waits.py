@@ -30,9 +30,7 @@ from servers.process import free_ports
 
 _UNKNOWN = "http://no-such-host.invalid"
 _TIMES = 20.0  # as fast
-_SLOWEST = (
-    9.0  # seconds on a machine that does much else, in which 5 end; the patience for a known server is 22 or more
-)
+_SLOWEST = 15.0  # seconds on a machine that does much else; the patience with a known server is 22 or more
 
 
 class Clock:
@@ -70,7 +68,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> str:
 # The rule: a clock that is not the machine's.
 
 
-def test_tries_end_when_a_stranger_was_silent_for_five_seconds() -> None:
+def test_tries_end_when_a_stranger_was_silent_for_four_seconds() -> None:
     clock = Clock()
     contacts, tries, slept = Contacts(clock), Tries(Retry()), 0.0
     while True:
@@ -80,9 +78,9 @@ def test_tries_end_when_a_stranger_was_silent_for_five_seconds() -> None:
             break
         clock.now += delay
         slept += delay
-    assert 2 < slept <= 5
+    assert 1.5 < slept <= 4
     assert re.search(
-        r"given up after 6 tries in 4\.[67] s, since nothing has ever answered there \(Retry\.unreachable\)$",
+        r"given up after 5 tries in 2\.[23] s, since nothing has ever answered there \(Retry\.unreachable\)$",
         str(tries.given_up(error)),
     )
 
@@ -109,7 +107,7 @@ def test_a_try_that_would_end_too_late_is_not_begun() -> None:
     assert Tries(Retry(unreachable=10)).after_failure(error, lambda: 0.5) is not None
 
 
-def test_requests_one_after_another_share_the_five_seconds() -> None:
+def test_requests_one_after_another_share_the_time() -> None:
     clock = Clock()
     contacts = Contacts(clock)
     contacts.note_refusal(("http", "h"), clock.now)
@@ -195,7 +193,7 @@ def test_a_refused_connection_ends_within_five_seconds(way: str, refusing: str, 
     assert time.monotonic() - began < _SLOWEST
 
 
-def test_five_seconds_are_five_seconds(stranger: Contacts, refusing: str, tmp_path: Path) -> None:
+def test_four_seconds_are_four_seconds(stranger: Contacts, refusing: str, tmp_path: Path) -> None:
     """By the machine's own clock."""
     stranger._clock = time.monotonic
     began = time.monotonic()

@@ -146,7 +146,7 @@ def test_a_slow_consumer_of_chunks(path, clock):
     request = Request(source.reading(None), source._account, ("cls", "jpg", *NAMES), frozenset())
     chunks, state, token, count = Chunks(request), b"", NO_TOKEN, 0
     while True:
-        state, token, _, _, *columns = chunks.step(state, token)
+        state, token, _, _, _, *columns = chunks.step(state, token)
         if not len(columns[0]):
             break
         count += len(columns[0])

@@ -25,7 +25,7 @@ from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.begin import Begin, Place
 from ais_tar2tf.tfdata.tokens import Tokens, number_of
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
-from ais_tar2tf.tfdata.waiting import StreamPool
+from ais_tar2tf.tfdata.waiting import StreamPool, UnderWay
 
 __all__ = ["Chunks", "Request"]
 
@@ -91,6 +91,7 @@ class Chunks:
         self.request = request
         self.begin: Begin = begin or Begin()
         read = request.reading.read
+        self.under_way: UnderWay = UnderWay()
         self._tokens = Tokens()
         self._pool = StreamPool(read.limits.open_streams, read.timeouts.dropped, self._tokens)
         self._next_epoch = 0  # of the next iterator
@@ -106,7 +107,8 @@ class Chunks:
     def step(self, state: bytes, given: Any) -> tuple[Any, ...]:
         """Return the chunk at a position, for the iterator that was given a token (see `tokens`).
 
-        The next position, the token, this position, the number of its first record, and the columns.
+        The next position, the token, whether to ask again since the stream was closed meanwhile, this position, the
+        number of its first record, and the columns.
         """
         began = time.perf_counter()
         token = self._tokens.of(given)
@@ -135,9 +137,10 @@ class Chunks:
         if run.error is not None:
             return self._as_arrays(state, at, Records())
         try:
-            stream, chunk = self._read(stream or self._stream_at(at), at)
-            following = stream.position.to_text().encode()
+            stream = stream or self._stream_at(at)
+            chunk = self._read(stream, at)
             position = stream.position
+            following = position.to_text().encode()
             stream = self._at_its_end(stream) if chunk else stream
         except Exception as error:
             if self.begin.trail is not None:
@@ -146,6 +149,8 @@ class Chunks:
                 raise
             run.error = error
             return self._as_arrays(state, at, Records())
+        if chunk is None:
+            return self._as_arrays(at.to_text().encode(), at, Records(), again=True)
         self._note(at, position, following)
         if chunk:
             self._check_length(position, at_end=False)
@@ -169,9 +174,13 @@ class Chunks:
 
     def _at_its_end(self, stream: Stream) -> Stream:
         """Look whether a stream that has brought all that was promised ends there: nobody will ask it for more."""
-        if self._promised(stream.position) != stream.position.count:
+        end = stream.position
+        if self._promised(end) != end.count:
             return stream
-        stream, more = self._read(stream, stream.position)
+        more = self._read(stream, end)
+        while more is None:
+            stream = self._stream_at(end)
+            more = self._read(stream, end)
         if more:
             raise wrong_index(self.request.reading, stream.position.count - len(more), fewer=False)
         return stream
@@ -192,17 +201,17 @@ class Chunks:
             return  # it was begun by another process, which alone knows where
         raise wrong_index(self.request.reading, promised, fewer=at_end)
 
-    def _read(self, stream: Stream, at: At) -> tuple[Stream, Records]:
-        """The next chunk of `stream`, or of another one at its place when it was closed meanwhile."""
+    def _read(self, stream: Stream, at: At) -> Records | None:
+        """Return the next chunk of `stream`, which is closed when that fails; None when somebody else closed it."""
         most, is_first = self._most(at), at.count == self.request.start_at
-        while True:
+        with self.under_way.reading(stream):
             try:
-                return stream, stream.next_chunk(most, full=most is not None or not is_first)
+                return stream.next_chunk(most, full=most is not None or not is_first)
             except BaseException:
-                if not stream.closed:
-                    stream.close()
-                    raise
-                stream = self._stream_at(at)
+                if stream.closed:
+                    return None
+                stream.close()
+                raise
 
     def _most(self, at: At) -> int | None:
         """Records up to the end of a batch, where chunks hold whole ones: those TensorFlow then need not copy."""
@@ -337,9 +346,10 @@ class Chunks:
             row.append(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
         return row
 
-    def _as_arrays(self, following: bytes, at: At, chunk: Records) -> tuple[Any, ...]:
+    def _as_arrays(self, following: bytes, at: At, chunk: Records, *, again: bool = False) -> tuple[Any, ...]:
         position = b"" if self._mapping is None else at.to_text().encode()
-        return following, position, np.int64(at.count), *(self._column(name, chunk) for name in self.request.handed)
+        columns = (self._column(name, chunk) for name in self.request.handed)
+        return following, np.bool_(again), position, np.int64(at.count), *columns
 
     def _column(self, name: str, chunk: Records) -> Any:
         column = np.empty(len(chunk), dtype=object)

@@ -107,6 +107,10 @@ class ShardDataset(StagedDataset):
         if self.request.seed.drawn:
             self.begin.seed = self.request.account.stats.seed = seed
 
+    def note_dropped(self) -> None:
+        """Note that Python has dropped one of the iterators: of this dataset, or of one that was made of it."""
+        self._chunks.under_way.note_dropped()
+
     def has_records(self, place: Place, records: int) -> bool:
         """Return whether so many records follow a place before an iterator that begins there ends."""
         return self._chunks.has_records(place, records)
@@ -260,19 +264,19 @@ def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
 def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
     """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
     names = chunks.request.handed
-    types = [tf.string, tf.int64, tf.string, tf.int64] + [tf.string] * len(names)
+    types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64] + [tf.string] * len(names)
 
     read = plainly(chunks.step)
 
     @as_it_is
     def step(state: Any, _: Any) -> Any:
-        following, token, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
-        for tensor in (following, at, number):
+        following, token, again, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
+        for tensor in (following, again, at, number):
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
             tensor.set_shape((None,))
-        return (following, token), element((at, number), dict(zip(names, columns, strict=True)))
+        return (following, token), (again, element((at, number), dict(zip(names, columns, strict=True))))
 
     @as_it_is
     def is_not_empty(*chunk: Any) -> Any:
@@ -280,7 +284,9 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
 
     ahead = 1 if chunks.request.record_bytes >= _HUGE else _PREFETCHED_CHUNKS
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
-    return tf.data.Dataset.counter().scan(begin, step).take_while(is_not_empty).prefetch(ahead)
+    answers = tf.data.Dataset.counter().scan(begin, step)
+    read = answers.filter(as_it_is(lambda again, _: tf.logical_not(again))).map(as_it_is(lambda _, chunk: chunk))
+    return read.take_while(is_not_empty).prefetch(ahead)
 
 
 def _tagged(tags: Any, columns: dict[str, Any]) -> Any:

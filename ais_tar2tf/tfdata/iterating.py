@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +59,17 @@ class OurIterator(OwnedIterator):
         return _ours(super().get_next_as_optional)
 
 
-def iterate(dataset: Dataset) -> Any:
-    """Return an iterator over a dataset; in a graph it is TensorFlow's own."""
+def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> Any:
+    """Return an iterator over a dataset; in a graph it is TensorFlow's own.
+
+    `dropped` is called when Python drops the iterator, at any time and in any thread: it must not take a lock.
+    """
     plain: Any = Dataset
-    return OurIterator(dataset) if tf.executing_eagerly() else plain.__iter__(dataset)
+    if not tf.executing_eagerly():
+        return plain.__iter__(dataset)
+    iterator = OurIterator(dataset)
+    weakref.finalize(iterator, dropped).atexit = False
+    return iterator
 
 
 def _ours(function: Callable[[], Any]) -> Any:

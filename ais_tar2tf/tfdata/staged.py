@@ -45,7 +45,7 @@ class StagedDataset(Dataset):
                 "TensorFlow's threads do not survive a fork: make this dataset in the child", url=self.source.url
             )
         self.source.begin.loops += 1
-        return iterate(self)
+        return iterate(self, self.source.note_dropped)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise StoreError(

@@ -1,9 +1,10 @@
-"""Open streams that wait for the next chunk, by the position at which they stand."""
+"""Open streams: those that wait until a next chunk is wanted, and those whose next chunk is being read."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from ais_tar2tf import forking, lookout
@@ -11,7 +12,9 @@ from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.reading import Stream
 from ais_tar2tf.tfdata.tokens import Tokens, free_unused, observed
 
-__all__ = ["StreamPool"]
+__all__ = ["StreamPool", "UnderWay"]
+
+_STUCK = 0.5  # seconds that reading a chunk takes when it waits for bytes
 
 
 @dataclass
@@ -86,3 +89,49 @@ class StreamPool:
 
     def _is_left(self, waiting: _Waiting) -> bool:
         return self._observed and not self._tokens.is_held(waiting.token)
+
+
+class UnderWay:
+    """Streams whose next chunk is being read.
+
+    TensorFlow destroys a dropped iterator only when the call that reads its next chunk has returned, and that may
+    wait for a server for long. So after a drop, streams that wait are closed. The call then returns without records.
+    An iterator that lives is called again by TensorFlow, and opens another stream at the same position.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = forking.lock()
+        self._begun: dict[int, tuple[float, Stream]] = {}
+        self._dropped = -1.0  # when an iterator was dropped last
+        forking.at_fork(self)
+
+    def forked(self) -> None:
+        """A child has none of the threads that read."""
+        self._begun.clear()
+
+    @contextlib.contextmanager
+    def reading(self, stream: Stream) -> Generator[None]:
+        """Read the next chunk of a stream in the body of this context."""
+        with self._lock:
+            self._begun[id(stream)] = self._clock(), stream
+        lookout.watch(self)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._begun.pop(id(stream), None)
+
+    def note_dropped(self) -> None:
+        """Note that an iterator was dropped: Python calls this while it frees memory, so no lock may be taken."""
+        self._dropped = self._clock()
+
+    def look(self) -> bool:
+        """Close streams that have waited since before an iterator was dropped."""
+        now = self._clock()
+        with self._lock:
+            begun = [*self._begun.values()]
+        for since, stream in begun:
+            if since < self._dropped and now - since > _STUCK:
+                stream.close()
+        return bool(begun)
