@@ -144,7 +144,7 @@ class Index:
     def __init__(self, grouping: str, shards: Iterable[ShardIndex], *, folder: str = "") -> None:
         self.grouping: str = grouping
         self.folder: str = folder  # that names of shards have before the index's
-        self._shards: dict[str, ShardIndex] = {shard.name: shard for shard in shards}
+        self._shards: dict[str, ShardIndex] = {shown_url(shard.name): shard for shard in shards}
 
     def __repr__(self) -> str:
         return f"<Index of {len(self._shards):,} shards with {self.records:,} records>"
@@ -222,7 +222,10 @@ class Index:
             return None
         grouping, entries = parsed
         shards = [ShardIndex(*entry, where=where) for entry in entries]
-        return cls(grouping, shards if grouping else _by_name(shards))
+        index = cls(grouping, shards if grouping else _by_name(shards))
+        if len(index) < len(shards):
+            raise SchemaError(f"{where}: it names a shard twice; write it again by t2t.index(…)")
+        return index
 
 
 def _by_name(shards: Sequence[ShardIndex]) -> Iterator[ShardIndex]:

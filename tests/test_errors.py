@@ -30,6 +30,9 @@ PYTHONS = {
     # Python's own protocols prescribe the type.
     ("ais_tar2tf", "AttributeError"): "a module's __getattr__: hasattr and import expect it",
     ("ais_tar2tf.later", "AttributeError"): "the same",
+    ("ais_tar2tf.server", "AttributeError"): "the same",
+    ("ais_tar2tf.cli.app", "BadParameter"): "typer's own error of usage",
+    ("ais_tar2tf.cli.verbs", "BadParameter"): "typer's own error of usage",
     ("ais_tar2tf.cluster", "AttributeError"): "a module's __getattr__: hasattr and import expect it",
     ("ais_tar2tf.tornet", "AttributeError"): "a module's __getattr__: hasattr and import expect it",
     ("ais_tar2tf.datum.configs.config_base", "AttributeError"): "__setattr__ of an object of settings",
@@ -52,7 +55,7 @@ PYTHONS = {
     ("ais_tar2tf.netcdf._wire", "ValueError"): "SchemaError",
     ("ais_tar2tf.datum.annotations", "ValueError"): "SchemaError",
     ("ais_tar2tf.datum.annotations", "LookupError"): "SchemaError",
-    ("ais_tar2tf.decoders._python", "ValueError"): "SchemaError, in the next line",
+    ("ais_tar2tf.schema._written", "ValueError"): "SchemaError, in the next line",
     ("ais_tar2tf.documents", "IsADirectoryError"): "the reader's own, as for any other OSError of a file",
     ("ais_tar2tf.export.formats", "OSError"): "ExportError",
     ("ais_tar2tf.cache._memory", "FileNotFoundError"): "a miss",
