@@ -311,7 +311,7 @@ def test_an_index_that_counts_wrongly_is_found_out(memory):
         memory.put(f"a/{INDEX_NAME}", wrong.to_bytes())
         dataset = t2t.open(url).dataset()
         assert dataset.cardinality() == 15 + 3 * more
-        with pytest.raises(Exception, match="(the|its) index says"):
+        with pytest.raises(Exception, match=r"(the|its) index says"):
             list(dataset.prefetch(100))
 
 
