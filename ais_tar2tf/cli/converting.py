@@ -28,6 +28,7 @@ from ais_tar2tf.cli.verbs import (
     Urls,
     Verbose,
     fail,
+    refuse_flag,
     verb,
 )
 from ais_tar2tf.errors import AccessDenied, OptionError
@@ -100,6 +101,14 @@ def convert(
         raise OptionError(f"--resume and --exists {exists} contradict each other")
     if runner is not None and (workers is not None or share is not None):
         raise OptionError("--workers and --shard are not for --runner: a runner decides who does what")
+    if runner is None:
+        refuse_flag(
+            "--runner-option", runner_option, "without --runner", "say --runner DirectRunner, or leave it out"
+        )
+    if kind != "tfrecord":
+        refuse_flag("--idx", idx, f"with --format {kind}", "DALI's index is of TFRecord files; leave it out")
+    if kind == "tar":
+        refuse_flag("--types", types, "with --format tar", "members of a tar are bytes; say --format tfrecord")
     export: dict[str, Any] = {
         "format": kind,
         "name": name,

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ais_tar2tf.cli.console import Console, counted, quantity
-from ais_tar2tf.cli.verbs import DryRun, Endpoint, Grouping, Json, Quiet, Stopped, Urls, Verbose, verb
+from ais_tar2tf.cli.verbs import DryRun, Endpoint, Grouping, Json, Quiet, Stopped, Urls, Verbose, refuse_flag, verb
+from ais_tar2tf.signed_urls import shown_url
 
 __all__ = ["index"]
 
@@ -44,6 +45,9 @@ def index(
     from ais_tar2tf.source import index_shards
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if not any(url.startswith("ais://") for url in urls):
+        where = f"for {shown_url(urls[0])!r}"
+        refuse_flag("--counts-only", counts_only, where, "AIStore (ais://) lists what is in shards; leave it out")
     where = out or "beside the shards"
     chosen = chosen_grouping(grouping)
     if dry_run:

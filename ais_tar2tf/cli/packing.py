@@ -18,6 +18,7 @@ from ais_tar2tf.cli.verbs import (
     ShardSize,
     Stopped,
     Verbose,
+    refuse_flag,
     verb,
 )
 from ais_tar2tf.escaping import one_line
@@ -105,6 +106,8 @@ def pack(
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     if labels not in _LABELS:
         raise OptionError(f"--labels is one of {', '.join(_LABELS)}, not {labels!r}")
+    if "://" not in url:
+        refuse_flag("--no-create", not create, f"for {url!r}", "a folder is made in any case; it is of buckets")
     if in_order and shuffle is not None:
         raise OptionError("--shuffle and --no-shuffle contradict each other")
     options = PackOptions(

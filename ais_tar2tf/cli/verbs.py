@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.errors import OptionError, Tar2TFError
+from ais_tar2tf.signed_urls import shown_url
 
 __all__ = [
     "Align",
@@ -37,6 +39,7 @@ __all__ = [
     "Verbose",
     "WithTensorflow",
     "fail",
+    "refuse_flag",
     "verb",
 ]
 
@@ -49,6 +52,9 @@ _EXISTS = ("resume", "replace", "error")
 _ALIGNS = ("stream", "shard")
 _GROUPINGS = ("first-dot", "last-dot")
 _ON_ERRORS = ("raise", "skip-record", "skip-shard")
+
+_PLACES = ("urls", "url", "out")  # parameters of verbs that are URLs
+_WITH_ENDPOINT = ("ais://", "s3://", "gs://", "az://")
 
 # What verbs take.
 
@@ -158,6 +164,8 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         console = Console(quiet=bool(kwargs.get("quiet")), verbose=int(str(kwargs.get("verbose") or 0)))
         try:
+            if function.__name__ != "doctor":  # which looks at the endpoint itself
+                _check_endpoint(signature(function).bind(*args, **kwargs).arguments)
             with console.telling_of_waits():
                 result = function(*args, **kwargs)
             sys.stdout.flush()
@@ -182,6 +190,22 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         return result
 
     return run
+
+
+def refuse_flag(flag: str, given: object, why: str, advice: str) -> None:
+    """Refuse a flag that was given and can have no effect; `advice` says what would make it work."""
+    if given is not None and given is not False:
+        raise OptionError(f"{flag} has no effect {why}: {advice}")
+
+
+def _check_endpoint(given: Mapping[str, object]) -> None:
+    """Refuse `--endpoint` where nothing that a verb reads or writes is in a store that has one."""
+    named = [given.get(name) for name in _PLACES]
+    places = [str(each) for value in named if value for each in (value if isinstance(value, list) else [value])]
+    if places and not any(place.lower().startswith(_WITH_ENDPOINT) for place in places):
+        known = ", ".join(_WITH_ENDPOINT)
+        advice = f"a URL that begins with one of {known} has an endpoint; leave it out"
+        refuse_flag("--endpoint", given.get("endpoint"), f"for {shown_url(places[0])!r}", advice)
 
 
 def fail(console: Console, text: str, remedy: str | None, code: int) -> NoReturn:
