@@ -262,6 +262,66 @@ def test_weights_are_of_the_batches_that_were_read(folder, tmp_path):
         tf.debugging.assert_near(one, other, rtol=1e-5)
 
 
+class Called(tf.keras.Model):
+    """A model whose layers say nothing of what it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = tf.keras.layers.Dense(1)
+
+    def call(self, batch):
+        return self.layer(batch)
+
+
+class Unlike(Called):
+    """It trains, and nobody could tell from the dataset what its layer takes."""
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self(data[0][:, :1])[:, 0] - data[1])
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+    def call(self, batch):
+        if batch.shape[-1] != 1:
+            raise TypeError("one feature")
+        return super().call(batch)
+
+
+def without_input() -> tf.keras.Model:
+    return tf.keras.Sequential([tf.keras.layers.Dense(2), tf.keras.layers.Dense(1)])
+
+
+@pytest.mark.parametrize("made", [without_input, Called, Unlike])
+def test_a_model_that_is_built_by_its_first_batch(folder, tmp_path, made):
+    """Its weights are loaded before the first batch all the same, or the error says what to do, and keeps them."""
+
+    def run(*callbacks, epochs=2):
+        def pair(record):
+            value = tf.strings.to_number(record["cls"], tf.float32)
+            return tf.stack([value, value]) / 100 if made is Unlike else value[tf.newaxis] / 100, value / 100
+
+        tf.keras.utils.set_random_seed(1)
+        model = made()
+        model.compile(tf.keras.optimizers.Adam(0.01), "mse")
+        train = source(folder, indexed=True).dataset(pair, shuffle=True, seed=3, batch=20)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(train, epochs=epochs, verbose=0, callbacks=[t2t.Resume(train, tmp_path, every=1), *callbacks])
+        return model.get_weights(), int(model.optimizer.iterations)
+
+    run(Break(3))
+    if made is Unlike:
+        with pytest.raises(CheckpointError, match=r"before the model is built.*keras\.Input.*nothing is lost"):
+            run()
+        assert (tmp_path / "state.json").exists()
+        return
+    weights, iterations = run()
+    expected, steps = run()
+    assert iterations == steps
+    for one, other in zip(weights, expected, strict=True):
+        tf.debugging.assert_near(one, other, rtol=1e-5)
+
+
 TRAINING = """
 import json
 from pathlib import Path

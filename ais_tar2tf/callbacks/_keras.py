@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
-__all__ = ["FitCallback"]
+__all__ = ["FitCallback", "build"]
 
 
 class FitCallback:
@@ -27,3 +28,20 @@ def _joined(cls: type[FitCallback]) -> type[FitCallback]:
         return cls
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     return type(cls.__name__, (cls, Callback), names)
+
+
+def build(model: Any, element: Any) -> None:
+    """Build a model for the batches of a dataset, as Keras would do with the first one; not one that refuses to be.
+
+    Args:
+        model: A model of layers that do not say what they take.
+        element: The dataset's element_spec: what the model takes, or a tuple that begins with that.
+    """
+    import keras
+    import tensorflow as tf
+
+    takes = element[0] if isinstance(element, tuple) else element
+    if not all(isinstance(spec, tf.TensorSpec) and spec.shape.rank for spec in tf.nest.flatten(takes)):
+        return
+    with suppress(Exception):  # a model with a step of its own need not be callable
+        model(tf.nest.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), takes))

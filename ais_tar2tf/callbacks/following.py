@@ -44,6 +44,11 @@ class Follower:
         return self.counting.records if self.counting.batched else None
 
     @property
+    def element_spec(self) -> Any:
+        """What the training step takes, unless the dataset was batched elsewhere."""
+        return self._dataset.element_spec
+
+    @property
     def epochs(self) -> int:
         """The epochs of the shards in one iterator."""
         return max(1, self._source.request.repeat)

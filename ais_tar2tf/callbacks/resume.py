@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ais_tar2tf.callbacks._keras import FitCallback
+from ais_tar2tf.callbacks._keras import FitCallback, build
 from ais_tar2tf.callbacks.state import SLOTS, State, checksum, differences, read_state, sync, write_state
 from ais_tar2tf.errors import CheckpointError, OptionError, OptionTypeError
 from ais_tar2tf.locations import local_folder
@@ -258,6 +258,8 @@ class Resume(FitCallback):
             )
 
     def _load_weights(self, state: State, weights: Path) -> None:
+        if not self.model.built:
+            build(self.model, self._follower.element_spec)
         optimizer = self.model.optimizer
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.model.trainable_variables)
@@ -266,6 +268,12 @@ class Resume(FitCallback):
                 raise CheckpointError("its checksum is not the one in the state")
             self.model.load_weights(weights)
         except (OSError, ValueError, KeyError) as error:
+            if not self.model.built:
+                raise CheckpointError(
+                    f"{weights}: the weights of the training cannot be loaded before the model is built, and its "
+                    "layers do not say what it takes. Give it a keras.Input, or call it on one batch before fit; "
+                    "nothing is lost"
+                ) from error
             raise CheckpointError(
                 f"{weights}: the weights of the training cannot be loaded ({error}); they are damaged, or of another "
                 f"model. Delete {_STATE} beside them to begin again"
