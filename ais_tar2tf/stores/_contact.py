@@ -20,7 +20,7 @@ Endpoint = tuple[str, str]
 NO_CONNECTION = Silence(0.0, 0.0)
 """Marks an error of a try in which no connection came about, until the endpoint's silence is known."""
 
-_NEW_TRY = 10.0  # seconds without a try, after which the next one is another attempt of the user's
+_NEW_TRY = 5.0  # seconds without a try, longer than any delay between two: the next one is another call of the user's
 _MOST = 1_000  # endpoints that refuse, and are remembered
 
 
