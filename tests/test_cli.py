@@ -829,3 +829,13 @@ def test_an_entry_that_cannot_be_read_ends_a_listing_by_an_error(tmp_path):
     done = run("ls", str(tmp_path))
     assert done.exit_code == 1
     assert "1.tar: the file system said: " in done.stderr
+
+
+def test_inspect_counts_shards_without_records_and_files_of_an_export(folder, tmp_path):
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+    assert "shards   1 (1 without records)" in run("inspect", tmp_path / "empty.tar").stdout
+    assert run("convert", folder, tmp_path / "out", "--shard-records", "2").exit_code == 0
+    files = len([path for path in (tmp_path / "out").iterdir() if "tfrecord-" in path.name])
+    assert files > 1
+    assert f"shards   {files}\n" in run("inspect", tmp_path / "out").stdout

@@ -83,7 +83,7 @@ def _show(console: Console, reading: Reading) -> None:
         console.data("")
     part = "" if reading.whole else f" (the first; of {reading.shards:,} shards)"
     console.data(f"records  {survey.records:,}{part}")
-    console.data(f"shards   {len(survey.shards):,}")
+    console.data(f"shards   {_shards(reading)}")
     console.data(f"bytes    {quantity(survey.bytes)} in fields, {quantity(stats.bytes)} received")
     for names in survey.classes.values():
         console.name(f"classes  {_classes(names)}")
@@ -91,6 +91,15 @@ def _show(console: Console, reading: Reading) -> None:
         console.data(f"ignored  {stats.ignored:,} members that are no fields (folders, links, ._*)")
     console.data(f"bad      {survey.faulty:,}")
     _show_bad(console, survey)
+
+
+def _shards(reading: Reading) -> str:
+    """How many shards were read, and how many of them gave no record."""
+    with_records = len(reading.survey.shards)
+    if not reading.whole:
+        return f"{with_records:,}"
+    empty = reading.shards - with_records if reading.split is None and not reading.survey.more_shards else 0
+    return f"{reading.shards:,}{f' ({empty:,} without records)' if empty else ''}"
 
 
 def _show_bad(console: Console, survey: Survey) -> None:
