@@ -314,3 +314,13 @@ def test_a_file_of_such_a_name_can_still_be_named(name: str, tmp_path: Path) -> 
     store = t2t.open(path).as_shards.store
     assert list(shard_names(store, escape(name), t2t.options.Limits())) == [name]
     assert len(keys(t2t.open(path).records())) == len(keys(t2t.open(tmp_path).records())) == 1
+
+
+def test_an_export_that_is_read_beside_its_own_shards_is_told(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
+    t2t.open(pets).export(pets / "records", shard_records=2, workers=1)
+    assert not caplog.records
+    t2t.open(pets / "records")  # alone
+    assert not caplog.records
+    twice = t2t.open(pets)
+    assert "record files of this export are read together with" in caplog.text
+    assert len(list(twice.shards)) > len(list(t2t.open(f"{pets}/*.tar").shards))

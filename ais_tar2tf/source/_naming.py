@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,9 @@ _WHOLE_BUCKET = "**"
 _PLAIN_HTTP = ("http", "https")
 _FILES = (".bz2", ".gz", ".lz4", ".record", ".tar", ".tfr", ".tfrecord", ".tgz", ".xz", ".zip", ".zst")
 _EXAMPLES = 3  # names in the text of an error
+_MANIFEST = "manifest.json"  # of an export, beside its record files
+
+_log = logging.getLogger("ais_tar2tf")
 
 
 def given_places(urls: Locations) -> list[tuple[str, str, str]]:
@@ -127,7 +131,23 @@ def _found(store: Store, pattern: str, limits: Limits, account: Account | None) 
         raise _nothing(store, pattern, others)
     if account is not None and others:
         account.add(left_out=len(others))
+    _warn_of_exports(store, found, others)
     return sorted(found, key=natural_order)
+
+
+def _warn_of_exports(store: Store, found: Sequence[str], others: Sequence[str]) -> None:
+    """Say when an export and other shards are read together, which often hold the same records."""
+    for name in others:
+        folder, _, last = name.rpartition("/")
+        inside = sum(1 for each in found if each.startswith(f"{folder}/")) if last == _MANIFEST else 0
+        if folder and 0 < inside < len(found):
+            _log.warning(
+                "%s: the %d record files of this export are read together with %d other shards; name one of both if "
+                "they hold the same records",
+                shown_url(store.url(f"{folder}/")),
+                inside,
+                len(found) - inside,
+            )
 
 
 def _too_many(pattern: str, limits: Limits) -> TemplateError:
