@@ -16,6 +16,7 @@ import datum_made as made
 import shards as tars
 from ais_tar2tf import datum
 from ais_tar2tf.errors import ExportError, MissingField, SchemaError
+from ais_tar2tf.export.places import Folder
 from ais_tar2tf.stores.memory import MemoryStore
 
 
@@ -544,3 +545,20 @@ def test_a_destination_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ExportError, match="file"):
         export(tmp_path / "in", tmp_path / "file", train=1)
+
+
+def test_a_split_that_another_process_publishes_meanwhile_stays(tmp_path, monkeypatch):
+    made.classification(tmp_path / "in", train=3, val=2)
+    out, take, begun = tmp_path / "out", Folder.take, []
+
+    def taking(folder, part, name):
+        if not begun:
+            begun.append(name)
+            export(tmp_path / "in", out, val=2)
+        take(folder, part, name)
+
+    monkeypatch.setattr(Folder, "take", taking)
+    export(tmp_path / "in", out, train=3)
+    assert begun == ["train-00000-of-00001.tfrecord"]
+    assert sorted(shard_info(out)) == ["train", "val"]
+    assert (len(in_order(out, "train")), len(in_order(out, "val"))) == (3, 2)

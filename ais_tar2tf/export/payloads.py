@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.export.alone import alone
 from ais_tar2tf.export.boundaries import bounds_of
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, Folder
@@ -54,12 +55,12 @@ def _target(
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What is published beside the record files."""
+    """What is published beside the record files. Documents are asked for while no other export can change them."""
 
     names: FileNames
-    meanwhile: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    meanwhile: Callable[[], Mapping[str, bytes | None]] = dict[str, bytes | None]
     """Documents as they are to be while files change; None takes one away."""
-    documents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    documents: Callable[[], Mapping[str, bytes]] = dict[str, bytes]
     """The last of them says that all is there."""
     side_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Files of `PayloadFiles.side_file`, by their final names."""
@@ -172,8 +173,9 @@ class PayloadFiles:
             names = [publication.names(group, file.number, len(files)) for file in files]
             record_files += names
             moves.update(zip(names, (self._work.path / file.part for file in files), strict=True))
-        for name, content in publication.meanwhile.items():
-            _replace_document(self._place(name), _base(name), content)
+        with alone(self.place):
+            for name, content in publication.meanwhile().items():
+                _replace_document(self._place(name), _base(name), content)
         for name in publication.stale:
             if name not in moves:
                 self._place(name).delete(_base(name))
@@ -181,9 +183,10 @@ class PayloadFiles:
             self._place(name).take(part, _base(name))
         for place in {_folder(name): self._place(name) for name in moves}.values():
             place.settle()
-        for name, content in publication.documents.items():
-            _replace_document(self._place(name), _base(name), content)
-        self.place.settle()
+        with alone(self.place):
+            for name, content in publication.documents().items():
+                _replace_document(self._place(name), _base(name), content)
+            self.place.settle()
         return [self._place(name).url(_base(name)) for name in record_files]
 
     def _place(self, name: str) -> Destination:

@@ -161,9 +161,9 @@ def _publication(
     log = "".join(f"{what}: {count}\n" for what, count in counts.items())
     return Publication(
         names=_file_name,
-        meanwhile={CONFIG: None},
+        meanwhile=lambda: {CONFIG: None},
         side_files=lists,
-        documents={LOG: f"{making.source}\n{log}".encode(), CONFIG: config},
+        documents=lambda: {LOG: f"{making.source}\n{log}".encode(), CONFIG: config},
         stale=list(_written_before(files.place)),
     )
 

@@ -173,20 +173,27 @@ def _publish(files: PayloadFiles, detection: Detection) -> list[str]:
 
 def _publication(place: Destination, info: dict[str, dict[str, int]], found: Schema) -> Publication:
     """The new splits beside those that stay; while files change, the documents know only those."""
-    before = counts_of(_document(place, SHARD_INFO), place.url(SHARD_INFO))
-    kept = {split: files for split, files in before.items() if split not in info}
-    schema = _with_kept(place, kept, found) if kept else found
+
+    def kept() -> dict[str, dict[str, int]]:
+        before = counts_of(_document(place, SHARD_INFO), place.url(SHARD_INFO))
+        return {split: files for split, files in before.items() if split not in info}
+
+    def meanwhile() -> dict[str, bytes | None]:
+        others = kept()
+        return {SHARD_INFO: json_bytes(others) if others else None}
+
+    def documents() -> dict[str, bytes]:
+        others = kept()
+        schema = _with_kept(place, others, found) if others else found
+        return {
+            MAPPING: json_bytes({field.name: described(field) for field in schema}),
+            SHARD_INFO: json_bytes({**others, **info}),
+        }
+
+    documents()  # raises before anything changes
     patterns = [re.compile(rf"{re.escape(split)}-\d{{5,}}-of-\d{{5,}}\.tfrecord") for split in info]
     stale = [name for name in place.names("") if any(pattern.fullmatch(name) for pattern in patterns)]
-    return Publication(
-        names=_file_name,
-        meanwhile={SHARD_INFO: json_bytes(kept) if kept else None},
-        documents={
-            MAPPING: json_bytes({field.name: described(field) for field in schema}),
-            SHARD_INFO: json_bytes({**kept, **info}),
-        },
-        stale=stale,
-    )
+    return Publication(names=_file_name, meanwhile=meanwhile, documents=documents, stale=stale)
 
 
 def _with_kept(place: Destination, kept: Mapping[str, Any], found: Schema) -> Schema:
