@@ -420,7 +420,10 @@ def test_values_of_another_type_are_named(dtype, value, message):
 
 
 def test_not_repeated_booleans_are_written(tmp_path):
-    Everything.values = {**Everything.values, "a_bool": np.True_}
+    Everything.values = {
+        "a_bool": np.True_, "an_int32": 1, "an_int64": 2, "a_float": 0.5, "a_double": 0.25, "a_string": "s",
+        "integers": np.zeros((2, 2), np.int32), "floats": np.zeros(3, np.float32),
+    }  # fmt: skip
     assert b"a_bool" in Everything().serialize()
 
 
