@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ais_tar2tf import forking
 from ais_tar2tf.errors import OptionError, Tar2TFError
+from ais_tar2tf.nearest import check_choice
 
 __all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
 
@@ -103,8 +104,8 @@ class Account:
     """Counts, and applies `on_error`. Fetching threads count too, so counting takes a lock."""
 
     def __init__(self, on_error: OnError = "raise") -> None:
-        if not callable(on_error) and on_error not in _CHOICES:
-            raise OptionError(f"on_error is one of {', '.join(_CHOICES)} or a callable, not {on_error!r}")
+        if not callable(on_error):
+            check_choice("on_error", on_error, _CHOICES, " or a callable")
         self.stats: Stats = Stats()
         self.on_error: OnError = on_error
         self._lock = forking.lock()

@@ -54,7 +54,7 @@ class AisDataset(Completed):
         token: TokenSource | None = None,
         provider: str = "ais",
         conversions: Sequence[Any] = (),
-        selections: Sequence[Any] = (),
+        selections: Any = (),
         grouping: Grouping = "first-dot",
         on_error: OnError = "raise",
         limits: Limits | None = None,

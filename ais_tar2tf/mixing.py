@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Account, Stats
 from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
-from ais_tar2tf.nearest import known_options
+from ais_tar2tf.nearest import check_choice, known_options
 from ais_tar2tf.options import Shuffle, whole_number
 from ais_tar2tf.reading import PlainReading
 from ais_tar2tf.reading.mixed import AT_END, MixedReading, checked_weights
@@ -58,8 +58,7 @@ class Mixture(Completed):
             raise OptionTypeError(f"sources are a list of what t2t.open gives, not {sources!r}")
         if not sources:
             raise OptionError("there is nothing to mix: give sources, as t2t.open makes them")
-        if at_end not in AT_END:
-            raise OptionError(f"at_end is one of {', '.join(AT_END)}, not {at_end!r}")
+        check_choice("at_end", at_end, AT_END)
         if any(source.on_error != sources[0].on_error for source in sources):
             raise OptionError("the sources of a mixture have the same on_error=")
         self._sources = tuple(sources)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from ais_tar2tf.errors import OptionError, OptionTypeError
 from ais_tar2tf.locations import local_folder
-from ais_tar2tf.nearest import known_options
+from ais_tar2tf.nearest import checked_class, suggestion
 
 __all__ = [
     "SHARED_SEED",
@@ -65,10 +65,38 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     whole: Any = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(value, bool) or not hasattr(whole, "__index__"):
         raise OptionTypeError(f"{name} is a whole number, not {value!r}")
-    number = operator.index(whole)
+    try:
+        number = operator.index(whole)
+    except TypeError:  # an array
+        raise OptionTypeError(f"{name} is a whole number, not {value!r}") from None
     if least is not None and number < least:
         raise OptionError(f"{name} is {least} or more, not {number}")
     return number
+
+
+def checked_slice(which: slice) -> slice:
+    """Return a slice of records whose bounds are whole numbers."""
+    first, behind, step = (
+        None if each is None else whole_number(f"the {name} of a slice of records", each)
+        for name, each in (("begin", which.start), ("end", which.stop), ("step", which.step))
+    )
+    if step == 0:
+        raise OptionError("the step of a slice of records is not 0: it is 1 for every record, 2 for every other one")
+    return slice(first, behind, step)
+
+
+def epochs_of(repeat: Any) -> int:
+    """Return how often records are read, as `repeat=` says; -1 for ever, which tf.data writes so, too.
+
+    >>> epochs_of(None), epochs_of(-1), epochs_of(3)
+    (-1, -1, 3)
+    """
+    if repeat is None:
+        return -1
+    epochs = whole_number("repeat", repeat)
+    if epochs < 1 and epochs != -1:
+        raise OptionError(f"repeat is 1 or more, or None for ever, not {epochs}")
+    return epochs
 
 
 def check_effect(name: str, value: Any, why: str, advice: str) -> None:
@@ -94,9 +122,7 @@ def shuffle_window(value: Any) -> int:
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
 def _options(kind: type[_Kind]) -> type[_Kind]:
     """Make a frozen dataclass of keywords, which refuses a misspelt one by naming the nearest."""
-    made = dataclass(frozen=True, kw_only=True)(kind)
-    made.__init__ = known_options(made.__init__)
-    return made
+    return checked_class(dataclass(frozen=True, kw_only=True)(kind))
 
 
 class _Checked:
@@ -254,9 +280,9 @@ class Tls:
     True
     """
 
-    ca: str | None = None  # in place of those that the system trusts
-    certificate: str | None = None  # ours, for servers that ask for one
-    key: str | None = None  # None: it stands in the certificate's file
+    ca: str | os.PathLike[str] | None = None  # in place of those that the system trusts
+    certificate: str | os.PathLike[str] | None = None  # ours, for servers that ask for one
+    key: str | os.PathLike[str] | None = None  # None: it stands in the certificate's file
     verify: bool = True  # False: anybody may answer in the server's name; a warning says so
 
     def __post_init__(self) -> None:
@@ -317,6 +343,10 @@ class Cache(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         local_folder(self.dir, "a cache")
+        if isinstance(self.dir, str) and "/" not in self.dir and not self.in_memory:
+            near = suggestion(self.dir, ["memory"])
+            if near:
+                raise OptionError(f"cache {self.dir!r} would be a folder{near} For the folder, say './{self.dir}'")
         unused = "disk_bytes" if self.in_memory else "memory_bytes"
         if getattr(self, unused) != getattr(type(self), unused):
             raise OptionError(f"Cache.{unused} has no effect with dir={os.fspath(self.dir)!r}: say max_bytes=")
@@ -362,7 +392,7 @@ class Card(_Checked):
     seed: int = 0  # of the choice of samples, so that the same data give the same card
 
 
-@dataclass(frozen=True, kw_only=True)
+@_options
 class Hdf5(_Checked):
     """How HDF5 and netCDF files are read, whose library takes every file for a sound one.
 

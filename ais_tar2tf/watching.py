@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ais_tar2tf.account import Stats
+from ais_tar2tf.nearest import known_options
 
 __all__ = ["bottleneck", "bottleneck_line", "openmetrics", "shares"]
 
@@ -55,6 +56,7 @@ def bottleneck_line(stats: Stats) -> str:
     return f"{which} holds it up, {spent} at {rates}; to turn: {_ADVICE[which]}{by_itself}"
 
 
+@known_options
 def openmetrics(stats: Stats, labels: Mapping[str, str] | None = None) -> str:
     """The counters as OpenMetrics text, which Prometheus reads; `labels` are put on every line.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ais_tar2tf import features
 from ais_tar2tf.account import Account, Stats
-from ais_tar2tf.errors import OptionError, SchemaError
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, bounds_of
 from ais_tar2tf.export.formats import check_format, overhead_of
 from ais_tar2tf.export.observed import Observed
@@ -21,11 +21,12 @@ from ais_tar2tf.export.run import Target, export_events
 from ais_tar2tf.export.shard_units import Event, ShardRead, Units
 from ais_tar2tf.export.splits import route_of
 from ais_tar2tf.export.work import Place, WorkFolder
-from ais_tar2tf.locations import location_text
+from ais_tar2tf.locations import location_text, shown_location
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import MIB
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.schema import Field, Schema, Sparse
+from ais_tar2tf.stores import TokenSource
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -52,7 +53,7 @@ def write_dataset(
     idx: bool = False,
     progress: bool | None = None,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
 ) -> list[str]:
     """Write every element of a dataset into record files under `out`, a folder or a URL; gives the files.
 
@@ -63,6 +64,11 @@ def write_dataset(
     would give when it is read again nobody knows, so a run that was killed starts over, and an output that is
     there is an error, or replaced by `exists="replace"`.
     """
+    if not hasattr(dataset, "element_spec"):
+        raise OptionTypeError(
+            f"dataset is a tf.data.Dataset, not {shown_location(dataset)}: tf.data.Dataset.from_tensor_slices makes "
+            "one of lists and arrays, and t2t.pack writes dicts of fields as tar shards"
+        )
     check_names(name, exists)
     if exists == "resume":
         raise OptionError("a dataset can't be resumed: exists is 'error' or 'replace'")

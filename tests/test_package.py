@@ -21,7 +21,7 @@ ROOT = Path(ais_tar2tf.__file__).parent
 # From the bottom up; a module imports only what stands before it. A package is one room.
 LAYERS = [
     "later", "completion", "signed_urls",
-    "errors", "escaping", "nearest", "locations",
+    "errors", "escaping", "locations", "arguments", "nearest",
     "options", "names", "structure", "documents", "values", "owned", "retries", "allocation", "forking", "lookout",
     "waits",
     "account", "watching", "templates", "globs", "csv_files",
@@ -34,7 +34,7 @@ LAYERS = [
     "cli", "__main__",
 ]  # fmt: skip
 PURE = [
-    "signed_urls", "errors", "escaping", "nearest", "locations",
+    "signed_urls", "errors", "escaping", "locations", "arguments", "nearest",
     "options", "names", "structure", "documents", "values", "retries", "account",
     "watching", "templates", "globs", "archive", "records", "index_format", "shard_index", "listing",
     "environment", "plan", "features", "headers", "schema", "examples", "fetch.tuning", "reader.window",

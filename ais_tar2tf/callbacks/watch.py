@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from ais_tar2tf.account import Stats
 from ais_tar2tf.callbacks._keras import FitCallback
-from ais_tar2tf.errors import MissingDependency
+from ais_tar2tf.errors import MissingDependency, OptionTypeError
+from ais_tar2tf.locations import shown_location
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.watching import bottleneck_line, shares
 
 __all__ = ["Watch"]
@@ -28,6 +30,7 @@ class Watch(FitCallback):
     `log_dir` they are written for TensorBoard, too.
     """
 
+    @known_options
     def __init__(
         self,
         source: Watched,
@@ -35,6 +38,8 @@ class Watch(FitCallback):
         *,
         say: Callable[[str], object] | None = None,
     ) -> None:
+        if not isinstance(getattr(source, "stats", None), Stats):
+            raise OptionTypeError(f"source is what t2t.open or t2t.mix gave, not {shown_location(source)}")
         super().__init__()
         self._source = source
         self._say = say or _to_stderr

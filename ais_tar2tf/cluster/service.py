@@ -17,10 +17,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import ExportError, OptionError
+from ais_tar2tf.errors import ExportError
 from ais_tar2tf.loading.dataset import build_dataset
 from ais_tar2tf.loading.files import load
 from ais_tar2tf.locations import location_text
+from ais_tar2tf.nearest import check_choice
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -59,8 +60,7 @@ def dataset(
     """
     import tensorflow as tf
 
-    if sharing not in _SHARINGS:
-        raise OptionError(f"sharing is one of {', '.join(_SHARINGS)}, not {sharing!r}")
+    check_choice("sharing", sharing, _SHARINGS)
     loaded = load(out)
     if loaded.manifest.format != "tfrecord" or not loaded.local:
         raise ExportError(

@@ -17,6 +17,7 @@ from ais_tar2tf.export.run import Target, entries_of
 from ais_tar2tf.export.work import FinishedFile
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
+from ais_tar2tf.stores import TokenSource
 
 __all__ = ["finish", "publish_portions", "publishing"]
 
@@ -27,7 +28,7 @@ def finish(
     *,
     split: str | None = None,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
 ) -> list[str]:
     """Publish what every host of a job array has left under `out`, a folder or a URL; gives the files.
 
@@ -53,7 +54,7 @@ def finish(
         raise ExportError(f"{where}: publishing failed ({error.strerror or error})") from error
 
 
-def _finish(out: str, split: str | None, endpoint: str | None, token: str | None) -> list[str]:
+def _finish(out: str, split: str | None, endpoint: str | None, token: TokenSource | None) -> list[str]:
     anywhere = publishing(out, endpoint, token)
     place = anywhere.place()
     waiting = [each for each in place.folders(PREFIX) if split in (None, *each.removeprefix(PREFIX).split("+"))]
@@ -73,7 +74,7 @@ def _finish(out: str, split: str | None, endpoint: str | None, token: str | None
     return [place.url(file.name) for name in published for file in manifest.splits[name].files]
 
 
-def publishing(out: str, endpoint: str | None, token: str | None) -> Target:
+def publishing(out: str, endpoint: str | None, token: TokenSource | None) -> Target:
     """A place, and nothing yet of what goes there."""
     return Target(out=out, kind="", name="", splits=(), bounds=Bounds(), staged=True, endpoint=endpoint, token=token)
 

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import xxhash
 
-from ais_tar2tf.errors import MissingDependency, OptionError
+from ais_tar2tf.errors import MissingDependency
 from ais_tar2tf.export.behind import WriteBehind
 from ais_tar2tf.export.tarfiles import END
+from ais_tar2tf.nearest import check_choice
 
 __all__ = [
     "FORMATS",
@@ -34,8 +35,7 @@ _ARRAY_RECORD_OPTIONS = "group_size:1"  # single records can be read; what TFDS 
 
 
 def check_format(name: str) -> str:
-    if name not in FORMATS:
-        raise OptionError(f"format is one of {', '.join(FORMATS)}, not {name!r}")
+    check_choice("format", name, FORMATS)
     if name == "array_record":
         array_record_module()
     return name

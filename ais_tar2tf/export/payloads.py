@@ -22,6 +22,7 @@ from ais_tar2tf.export.shard_units import Units
 from ais_tar2tf.export.work import FinishedFile
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.options import MIB
+from ais_tar2tf.stores import TokenSource
 
 __all__ = ["FileNames", "PayloadFiles", "Publication"]
 
@@ -39,7 +40,7 @@ def _target(
     size: int | str | None = None,
     records: int | None = None,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
 ) -> Target:
     return Target(
         out=out,
@@ -90,7 +91,7 @@ class PayloadFiles:
         size: int | str | None = None,
         records: Mapping[str, int] | None = None,
         endpoint: str | None = None,
-        token: str | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         self._target = _target(location_text(out), groups, size=size, endpoint=endpoint, token=token)
         with self._as_export_error():

@@ -20,7 +20,7 @@ from ais_tar2tf.locations import location_text
 from ais_tar2tf.names import SafeName
 from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.owned import Layout
-from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
+from ais_tar2tf.stores import ObjectInfo, Store, TokenSource, open_store, split_url
 
 __all__ = ["Destination", "Folder", "StorePlace", "place_of"]
 
@@ -226,7 +226,11 @@ def _download(store: Store, name: str, path: Path, read: Read) -> None:
 
 
 def place_of(
-    where: str | os.PathLike[str], *, read: Read | None = None, endpoint: str | None = None, token: str | None = None
+    where: str | os.PathLike[str],
+    *,
+    read: Read | None = None,
+    endpoint: str | None = None,
+    token: TokenSource | None = None,
 ) -> Destination:
     """A folder or a URL."""
     scheme, bucket, name = split_url(location_text(where))

@@ -23,12 +23,13 @@ from ais_tar2tf.export.shard_units import Job
 from ais_tar2tf.export.splits import Ratios, Route, described, route_of
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.mapping import LABEL, wants
+from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import Writing, check_effect
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Field, Schema
-from ais_tar2tf.stores import whole_url
+from ais_tar2tf.stores import TokenSource, whole_url
 
 __all__ = ["ExportOptions", "check_names", "export_source", "function_described", "target_of"]
 
@@ -58,13 +59,12 @@ class ExportOptions:
     progress: bool | None = None
     writing: Writing | None = None
     endpoint: str | None = None
-    token: str | None = None
+    token: TokenSource | None = None
 
     def __post_init__(self) -> None:
         check_format(self.format)
         check_names(self.name, self.exists)
-        if self.align not in _ALIGNMENTS:
-            raise OptionError(f"align is one of {', '.join(_ALIGNMENTS)}, not {self.align!r}")
+        check_choice("align", self.align, _ALIGNMENTS)
         if self.workers is not None and self.workers < 1:
             raise OptionError(f"workers is at least 1, not {self.workers!r}")
         if self.schema is not None and (self.format == "tar" or self.record_to_example is not None):
@@ -105,7 +105,7 @@ class ExportOptions:
 
     @property
     def share(self) -> Share | None:
-        return Share(*self.shard) if isinstance(self.shard, tuple) else self.shard
+        return self.shard if isinstance(self.shard, Share | None) else Share(*self.shard)
 
     def _check_share(self) -> None:
         share = self.share
@@ -125,8 +125,7 @@ def with_key(schema: Schema) -> Schema:
 def check_names(name: str, exists: str) -> None:
     if not NAME.fullmatch(name):
         raise OptionError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
-    if exists not in EXISTS:
-        raise OptionError(f"exists is one of {', '.join(EXISTS)}, not {exists!r}")
+    check_choice("exists", exists, EXISTS)
 
 
 def export_source(

@@ -30,7 +30,7 @@ from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import Identity, split_url
+from ais_tar2tf.stores import Identity, TokenSource, split_url
 
 __all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
 
@@ -58,7 +58,7 @@ class Target:
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     read: Read = field(default_factory=Read)  # how documents that are there already are read
     endpoint: str | None = None
-    token: str | None = None
+    token: TokenSource | None = None
     share: Share | None = None  # what is written waits beside the others' for `finish`
     staged: bool = False  # what is published was written by shares
 

@@ -24,7 +24,7 @@ from ais_tar2tf.export.manifest import RecordFile
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.retries import Tries
-from ais_tar2tf.stores import Body, Identity, Store, open_store, split_url
+from ais_tar2tf.stores import Body, Identity, Store, TokenSource, open_store, split_url
 from ais_tar2tf.stores.file import FileState, translated
 from ais_tar2tf.waits import Wait
 
@@ -233,7 +233,7 @@ class StoreFiles:
 Files = FolderFiles | StoreFiles
 
 
-def files_at(where: str, read: Read, *, endpoint: str | None = None, token: str | None = None) -> Files:
+def files_at(where: str, read: Read, *, endpoint: str | None = None, token: TokenSource | None = None) -> Files:
     """The files of a folder or below a URL."""
     scheme, bucket, name = split_url(where)
     if scheme == "file":

@@ -17,11 +17,12 @@ from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
-from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, whole_number
+from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, epochs_of, whole_number
 from ais_tar2tf.reading.loops import in_batches
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.source import Source, check_batching, host_of, open_source, read_options, shuffle_option
+from ais_tar2tf.stores import TokenSource
 from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def load(
     out: str | os.PathLike[str],
     *,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
     limits: Limits | None = None,
     retry: Retry | None = None,
     timeouts: Timeouts | None = None,
@@ -131,7 +132,7 @@ class Loaded(Completed):
         """
         from ais_tar2tf.loading.loops import records_of
 
-        epochs = -1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1)
+        epochs = epochs_of(repeat)
         request = self.request(split, shuffle, seed, batch, drop_remainder, interleave, shard)
         records = records_of(request, epochs)
         return records if request.batch is None else in_batches(records, request.batch, drop_remainder=drop_remainder)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, SchemaError, Tar2TFError
+from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, OptionError, SchemaError, Tar2TFError
 from ais_tar2tf.mapping import is_tensor, told
 from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
@@ -30,6 +30,10 @@ _NOT_NUMPYS = ("string", "bfloat16")
 
 class Op:
     """A step of a pipeline: `reads` are the fields that it needs, None when nobody knows."""
+
+    def __post_init__(self) -> None:
+        if getattr(self, "field", None) == "":
+            raise OptionError(f"{type(self).__name__}.field is the name of a field, not an empty text")
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -57,6 +61,8 @@ class Selection(Op):
 def type_name(dtype: Any) -> str:
     """A type of NumPy's, TensorFlow's or Python's by the name that TensorFlow has for it."""
     name = getattr(dtype, "name", dtype)
+    if name is None:  # which NumPy takes for float64
+        raise SchemaError("there is no type None: say one, as 'float32'")
     if name in _NOT_NUMPYS:
         return name
     try:

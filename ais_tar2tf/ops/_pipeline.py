@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.nearest import known_options
 from ais_tar2tf.ops._base import Conversion, Op, Selection
 from ais_tar2tf.ops._conversions import Convert, Decode, Func, Rename, Resize, Rotate
 from ais_tar2tf.ops._selections import Select, SelectDict, SelectJSON, SelectList, selection_of, union
@@ -19,6 +20,7 @@ _OPS: dict[str, type[Op]] = {
 }
 
 
+@known_options
 def to_json(ops: Sequence[Op | str]) -> list[dict[str, Any]]:
     """Ops as plain values; a string is a Select. `Func` has no such form.
 
@@ -28,6 +30,7 @@ def to_json(ops: Sequence[Op | str]) -> list[dict[str, Any]]:
     return [(selection_of(op) if isinstance(op, str) else op).to_json() for op in ops]
 
 
+@known_options
 def from_json(said: Sequence[Mapping[str, Any]]) -> list[Any]:
     """What `to_json` gave."""
     return [_op_of(each) for each in said]
@@ -59,7 +62,12 @@ class Pipeline:
     ('a', 7)
     """
 
-    def __init__(self, conversions: Sequence[Any] = (), selections: Sequence[Any] = ()) -> None:
+    @known_options
+    def __init__(
+        self,
+        conversions: Sequence[Any] = (),
+        selections: str | Mapping[str, Any] | Selection | Sequence[Any] = (),
+    ) -> None:
         self.conversions: tuple[Conversion, ...] = tuple(_conversion(each) for each in conversions)
         chosen = [selections] if isinstance(selections, str | Mapping | Selection) else list(selections)
         self.selections: tuple[Selection, ...] = tuple(selection_of(each) for each in chosen)

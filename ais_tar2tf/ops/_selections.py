@@ -10,6 +10,7 @@ import numpy as np
 
 from ais_tar2tf.errors import OptionTypeError, SchemaError
 from ais_tar2tf.mapping import is_tensor
+from ais_tar2tf.nearest import checked_class
 from ais_tar2tf.ops._base import Op, Selection, failure_of, field_of, type_name
 from ais_tar2tf.records import Record
 from ais_tar2tf.values import json_value
@@ -17,6 +18,7 @@ from ais_tar2tf.values import json_value
 __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "selection_of", "union"]
 
 
+@checked_class
 @dataclass(frozen=True)
 class Select(Selection):
     """One field's value; a string means the same."""
@@ -34,6 +36,7 @@ class Select(Selection):
         return {"op": "Select", "field": self.field}
 
 
+@checked_class
 @dataclass(frozen=True)
 class SelectJSON(Selection):
     """A value out of a JSON field, by its key or by a path of keys and places.
@@ -46,12 +49,17 @@ class SelectJSON(Selection):
     """
 
     field: str
-    path: tuple[str | int, ...]
-    dtype: str | None = None
+    path: Any  # a key, a place, or a list of these
+    dtype: Any = None
     shape: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
-        path = (self.path,) if isinstance(self.path, str | int) else tuple(self.path)
+        super().__post_init__()
+        path: tuple[Any, ...] = tuple(self.path) if isinstance(self.path, list | tuple) else (self.path,)
+        if not all(isinstance(part, str | int) for part in path):
+            raise OptionTypeError(
+                f"SelectJSON.path is a key, a place, or a list of these, as ['boxes', 0], not {self.path!r}"
+            )
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.dtype is not None:
@@ -134,11 +142,12 @@ def union(parts: Sequence[Op]) -> frozenset[str] | None:
     return frozenset().union(*known) if len(known) == len(read) else None
 
 
+@checked_class
 @dataclass(frozen=True)
 class SelectList(Selection):
     """Several values as a list; in a graph as a tuple, for TensorFlow takes a list for one tensor."""
 
-    items: tuple[Any, ...]
+    items: Sequence[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(selection_of(each) for each in self.items))
@@ -155,6 +164,7 @@ class SelectList(Selection):
         return {"op": "SelectList", "items": [item.to_json() for item in self.items]}
 
 
+@checked_class
 @dataclass(frozen=True)
 class SelectDict(Selection):
     """Several values by names of yours: `SelectDict({"image": "jpg", "id": SelectJSON("json", "id")})`."""
@@ -162,6 +172,10 @@ class SelectDict(Selection):
     items: Any
 
     def __post_init__(self) -> None:
+        if not isinstance(self.items, Mapping | tuple):  # a tuple of pairs is what this becomes
+            raise OptionTypeError(
+                f"SelectDict takes what to select by name, as {{'image': 'jpg'}}, not {self.items!r}"
+            )
         given = dict(self.items)
         object.__setattr__(self, "items", tuple((str(name), selection_of(each)) for name, each in given.items()))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
 from ais_tar2tf.export.tarfiles import END
+from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import Limits, whole_number
 from ais_tar2tf.packing.keys import GROUPINGS
 
@@ -37,8 +38,8 @@ class PackOptions:
     def __post_init__(self) -> None:
         if self.exists not in _EXISTS:
             raise OptionError(f"exists is 'error' or 'replace', not {self.exists!r}")
-        if self.grouping is not None and self.grouping not in GROUPINGS:
-            raise OptionError(f"grouping is one of {', '.join(GROUPINGS)}, not {self.grouping!r}")
+        if self.grouping is not None:
+            check_choice("grouping", self.grouping, GROUPINGS)
         if self.labels not in LABELS:
             raise OptionError(f"labels is 'auto', 'folders' or None, not {self.labels!r}")
         if self.classes is not None and (

@@ -24,7 +24,7 @@ from ais_tar2tf.packing.shard_files import put_shard, shard_files
 from ais_tar2tf.progress import Progress, progress_for
 from ais_tar2tf.records import Record, splitter
 from ais_tar2tf.source import read_options
-from ais_tar2tf.stores import Store, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 
 __all__ = ["look", "pack", "run"]
 
@@ -51,7 +51,7 @@ def pack(
     limits: Limits | None = None,
     progress: bool | None = None,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
 ) -> Packed:
     """Write records as tar shards `url`, a template such as `ais://bucket/train-{:05d}.tar`; return their URLs.
 
@@ -148,7 +148,7 @@ def run(
     create: bool = False,
     progress: bool | None = None,
     endpoint: str | None = None,
-    token: str | None = None,
+    token: TokenSource | None = None,
 ) -> Packed:
     """Write what `plan` says."""
     scheme, bucket, _ = split_url(plan.url)

@@ -27,6 +27,7 @@ import numpy as np
 
 from ais_tar2tf.documents import parse_row, sealed_row
 from ais_tar2tf.errors import CheckpointError, OptionError
+from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import EVEN, Shuffle
 from ais_tar2tf.plan.single_records import SingleCuts, SingleRecords
 from ais_tar2tf.shard_index import Cut
@@ -151,8 +152,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not 0 <= self.host < self.hosts:
             raise OptionError(f"shard=(i, n) needs 0 <= i < n, not ({self.host}, {self.hosts})")
-        if self.even not in (None, *EVEN):
-            raise OptionError(f"even is one of {', '.join(EVEN)}, not {self.even!r}")
+        if self.even is not None:
+            check_choice("even", self.even, EVEN)
         if self.counts is not None and len(self.counts) != self.shards:
             raise OptionError(f"there are counts of {len(self.counts):,} shards, not of {self.shards:,}")
 

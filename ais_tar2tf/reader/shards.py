@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import Read
 from ais_tar2tf.reader.epochs import EpochStream
-from ais_tar2tf.records import Grouping, Selection
+from ais_tar2tf.records import Grouping, Selection, splitter
 from ais_tar2tf.shard_index import Index, ShardIndex
 from ais_tar2tf.stores import Store
 
@@ -32,6 +32,7 @@ class Shards:
     tuning: Tuning | None = None  # of all that read these; one of its own when none is given
 
     def __post_init__(self) -> None:
+        splitter(self.grouping)
         if self.tuning is None:
             object.__setattr__(self, "tuning", Tuning(self.read))
 

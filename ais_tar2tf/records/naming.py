@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ais_tar2tf.errors import OptionError
+from ais_tar2tf.nearest import check_choice
 
 __all__ = ["Grouping", "Split", "alike", "is_by_rule", "is_no_field", "splitter"]
 
@@ -41,8 +41,7 @@ def splitter(grouping: Grouping) -> Split:
     if callable(grouping):
         return lambda name: None if name.endswith("/") else grouping(name)
     rules = {"first-dot": _first_dot, "last-dot": _last_dot}
-    if grouping not in rules:
-        raise OptionError(f"grouping is one of {', '.join(rules)} or a callable, not {grouping!r}")
+    check_choice("grouping", grouping, rules, " or a callable")
     return rules[grouping]
 
 

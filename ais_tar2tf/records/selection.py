@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf.errors import MissingField, OptionError
+from ais_tar2tf.errors import MissingField, OptionError, OptionTypeError
 from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records.table import NAMES, Record
 
@@ -28,6 +28,11 @@ class Want:
         >>> Want.parse("image=jpg;png?")
         Want(name='image', sources=('jpg', 'png'), optional=True)
         """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code
+            raise OptionTypeError(f"a field is asked for by its name, not by {text!r}")
+        if "," in text:
+            several = [part.strip() for part in text.split(",")]
+            raise OptionError(f"{text!r} is one text: list several fields, as {several!r}")
         body = text.removesuffix("?")
         name, renamed, alternatives = body.partition("=")
         sources = tuple(source.lower() for source in (alternatives if renamed else body).split(";"))
@@ -42,8 +47,9 @@ _NAMES = frozenset(NAMES)
 class Selection:
     """The fields that are read; all others are skipped without being copied."""
 
-    def __init__(self, fields: Iterable[str | Want]) -> None:
-        self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in fields)
+    def __init__(self, fields: str | Iterable[str | Want]) -> None:
+        given = [fields] if isinstance(fields, str) else fields
+        self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in given)
         names = [want.name for want in self.wants]
         if not _NAMES.isdisjoint(names):
             raise OptionError(

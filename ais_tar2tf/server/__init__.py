@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ais_tar2tf.locations import local_folder
 from ais_tar2tf.nearest import known_options
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def serve(
     """
     from ais_tar2tf.server.lifecycle import start  # aiohttp is loaded when a server is started, not when it is named
 
-    return start(directory, host, port, token, transformers or {}, hosts)
+    return start(local_folder(directory, "the directory to serve"), host, port, token, transformers or {}, hosts)
 
 
 def __getattr__(name: str) -> Any:

@@ -56,6 +56,8 @@ def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None)
         check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
         return None
     if isinstance(shuffle, Shuffle):
+        if None not in (seed, shuffle.seed) and seed != shuffle.seed:
+            raise OptionError(f"seed={seed} and Shuffle(seed={shuffle.seed}) differ: give one of them")
         return shuffle if seed is None else replace(shuffle, seed=seed)
     if isinstance(shuffle, str):
         if shuffle != "global":

@@ -33,7 +33,7 @@ def open_source(
     *,
     endpoint: str | None = None,
     token: TokenSource | None = None,
-    fields: Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
     grouping: Grouping = "first-dot",
     on_error: OnError = "raise",
     limits: Limits | None = None,
@@ -52,6 +52,7 @@ def open_source(
 
     `token`, for `ais://`: text, or a function that gives one and is asked again when it is refused.
     `cache`: a folder, `"memory"`, or `options.Cache`: where what was read is kept for the next epoch.
+    `fields`: those that are read, as `select` takes them; the name of one, or a list.
     `index`: where `t2t.index` put one, if not beside the shards; False: none is looked for.
 
     >>> import ais_tar2tf as t2t

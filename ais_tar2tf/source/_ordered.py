@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf.options import Shuffle, check_effect, whole_number
+from ais_tar2tf.options import Shuffle, check_effect, epochs_of, whole_number
 from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading.loops import Loop, in_batches
 from ais_tar2tf.records import Record
@@ -50,7 +50,7 @@ class Ordered:
             check_effect("even", even, "without shard=", "say shard=(i, n), or leave it out")
         loop = Loop(
             seed=seed_of(how, shared=shard is not None),
-            epochs=-1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1),
+            epochs=epochs_of(repeat),
             start_at=whole_number("start_at", start_at, least=0),
         )
         size = None if batch is None else whole_number("batch", batch, least=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.options import Shuffle, whole_number
+from ais_tar2tf.options import Shuffle, epochs_of, whole_number
 from ais_tar2tf.reading import Reading, behind_the_end, size_of
 from ais_tar2tf.records import Record
 from ais_tar2tf.source._arguments import seed_of
@@ -49,7 +49,7 @@ class Prepared:
         from ais_tar2tf.tfdata.workers import several_workers
 
         start_at = whole_number("start_at", start_at, least=0)
-        epochs = -1 if repeat in (None, -1) else whole_number("repeat", repeat, least=1)
+        epochs = epochs_of(repeat)
         seed = seed_of(how, shared=shard is not None or several_workers())
         if how is not None:
             account.stats.seed = seed.value

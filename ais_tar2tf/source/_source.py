@@ -27,7 +27,7 @@ from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.nearest import known_options
-from ais_tar2tf.options import MIB, Read, Shuffle, Writing, check_effect
+from ais_tar2tf.options import MIB, Read, Shuffle, Writing, check_effect, checked_slice, whole_number
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading import PlainReading, size_of, timed_records
@@ -147,23 +147,27 @@ class Source(Completed):
     def __getitem__(self, which: int | slice) -> Record | list[Record]:
         """Records by their number in the order of the template: `src[7]`, `src[-1]`, `src[10:20]`."""
         if isinstance(which, slice):
-            return self._run(range(len(self))[which])
+            part = checked_slice(which)
+            return self._run(range(len(self))[part])
+        wanted = whole_number("a record's number", which)
         try:
-            number = range(len(self))[which]
+            number = range(len(self))[wanted]
         except IndexError:
-            raise NoSuchRecord(f"there is no record {which:,}: there are {len(self):,}") from None
+            raise NoSuchRecord(f"there is no record {wanted:,}: there are {len(self):,}") from None
         return self._run(range(number, number + 1))[0]
 
     @known_options
-    def select(self, *fields: str | Want, in_cluster: bool | None = None) -> Source:
+    def select(self, *fields: str | Want | Sequence[str | Want], in_cluster: bool | None = None) -> Source:
         """Only these fields: `"jpg"`, `"cls?"` (may be absent), `"image=jpg;png"` (the first there is, renamed).
+
+        One list of fields means the same as several arguments.
 
         AIStore can look for them in the shards itself, and send nothing else. `in_cluster`: None: where that moves
         fewer bytes; True: wherever it can be done; False: never. The records are the same.
         """
         if in_cluster and not isinstance(self._shards.store, SelectsInside):
             raise StoreError("in_cluster=True needs shards in AIStore (ais://)", url=self._shards.store.url(""))
-        chosen = self._with(replace(self._shards, selection=Selection(fields)))
+        chosen = self._with(replace(self._shards, selection=Selection(_listed(fields))))
         chosen._in_cluster = in_cluster if isinstance(self._shards.store, SelectsInside) else False
         chosen._extracted = Extracted()
         return chosen
@@ -298,8 +302,9 @@ class Source(Completed):
         by itself and needs an index. Without `seed` every run has another order (`stats.seed` says which seed was
         drawn); with `shard` the seed is then `options.SHARED_SEED`, so that the shares of all hosts are disjoint.
         `shard=(i, n)`: this host's share, `"env"` asks `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records
-        as every other host; `start_at`: a record's number in the order; `repeat=None`: for ever. `parallel`: calls of
-        `map` at once; if it is not given, what they take decides. Order depends on neither `parallel` nor read-ahead.
+        as every other host; `start_at`: a record's number in the order; `repeat=None`, or -1 as in tf.data: for ever.
+        `parallel`: calls of `map` at once; if it is not given, what they take decides. Order depends on neither
+        `parallel` nor read-ahead.
 
         `map` is traced into a TensorFlow graph when nothing in it would be frozen by that. A function that cannot be
         traced, or that can reach a source of random numbers, state or the clock (a generator in its closure, a
@@ -497,7 +502,7 @@ class Source(Completed):
         progress: bool | None = None,
         writing: Writing | None = None,
         endpoint: str | None = None,
-        token: str | None = None,
+        token: TokenSource | None = None,
     ) -> list[str]:
         """Write every record into record files under `out`, a folder or a URL; gives the files.
 
@@ -648,6 +653,11 @@ class Source(Completed):
             raise SchemaError(f"{self!r} has no records, so its fields are not known; say select(…)")
         names = dict.fromkeys(name for record in sample for name in record if name not in NAMES)
         return (*names, *NAMES), frozenset()
+
+
+def _listed(fields: tuple[Any, ...]) -> Sequence[Any]:
+    """Return the fields that were given one by one, or as one list."""
+    return fields[0] if len(fields) == 1 and isinstance(fields[0], list | tuple) else fields
 
 
 def _elsewhere(

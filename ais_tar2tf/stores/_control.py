@@ -203,7 +203,7 @@ class ControlPlane:
 
         timeouts = (self._timeouts.connect, self._timeouts.idle)
         # Said with each request, since REQUESTS_CA_BUNDLE overrides what a session says.
-        verify = (self._tls.ca or True) if self._tls.verify else False
+        verify = (os.fspath(self._tls.ca) if self._tls.ca else True) if self._tls.verify else False
         try:
             with self._quiet(), _opened(data) as sent:
                 request = session.prepare_request(requests.Request(method, url, data=sent, **content))
@@ -222,8 +222,8 @@ class ControlPlane:
 
     def _certificate(self) -> str | tuple[str, str] | None:
         """As requests wants it."""
-        certificate, key = self._tls.certificate, self._tls.key
-        return (certificate, key) if certificate and key else certificate
+        certificate, key = (os.fspath(path or "") for path in (self._tls.certificate, self._tls.key))
+        return (certificate, key) if certificate and key else certificate or None
 
     @contextlib.contextmanager
     def _quiet(self) -> Generator[None]:

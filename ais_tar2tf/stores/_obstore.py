@@ -111,7 +111,7 @@ def _client_options(read: Read, tls: Tls, endpoint: str | None) -> dict[str, Any
         try:
             options["root_certificate"] = Path(tls.ca).read_bytes()
         except OSError as error:
-            raise StoreError(f"the CA cannot be read ({error.strerror})", url=tls.ca) from error
+            raise StoreError(f"the CA cannot be read ({error.strerror})", url=os.fspath(tls.ca)) from error
     return options
 
 

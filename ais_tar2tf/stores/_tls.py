@@ -47,7 +47,7 @@ def context_of(tls: Tls, shown: str) -> ssl.SSLContext:
         if tls.certificate:
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
     except (OSError, ValueError) as error:
-        files = ", ".join(filter(None, (tls.ca, tls.certificate, tls.key)))
+        files = ", ".join(os.fspath(path) for path in (tls.ca, tls.certificate, tls.key) if path)
         raise StoreError(f"the TLS files do not serve ({files}): {error}", url=shown) from error
     if not tls.verify:
         context.check_hostname = False

@@ -50,6 +50,8 @@ class ShardDataset(StagedDataset):
     def __init__(self, inner: Dataset, chunks: Chunks) -> None:
         self._chunks = chunks
         super().__init__(inner, None, _counting(chunks.request))
+        if chunks.request.batch is not None:
+            self.explain_batches()
 
     @property
     def source(self) -> ShardDataset:

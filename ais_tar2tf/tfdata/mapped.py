@@ -22,6 +22,7 @@ from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.tfdata.gate import Gate
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
+from ais_tar2tf.tfdata.returned import Returned
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
 
 __all__ = ["CORES", "guarded", "map_graph", "map_python", "tell_calls", "threads"]
@@ -121,6 +122,7 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
     busy = Busy(account)
     gate = _gate(request)
     turn = mapping.turn if mapping.alone and not request.parallel else contextlib.nullcontext()
+    returned = Returned(types, shapes)
     nothing = [nothing_of(tf.TensorSpec(shape, dtype)).numpy() for shape, dtype in zip(shapes, types, strict=True)]
 
     @plainly
@@ -132,7 +134,7 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
         try:
             with turn:
                 result = tf.nest.flatten(mapping.function(record))
-            converted = [_converted(value, dtype) for value, dtype in zip(result, types, strict=True)]
+            converted = returned.converted(result)
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
             account.take_back(mapping_error(error, record))
             return [False, *nothing]
@@ -176,17 +178,6 @@ def _gate(request: Request) -> Gate:
         why = f"one after the other, because {alone}" if alone else "as many as there are cores, until they wait"
         request.account.chose({"parallel": Choice(f"{first}", why)})
     return Gate(Climb(first, most), request.account.chose)
-
-
-def _converted(value: Any, dtype: Any) -> Any:
-    """What a user's Python returned, as an array of the type asked for; text is read as a number."""
-    if isinstance(value, tf.Tensor):
-        value = value.numpy()
-    if isinstance(value, bytes | str) and dtype != tf.string:
-        value = float(value) if dtype.is_floating else int(value)
-    if dtype == tf.string:
-        return value.encode() if isinstance(value, str) else np.asarray(value, dtype=object)
-    return np.asarray(value, dtype=dtype.as_numpy_dtype)
 
 
 def _as_bytes(value: Any) -> bytes:

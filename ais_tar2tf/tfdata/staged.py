@@ -12,6 +12,7 @@ from ais_tar2tf.errors import StoreError
 from ais_tar2tf.tfdata.counting import AMOUNTS, STAGES, UNKNOWN, Counting
 from ais_tar2tf.tfdata.graphs import Dataset, tf
 from ais_tar2tf.tfdata.iterating import iterate
+from ais_tar2tf.tfdata.unequal import Unequal, find_unequal
 
 if TYPE_CHECKING:
     from ais_tar2tf.tfdata.dataset import ShardDataset
@@ -31,6 +32,7 @@ class StagedDataset(Dataset):
         self._source = source
         self._process = os.getpid()
         self.counting: Counting = counting
+        self._unequal: Unequal | None = None  # known by its weak reference as long as this dataset lives
         super().__init__(inner._variant_tensor)
 
     @property
@@ -53,6 +55,10 @@ class StagedDataset(Dataset):
             url=self.source.url,
         )
 
+    def explain_batches(self) -> None:
+        """Let the error of a batch that cannot be made name the field."""
+        self._unequal = find_unequal(self.element_spec)
+
     def _inputs(self) -> list[Dataset]:
         return [self._inner]
 
@@ -74,7 +80,10 @@ def _stage(name: str) -> Callable[..., Any]:
         counting = self.counting.after(name, _known(bound.arguments))
         if name == "shard":
             self.source.agree_on_seed()
-        return StagedDataset(made, self.source, counting)
+        staged = StagedDataset(made, self.source, counting)
+        if name == "batch":
+            staged.explain_batches()
+        return staged
 
     return stage
 

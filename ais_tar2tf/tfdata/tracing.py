@@ -160,6 +160,7 @@ def prepare(
     """
     if str(graph) not in ("None", "True", "False"):
         raise OptionTypeError(f"graph is True, False or None, not {graph!r}")
+    check_types(output_types)
     found = findings_of(function)
 
     def as_python(why: str, remedy: str = "", *, alone: str = "") -> PythonMapping:
@@ -271,6 +272,11 @@ def _typed(result: Any, output_types: Any) -> Any:
         tensor = tf.convert_to_tensor(value)
         if tensor.dtype == tf.string and tf.as_dtype(dtype) != tf.string:
             return to_number(tensor, dtype)
+        if tf.as_dtype(dtype) == tf.string and tensor.dtype != tf.string:
+            raise SchemaError(
+                f"output_types says string, and the mapping returns {tensor.dtype.name}: say tf.{tensor.dtype.name}, "
+                "or make text of it by tf.strings.as_string"
+            )
         return tf.cast(tensor, dtype) if tensor.dtype != tf.as_dtype(dtype) else tensor
 
     return tf.nest.map_structure(convert, result, _like(result, output_types))
@@ -283,6 +289,9 @@ def _shaped(result: Any, output_shapes: Any) -> Any:
         return result
     flat = tf.nest.flatten(result)
     shapes = flatten_shapes(output_shapes, len(flat))
+    for value, shape in zip(flat, shapes, strict=True):
+        if not value.shape.is_compatible_with(shape):
+            raise SchemaError(f"output_shapes says {shape}, and the mapping returns a value of shape {value.shape}")
     return tf.nest.pack_sequence_as(
         result, [tf.ensure_shape(value, shape) for value, shape in zip(flat, shapes, strict=True)]
     )
@@ -295,6 +304,19 @@ def _like(result: Any, types: Any) -> Any:
     if len(flat) != len(tf.nest.flatten(result)):
         raise SchemaError(f"output_types has {len(flat)} types, the mapping returns {len(tf.nest.flatten(result))}")
     return tf.nest.pack_sequence_as(result, flat)
+
+
+def check_types(output_types: Any) -> None:
+    """Refuse types that TensorFlow does not have."""
+    import tensorflow as tf
+
+    for each in [] if output_types is None else tf.nest.flatten(output_types):
+        try:
+            tf.as_dtype(each)
+        except TypeError:
+            raise SchemaError(
+                f"output_types: there is no type {each!r}; say tf.float32, tf.int64, tf.string …"
+            ) from None
 
 
 def flatten_shapes(shapes: Any, count: int) -> list[Any]:
@@ -312,6 +334,8 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
         elif isinstance(value, dict):
             for key in sorted(value):
                 yield from walk(value[key])
+        elif not isinstance(value, list | tuple):
+            raise SchemaError(f"output_shapes holds shapes, as (224, 224, 3) or (), not {value!r}")
         else:
             for part in value:
                 yield from walk(part)

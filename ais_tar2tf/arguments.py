@@ -1,0 +1,249 @@
+"""What a public function takes: how many arguments, under which names, of which types. No I/O.
+
+The annotations of a function's parameters are the only statement of their types; arguments are checked against them
+before the function runs. A type that cannot be told from an annotation is left to the function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from ais_tar2tf.errors import OptionTypeError
+from ais_tar2tf.locations import shown_location
+
+__all__ = ["Arguments"]
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_BY_EITHER = frozenset({*_BY_POSITION, *_BY_NAME})
+_OPTIONS = "ais_tar2tf.options"
+_SECRET = frozenset({"token"})  # shown in no error
+_WORDS = frozenset({"align", "at_end", "even", "exists", "format", "grouping", "on_error", "shuffle"})
+"""Options with words of their own: who knows the words checks them, and names the nearest."""
+
+_ADVICE = {
+    "at_least": ": say (height, width)",
+    "cache": ": give the path of a folder, 'memory' or t2t.options.Cache(dir)",
+    "endpoint": ": give a URL, as 'http://localhost:51080'",
+    "fields": ": list them, as ['jpg', 'cls']",
+    "index": ": False reads without one",
+    "map": ": to choose fields, use select({value})",
+    "proxy_url": ": give a URL, as 'http://localhost:51080'",
+    "size": ": say (height, width)",
+    "sources": ": give a list of what t2t.open gives",
+    "splits": ": name them, as {{'train': 0.9, 'val': 0.1}}",
+}
+
+
+class _Kind(NamedTuple):
+    """One type that an argument may have."""
+
+    words: tuple[str, ...]
+    fits: Callable[[Any], bool]
+    options: type | None = None  # a class of options
+
+
+class Arguments:
+    """The arguments that a function takes.
+
+    Errors name the function as `shown`, and its arguments with the class that they are part of, `within`.
+    """
+
+    def __init__(self, function: Callable[..., Any], shown: str, *, within: str = "") -> None:
+        self._within = f"{within}." if within else ""
+        self._function = function
+        self._shown = shown
+        self._parameters = dict(inspect.signature(function).parameters)
+        parameters = self._parameters.values()
+        self._by_position = tuple(each.name for each in parameters if each.kind in _BY_POSITION)
+        self._any_number = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+        self._bound = self._by_position[:1] == ("self",)
+        self._required = tuple(
+            each.name for each in parameters if each.kind in _BY_EITHER and each.default is each.empty
+        )
+        self.names: frozenset[str] = frozenset(each.name for each in parameters if each.kind in _BY_NAME)
+        self.takes_any_name: bool = any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+    def check(self, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+        """Refuse too many arguments, too few of them, and those of another type than the function takes.
+
+        Names of options that the function does not have are left to the caller.
+        """
+        if len(arguments) > len(self._by_position) and not self._any_number:
+            raise self._too_many(len(arguments))
+        given = dict(zip(self._by_position, arguments, strict=False))
+        for name, value in options.items():
+            if name not in self.names:
+                continue
+            if name in given:
+                raise OptionTypeError(f"{self._shown}() got {name!r} twice, by position and by name: give it once")
+            given[name] = value
+        for name in self._required:
+            if name not in given:
+                raise OptionTypeError(f"{self._shown}() needs {name!r}, which was not given")
+        for name, value in given.items():
+            kinds = self._kinds.get(name)
+            if kinds and value is not self._parameters[name].default and not any(k.fits(value) for k in kinds):
+                raise self._unfit(name, kinds, value)
+
+    @cached_property
+    def _kinds(self) -> dict[str, list[_Kind]]:
+        """The types of those arguments whose types can be told; annotations are read when all modules are loaded."""
+        found: dict[str, list[_Kind]] = {}
+        for name, parameter in self._parameters.items():
+            kinds = [] if name in _WORDS else self._kinds_of(parameter)
+            if kinds:
+                found[name] = kinds
+        return found
+
+    def _kinds_of(self, parameter: inspect.Parameter) -> list[_Kind]:
+        if parameter.annotation is parameter.empty or parameter.kind not in _BY_EITHER:
+            return []
+        try:
+            annotation = eval(parameter.annotation, self._function.__globals__)  # noqa: S307  # written by us
+        except (NameError, AttributeError):  # a name that only a type checker imports
+            return []
+        is_location = any(_origin(part) is os.PathLike for part in _parts_of(annotation))
+        if is_location and parameter.default is parameter.empty:  # has an error of its own: TemplateError
+            return []
+        return _kinds_in(annotation)
+
+    def _too_many(self, given: int) -> OptionTypeError:
+        names = self._by_position[self._bound :]
+        by_name = next((e.name for e in self._parameters.values() if e.kind is e.KEYWORD_ONLY), None)
+        takes = f"only {', '.join(names)} by position" if names else "nothing by position"
+        advice = f": give options by name, as {by_name}=…" if by_name else ""
+        count = given - self._bound
+        return OptionTypeError(f"{self._shown}() takes {takes}, and {count} argument{'s' * (count > 1)} came{advice}")
+
+    def _unfit(self, name: str, kinds: list[_Kind], value: Any) -> OptionTypeError:
+        takes = _listed([word for kind in kinds for word in kind.words])
+        option = f"{self._within}{name}"
+        shown = type(value).__name__ if name in _SECRET else shown_location(value)
+        return OptionTypeError(f"{option} is {takes}, not {shown}{_advice(name, kinds, value)}")
+
+
+def _advice(name: str, kinds: list[_Kind], value: Any) -> str:
+    """Return what to write instead."""
+    options = next((kind.options for kind in kinds if kind.options is not None), None)
+    is_only = all(kind.options is not None or kind is _NONE for kind in kinds)
+    if options is not None and (isinstance(value, Mapping) or is_only):
+        return f": write {name}=t2t.options.{options.__name__}({_as_options(options, value)})"
+    if value is False and _NONE in kinds:
+        return f": leave {name}= out"
+    if name == "map" and not isinstance(value, str | list | tuple):
+        return ""
+    return _ADVICE.get(name, "").format(value=shown_location(value))
+
+
+def _as_options(options: type, value: Any) -> str:
+    """Return a value as options of a class where it fits one of them."""
+    known = {each.name: each for each in fields(options)}
+    if isinstance(value, Mapping) and value and value.keys() <= known.keys():
+        return ", ".join(f"{name}={each!r}" for name, each in value.items())
+    for name, field in known.items():
+        atoms = str(field.type).partition(" | ")[0]
+        kinds = {"int": int, "float": (int, float), "str": str, "bool": bool}.get(atoms)
+        if kinds is not None and isinstance(value, kinds) and (atoms == "bool") == isinstance(value, bool):
+            return f"{name}={value!r}"
+    return f"{next(iter(known))}=…"
+
+
+def _parts_of(annotation: Any) -> tuple[Any, ...]:
+    is_union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+    if not is_union:
+        return (annotation,)
+    return tuple(part for each in typing.get_args(annotation) for part in _parts_of(each))
+
+
+def _kinds_in(annotation: Any) -> list[_Kind]:
+    """Return the types of a union, or nothing where one of them cannot be told."""
+    kinds = [_kind_of(part) for part in _parts_of(annotation)]
+    return [] if None in kinds else [kind for kind in kinds if kind is not None]
+
+
+def _origin(annotation: Any) -> Any:
+    return typing.get_origin(annotation) or annotation
+
+
+def _kind_of(annotation: Any) -> _Kind | None:
+    origin = _origin(annotation)
+    if origin in _KINDS:
+        return _KINDS[origin]
+    if origin is Literal:
+        choices = typing.get_args(annotation)
+        return _Kind(tuple(map(repr, choices)), lambda value: value in choices)
+    if origin is tuple:
+        return _tuple_of(typing.get_args(annotation))
+    if not isinstance(origin, type) or getattr(origin, "_is_protocol", False) or origin is object:
+        return None
+    if origin.__module__ == _OPTIONS and is_dataclass(origin):
+        return _Kind((f"a t2t.options.{origin.__name__}",), lambda value: isinstance(value, origin), origin)
+    return _Kind((f"a {origin.__name__}",), lambda value: isinstance(value, origin))
+
+
+def _tuple_of(parts: tuple[Any, ...]) -> _Kind | None:
+    """Return the type of a tuple, which a list of the same values may stand for."""
+    endless = len(parts) == 2 and parts[1] is Ellipsis
+    kinds = [_kinds_in(part) for part in (parts[:1] if endless else parts)]
+    if not all(kinds):
+        return None
+
+    def fits(value: Any) -> bool:
+        if not _is_listed(value):
+            return False
+        values = list(value)
+        if not endless and len(values) != len(kinds):
+            return False
+        each = kinds * len(values) if endless else kinds
+        return all(any(k.fits(v) for k in of) for of, v in zip(each, values, strict=True))
+
+    each = _listed([word for kind in kinds[0] for word in kind.words])
+    return _Kind((f"a list of {each}" if endless else f"{len(kinds)} values, each {each}",), fits)
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or (
+        type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+    )
+
+
+def _is_whole(value: Any) -> bool:
+    return not _is_bool(value) and (hasattr(value, "__index__") or (isinstance(value, float) and value.is_integer()))
+
+
+def _is_number(value: Any) -> bool:
+    return not _is_bool(value) and (hasattr(value, "__float__") or hasattr(value, "__index__"))
+
+
+def _is_listed(value: Any) -> bool:
+    unfit = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
+    return isinstance(value, Iterable) and not isinstance(value, unfit)
+
+
+_NONE = _Kind(("None",), lambda value: value is None)
+_KINDS: dict[Any, _Kind | None] = {
+    Any: None,
+    None: _NONE,
+    types.NoneType: _NONE,
+    bool: _Kind(("True", "False"), _is_bool),
+    int: _Kind(("a whole number",), _is_whole),
+    float: _Kind(("a number",), _is_number),
+    str: _Kind(("text",), lambda value: isinstance(value, str)),
+    os.PathLike: _Kind(("a path",), lambda value: isinstance(value, os.PathLike)),
+    Callable: _Kind(("a function",), callable),
+    Mapping: _Kind(("a dict",), lambda value: isinstance(value, Mapping)),
+    Sequence: _Kind(("a list",), _is_listed),
+    Iterable: _Kind(("a list",), lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes)),
+}
