@@ -133,11 +133,12 @@ def test_a_dataset_that_was_never_iterated(server: FaultServer) -> None:
 
 @pytest.mark.usefixtures("all_ends")
 def test_an_iterator_that_is_dropped_while_its_dataset_lives(server: FaultServer) -> None:
+    before = our_threads()
     dataset = plain(server)
     iterator = iter(dataset)
     next(iterator)
     del iterator
-    assert left_running(set()) == []
+    assert left_running(before) == []
     assert len(list(dataset)) == 2 * RECORDS  # it goes on as if nothing had been
 
 
@@ -283,13 +284,14 @@ def _until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("all_ends")
 def test_a_restored_iterator_goes_on_after_the_saved_one_was_dropped(server: FaultServer, tmp_path: Path) -> None:
+    before = our_threads()
     dataset = plain(server)
     iterator = iter(dataset)
     first = [next(iterator)["__key__"].numpy() for _ in range(20)]
     saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "saved"))
     rest = [record["__key__"].numpy() for record in iterator]
     del iterator
-    assert left_running(set()) == []
+    assert left_running(before) == []
     for _ in range(2):
         restored = iter(dataset)
         tf.train.Checkpoint(iterator=restored).restore(saved).assert_consumed()

@@ -21,6 +21,12 @@ from ais_tar2tf.options import Shuffle
 SHARDS, RECORDS = 5, 17
 
 
+@pytest.fixture(autouse=True)
+def no_seed_of_tensorflow_s() -> None:
+    """Its own shuffles, the oracle here, also depend on `tf.random.set_seed`, which other tests call."""
+    tf.random.set_seed(None)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of different lengths, with an index."""
