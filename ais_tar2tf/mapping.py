@@ -5,7 +5,7 @@ TensorFlow is imported when something here is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ais_tar2tf.errors import MappingError, MissingField, SchemaError
@@ -21,6 +21,7 @@ __all__ = [
     "held",
     "is_tensor",
     "mapping_error",
+    "there_of",
     "to_number",
     "told",
     "wants",
@@ -93,6 +94,12 @@ def is_tensor(value: Any) -> bool:
     return hasattr(value, "op") or hasattr(value, "numpy")
 
 
+def there_of(names: Sequence[str], record: Record) -> list[str]:
+    """Return which of these fields a record has; one that is traced answers for the records of a sample."""
+    among = getattr(record, "among", None)
+    return [name for name in names if name in record] if among is None else among(names)
+
+
 def _essence(error: Exception) -> str:
     """The telling line of an error's text: TensorFlow's stands before the node that it names."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no text"]
@@ -116,8 +123,8 @@ def _image_and_label(record: Record) -> tuple[Any, Any]:
     """The encoded image and the label, as tensors, of a record or of what `default_record_to_example` stored."""
     import tensorflow as tf
 
-    images = [name for name in (*IMAGE_FIELDS, "image_raw") if name in record]
-    labels = [name for name in (LABEL, "label") if name in record]
+    images = there_of((*IMAGE_FIELDS, "image_raw"), record)
+    labels = there_of((LABEL, "label"), record)
     if not images or not labels:
         needed = f"an image ({', '.join(IMAGE_FIELDS)}) and {LABEL!r}"
         raise SchemaError(f"the default pair needs {needed}; there are: {said_fields(record)}")

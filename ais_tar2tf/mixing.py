@@ -188,8 +188,12 @@ class Mixture(Completed):
 
     def _prepared(self, map: Any, decode: Decode | None, **how: Any) -> list[Prepared]:  # noqa: A002
         """The mapping is traced over the first source; the others have to have the fields that it reads."""
+        from ais_tar2tf.tfdata.tracing import PythonMapping
+
         first = self._sources[0].prepared(map, decode, **how)
         others = [source.narrowed_as(first, map) for source in self._sources[1:]]
+        if isinstance(first.mapping, PythonMapping):  # which gets records as they are
+            return [first, *others]
         for source, other in zip(self._sources[1:], others, strict=True):
             missing = set(first.names) - set(other.names)
             surplus = set(other.names) - set(first.names) if first.mapping is None else set[str]()

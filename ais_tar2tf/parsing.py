@@ -227,13 +227,41 @@ def _tensor_dtype(field: Field) -> Any:
 def tfds_features(schema: Schema) -> Any:
     """The tfds.features.FeaturesDict that reads what the schema wrote (extra `tfds`).
 
-    Files other than images are strings there; so is a label that is stored as text.
+    Files other than images are strings there; so is a label that is stored as text. A string or a number that may be
+    absent is a sequence, empty where a record has none.
+
+    Raises:
+        SchemaError: TFDS has no feature for a field.
     """
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise MissingDependency("tensorflow_datasets", extra="tfds") from error
-    return tfds.features.FeaturesDict({field.name: _tfds_feature(tfds, field) for field in schema})
+    return tfds.features.FeaturesDict(
+        {
+            field.name: _tfds_optional(tfds, field, schema) if field.optional else _tfds_feature(tfds, field)
+            for field in schema
+        }
+    )
+
+
+def _tfds_optional(tfds: Any, field: Field, schema: Schema) -> Any:
+    if _is_one_string(field) and field.encoding not in ("image", "raw"):
+        return tfds.features.Tensor(shape=(None,), dtype=np.bytes_)
+    if field.encoding == "list" and not field.shape:
+        return tfds.features.Tensor(shape=(None,), dtype=np.dtype(field.dtype))
+    images = [each.name for each in schema if each.encoding == "image" and each.optional]
+    one = f"image={';'.join(images)}" if len(images) > 1 else ""
+    rest = [each.name for each in schema if each.name not in images and not each.optional]
+    cure = (
+        f"fields={[one, *rest]} gives every record one image, as its file's bytes where they are of several formats"
+        if one
+        else f"fields={rest} leaves it out"
+    )
+    raise SchemaError(
+        f"field {field.name!r} ({field}) is absent in some records, for which TFDS has no feature; {cure}, and "
+        "t2t.tfds.builder(map=) can put a value into its place"
+    )
 
 
 def _tfds_feature(tfds: Any, field: Field) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import io
 import json
+import re
 import shutil
 import statistics
 import subprocess
@@ -363,6 +365,37 @@ def test_its_loader_runs(tmp_path, fields, count):
     exec(compile(loader(str(shard), fields), "loader", "exec"), names)  # noqa: S102  # it is ours
     batches = list(names["dataset"].unbatch())
     assert len(batches) == count
+
+
+@pytest.mark.parametrize(
+    ("fields", "chosen", "names"),
+    [
+        (lambda n: {"png" if n % 3 else "jpg": made.image(n), "cls": b"1"}, "'image=jpg;png', \"cls\"", None),
+        (
+            lambda n: {"jpg": made.image(n), "cls": b"1"} | ({"seg.png": made.image(n, "PNG")} if n % 2 else {}),
+            "'image=jpg', \"cls\"",
+            None,
+        ),
+        (lambda n: {"cls": b"1"} | ({"jpg": made.image(n)} if n % 3 else {}), "'cls', 'jpg?'", {"cls", "jpg"}),
+        (lambda n: {"png": made.image(n)} | ({"cls": b"1"} if n % 3 else {}), "'png', 'cls?'", {"cls", "png"}),
+    ],
+    ids=["two kinds of images", "masks beside", "some without an image", "some without a label"],
+)
+def test_its_loader_runs_on_records_of_different_fields(tmp_path, fields, chosen, names):
+    shard = tmp_path / "a.tar"
+    shard.write_bytes(made.labelled("n", 6, fields))
+    survey = Survey()
+    for record in t2t.open(str(shard)).records():
+        survey.add(record)
+    (code,) = re.findall(r"<textarea[^>]*>(.*)</textarea>", render(survey, str(shard)), re.DOTALL)
+    code = html.unescape(code)
+    assert f".select({chosen})" in code
+    found: dict[str, object] = {}
+    exec(compile(code, "loader", "exec"), found)  # noqa: S102  # it is ours
+    elements = list(found["dataset"].unbatch())
+    assert len(elements) == 6
+    if names is not None:
+        assert set(elements[0]) == {*names, "__key__", "__shard__"}
 
 
 @pytest.mark.full

@@ -28,6 +28,7 @@ from ais_tar2tf.ops import (
     SelectJSON,
     SelectList,
 )
+from ais_tar2tf.tfdata.traced import Fields
 from ais_tar2tf.tfdata.tracing import GraphMapping, prepare
 
 
@@ -53,7 +54,8 @@ RECORD = {
 def in_graph(pipeline, record=RECORD):
     """What a dataset's graph makes of a record."""
     names = tuple(record)
-    mapping = prepare(tf.autograph.experimental.do_not_convert(pipeline.__call__), names, record)
+    fields = Fields(tuple(names), selected=True)
+    mapping = prepare(tf.autograph.experimental.do_not_convert(pipeline.__call__), fields, record)
     assert isinstance(mapping, GraphMapping)
     dataset = tf.data.Dataset.from_tensors({name: tf.constant(value) for name, value in record.items()})
     (found,) = dataset.map(mapping)
@@ -365,7 +367,9 @@ def test_a_graph_with_branches_is_no_randomness():
     """TensorFlow names the functions of branches by counters and keeps them in no order."""
     op = Decode("jpg", channels=3, at_least=(8, 8))
     for _ in range(5):
-        prepared = prepare(lambda record: op(record)["jpg"], ["jpg", "__key__"], {"jpg": _photograph(16, 16)})
+        prepared = prepare(
+            lambda record: op(record)["jpg"], Fields(("jpg", "__key__"), selected=True), {"jpg": _photograph(16, 16)}
+        )
         assert isinstance(prepared, GraphMapping)
 
 

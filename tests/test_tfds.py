@@ -175,6 +175,44 @@ def test_a_record_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: 
     assert whole.schema["txt"].optional
 
 
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_images_of_two_kinds_are_refused_with_the_cure_and_the_cure_reads(tmp_path: Path, file_format: str) -> None:
+    """TFDS has no image that may be absent."""
+    name = f"memory://pets-{file_format}/a.tar"
+    images = [made.image(n, "PNG" if n % 2 else "JPEG") for n in range(6)]
+    kinds = [{"__key__": f"{n}", "png" if n % 2 else "jpg": image, "cls": str(n)} for n, image in enumerate(images)]
+    t2t.pack(kinds, name, create=True, exists="replace")
+    told = {"data_dir": tmp_path, "file_format": file_format, "progress": False}
+    with pytest.raises(SchemaError, match=r"'jpg' .*absent in some records.*fields=\['image=jpg;png', 'cls'\]"):
+        t2t.tfds.builder("pets", name, **told).download_and_prepare()
+    assert not list(tmp_path.glob("pets/*"))
+    builder = t2t.tfds.builder("pets", name, fields=["image=jpg;png", "cls"], **told)
+    builder.download_and_prepare()
+    assert [each["image"] for each in tfds.as_numpy(builder.as_dataset("train"))] == images
+    assert [each["image"] for each in builder.as_data_source("train")] == images
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_texts_and_numbers_that_some_records_lack_are_sequences(tmp_path: Path, file_format: str) -> None:
+    name = f"memory://rare-{file_format}/a.tar"
+    records = [{"__key__": f"{n}", "cls": str(n)} | ({"txt": f"t{n}"} if n % 2 else {}) for n in range(4)]
+    t2t.pack(records, name, create=True, exists="replace")
+
+    def number(record: Any) -> dict[str, Any]:
+        return {**record, **({"id": int(record["cls"])} if int(record["cls"]) % 2 else {})}
+
+    told = {"data_dir": tmp_path, "file_format": file_format, "progress": False, "map": number}
+    builder = t2t.tfds.builder("rare", name, **told)
+    builder.download_and_prepare()
+    streamed = [
+        (sample["txt"].tolist(), sample["id"].tolist()) for sample in tfds.as_numpy(builder.as_dataset("train"))
+    ]
+    assert streamed == [([], []), ([b"t1"], [1]), ([], []), ([b"t3"], [3])]
+    at_random = builder.as_data_source("train")
+    assert [at_random[n]["txt"].tolist() for n in (1, 3)] == [[b"t1"], [b"t3"]]
+    assert at_random[0]["txt"] is None
+
+
 def test_what_is_asked_for_must_make_sense(bucket: Any, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="say where the shards are"):
         t2t.tfds.builder("nothing")

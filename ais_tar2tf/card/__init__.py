@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ais_tar2tf.card._arrays import png
-from ais_tar2tf.card._render import document, loader, render
+from ais_tar2tf.card._render import document, loader, loader_of, render
 from ais_tar2tf.card._survey import Bad, Survey
 
-__all__ = ["Bad", "Survey", "document", "loader", "png", "render"]
+__all__ = ["Bad", "Survey", "document", "loader", "loader_of", "png", "render"]

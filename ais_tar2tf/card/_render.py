@@ -14,7 +14,7 @@ from ais_tar2tf.card._style import STYLE
 from ais_tar2tf.card._survey import Survey
 from ais_tar2tf.card._words import Words
 
-__all__ = ["document", "loader", "render"]
+__all__ = ["document", "loader", "loader_of", "render"]
 
 # A browser that obeys this loads nothing, whatever a record smuggles in.
 _POLICY = (
@@ -29,7 +29,7 @@ _IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # that TensorFlow dec
 _RAW_LOADER = """\
 import ais_tar2tf as t2t
 
-src = t2t.open({url!r}{at})
+src = t2t.open({url!r}{at}){chosen}
 dataset = src.dataset(shuffle=True, seed=1, batch=32)  # dicts of raw bytes
 print(dataset.element_spec)
 """
@@ -39,11 +39,11 @@ import tensorflow as tf
 
 
 def pair(record):
-    image = tf.io.decode_image(record[{image!r}], channels=3, expand_animations=False)
+    image = tf.io.decode_image(record["image"], channels=3, expand_animations=False)
     return tf.image.resize(image, (224, 224)) / 255, tf.strings.to_number(record["cls"], tf.int32)
 
 
-src = t2t.open({url!r}{at})
+src = t2t.open({url!r}{at}).select({image!r}, "cls")
 dataset = src.dataset(pair, shuffle=True, seed=1, batch=32)  # what a model's fit takes
 """
 
@@ -52,9 +52,7 @@ _Section = tuple[str, str, Callable[[Survey], str]]
 
 def render(survey: Survey, title: str, *, note: str = "", code: str | None = None) -> str:
     """The page. `title` is the URL that was read, `note` says how much of it, `code` how it is loaded."""
-    sections = [
-        (key, name, make(survey)) for key, name, make in _sections(code or loader(title, list(survey.fields)))
-    ]
+    sections = [(key, name, make(survey)) for key, name, make in _sections(code or loader_of(survey, title))]
     shown = [each for each in sections if each[2]]
     links = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, _ in shown)
     bodies = "".join(
@@ -311,11 +309,37 @@ def _loader(code: str) -> str:
     )
 
 
-def loader(url: str, fields: Sequence[str], endpoint: str | None = None, grouping: str | None = None) -> str:
-    """Python that loads the data into TensorFlow."""
+def loader_of(survey: Survey, url: str, endpoint: str | None = None, grouping: str | None = None) -> str:
+    """Return Python that loads the data that were surveyed into TensorFlow."""
+    some = {name: each.records for name, each in survey.fields.items() if each.records < survey.records}
+    images = [name for name in some if _is_image(name)]
+    alternatives = images if sum(some[name] for name in images) == survey.records else ()
+    return loader(url, list(survey.fields), endpoint, grouping, some=list(some), alternatives=alternatives)
+
+
+def loader(
+    url: str,
+    fields: Sequence[str],
+    endpoint: str | None = None,
+    grouping: str | None = None,
+    *,
+    some: Sequence[str] = (),
+    alternatives: Sequence[str] = (),
+) -> str:
+    """Return Python that loads the data into TensorFlow.
+
+    `some` are the fields that only some records have, and `alternatives` the images of which every record has one.
+    """
     at = f", endpoint={endpoint!r}" if endpoint and url.startswith("ais://") else ""
     at += f", grouping={grouping!r}" if grouping else ""
-    image = next((name for name in fields if name.rpartition(".")[2] in _IMAGES), None)
-    if image is None or "cls" not in fields:
-        return _RAW_LOADER.format(url=url, at=at)
-    return _PAIR_LOADER.format(url=url, at=at, image=image)
+    image = next((name for name in fields if _is_image(name) and name not in some), None)
+    source = image or ";".join(alternatives)
+    if source and "cls" in fields and "cls" not in some:
+        return _PAIR_LOADER.format(url=url, at=at, image=f"image={source}")
+    wanted = ", ".join(repr(f"{name}?" if name in some else name) for name in fields)
+    chosen = f".select({wanted})  # b'' where a record has no such field" if some else ""
+    return _RAW_LOADER.format(url=url, at=at, chosen=chosen)
+
+
+def _is_image(name: str) -> bool:
+    return name.rpartition(".")[2] in _IMAGES

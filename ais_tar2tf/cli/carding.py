@@ -78,10 +78,10 @@ def _rehearse(console: Console, urls: list[str], out: Path, endpoint: str | None
 
 
 def _code(reading: Reading, urls: list[str], endpoint: str | None, grouping: str | None) -> str:
-    from ais_tar2tf.card import loader
+    from ais_tar2tf.card import loader_of
 
     if reading.split is None:
-        return loader(shown_url(urls[0]), list(reading.survey.fields), endpoint, grouping)
+        return loader_of(reading.survey, shown_url(urls[0]), endpoint, grouping)
     loaded = f"t2t.load({shown_url(urls[0])!r}).dataset({reading.split!r}, shuffle=True, batch=32)"
     return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
 

@@ -147,17 +147,16 @@ def in_batches(
 
 def decoding(sample: Sample) -> Callable[..., Any] | None:
     """What a model needs: an image of a fixed size, when there are images; else nothing is decoded."""
-    image = next(
-        (name for name in sample.fields if name.rpartition(".")[2] in ("jpg", "jpeg", "png", "gif", "bmp")), None
-    )
-    if image is None:
+    images = [name for name in sample.fields if name.rpartition(".")[2] in ("jpg", "jpeg", "png", "gif", "bmp")]
+    if not images:
         return None
     import tensorflow as tf
 
     def decoded(record: Any) -> Any:
-        pixels = tf.io.decode_image(record[image], channels=3, expand_animations=False)
+        pixels = tf.io.decode_image(record["image"], channels=3, expand_animations=False)
         return tf.image.resize(pixels, (224, 224)) / 255
 
+    decoded.fields = (f"image={';'.join(images)}",)  # type: ignore[attr-defined]  # the first that a record has
     return decoded
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,14 @@ class Decoding:
     said: bool = False  # by the user, field by field: what cannot be done then is an error
 
     def __call__(self, record: Record) -> Record:
-        """A record with the decoded values. A MappingError names the record and the field."""
-        decoded = dict(record.items())
+        """A record with the decoded values. A MappingError names the record and the field.
+
+        Of a record that is traced, a field is decoded when it is read.
+        """
+        lazily = getattr(record, "lazily", None)
+        if lazily is not None:
+            return lazily({name: partial(self._value, record, name, each) for name, each in self.decoders.items()})
+        decoded = record.copy()
         for name, decoder in self.decoders.items():
             if name in decoded:
                 decoded[name] = self._value(record, name, decoder)

@@ -73,9 +73,10 @@ def type_name(dtype: Any) -> str:
 
 
 def field_of(record: Record, name: str) -> Any:
-    if name in record:
+    try:
         return record[name]
-    raise no_field(record, name)
+    except KeyError:
+        raise no_field(record, name) from None
 
 
 def no_field(record: Record, *names: str) -> MissingField:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
-from ais_tar2tf.mapping import is_tensor
+from ais_tar2tf.mapping import is_tensor, there_of
 from ais_tar2tf.nearest import checked_class
 from ais_tar2tf.ops._base import Conversion, failure_of, no_field, replaced, type_name
 from ais_tar2tf.ops._transforms import convert, resize, rotate
@@ -204,7 +204,7 @@ class Rename(Conversion):
     def __call__(self, record: Record) -> Record:
         found: dict[str, str] = {}
         for new, olds in self.names:
-            old = next((each for each in olds if each in record), None)
+            old = next(iter(there_of(olds, record)), None)
             if old is None:
                 raise no_field(record, *olds)
             found[new] = old

@@ -78,9 +78,10 @@ class Selection:
 def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
     there = sorted(met)
     near = suggestion(want.sources[0], there)
+    optional = f"select {want.name + '?'!r} if it may be absent"
     return MissingField(
         f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'})"
-        + (near or f"; select {want.name + '?'!r} if it may be absent"),
+        + (f"{near} Or {optional}" if near else f"; {optional}"),
         shard=shard,
         key=key,
     )

@@ -55,6 +55,11 @@ class Records(Sequence[Record]):
             return self._with(lambda column: column[which])
         return {name: column[which] for name, column in self._columns.items()} or self._rows[which]
 
+    @property
+    def entries(self) -> list[str] | None:
+        """The entries that all of these records have, when they are held by columns; else None."""
+        return list(self._columns) if self._columns else None
+
     def column(self, name: str, absent: bytes | None = None) -> list[Any]:
         """One entry of all records; `absent` where there is none, which is else a KeyError."""
         if self._columns:

@@ -35,6 +35,7 @@ from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
+from ais_tar2tf.source._alike import check_alike, differing_fields, what_else_to_select, what_to_select
 from ais_tar2tf.source._arguments import check_batching, check_unmapped, host_of, shuffle_option
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from ais_tar2tf.decoders import Decode
     from ais_tar2tf.schema import Schema
     from ais_tar2tf.tfdata.dataset import ShardDataset
+    from ais_tar2tf.tfdata.traced import Fields
+    from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 
 __all__ = ["Source"]
 
@@ -162,6 +165,7 @@ class Source(Completed):
 
         One list of fields means the same as several arguments.
 
+        A field that a record lacks is not in it where Python gets it, and b"" in graphs and in elements of raw bytes.
         AIStore can look for them in the shards itself, and send nothing else. `in_cluster`: None: where that moves
         fewer bytes; True: wherever it can be done; False: never. The records are the same.
         """
@@ -297,6 +301,10 @@ class Source(Completed):
     ) -> ShardDataset:
         """A tf.data.Dataset: dicts of raw bytes, or what `map` makes of a record.
 
+        Dicts of raw bytes have the same fields; where records differ, `select` says which. A `map` that runs as
+        Python gets a record as `records` gives it. One that asks whether a record has a field runs so, unless
+        `select` settles it. What it returns fits `output_types` and `output_shapes`, or is a MappingError.
+
         `decode` as `records` takes it: `map` then gets tensors; what has no tensor form (JSON, msgpack) stays bytes.
         `shuffle`: True, a window in records, `Shuffle`, or "global": a permutation over all records, which reads each
         by itself and needs an index. Without `seed` every run has another order (`stats.seed` says which seed was
@@ -361,6 +369,9 @@ class Source(Completed):
         source = self if map is None or not mappings.wants(map) else self._declared(map)
         sample = source._sampled()
         names, optional = source._columns(sample)
+        if map is None and source._shards.selection is None:
+            check_alike(sample, names)
+        fields = source._fields(sample, all_read=map is None)
         if decode is not None and decode is not False:
             decoding = decoding_of(decode, lambda: source.schema, known=source._known_fields, in_graph=True)
             map = decoding.before(map)  # noqa: A001
@@ -370,7 +381,7 @@ class Source(Completed):
         if map is not None:
             mapping = tracing.prepare(
                 map,
-                names,
+                fields,
                 sample[0] if sample else None,
                 output_types=output_types,
                 output_shapes=output_shapes,
@@ -378,7 +389,7 @@ class Source(Completed):
                 graph=graph,
             )
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
-        return Prepared(source._narrowed(names, optional), names, optional, mapping, usual_bytes(sample, names))
+        return Prepared(source._read_by(mapping, names), names, optional, mapping, usual_bytes(sample, names))
 
     def narrowed_as(self, other: Prepared, map: Callable[[Any], Any] | None) -> Prepared:  # noqa: A002
         """What a dataset reads of these shards that hands out what another source's does."""
@@ -390,7 +401,8 @@ class Source(Completed):
         if other.mapping is not None:
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
-        return Prepared(source._narrowed(names, optional), names, optional, other.mapping, usual_bytes(sample, names))
+        read = source._read_by(other.mapping, names)
+        return Prepared(read, names, optional, other.mapping, usual_bytes(sample, names))
 
     def reading(
         self,
@@ -610,13 +622,17 @@ class Source(Completed):
             return self
         return self._with(replace(self._shards, selection=selection))
 
-    def _narrowed(self, names: Sequence[str], optional: frozenset[str]) -> Source:
-        """Only the fields that a traced mapping touches."""
+    def _read_by(self, mapping: GraphMapping | PythonMapping | None, names: Sequence[str]) -> Source:
+        """Only the fields that a traced mapping touches, or that elements have; Python gets records as they are."""
+        from ais_tar2tf.tfdata.tracing import PythonMapping
+
+        if isinstance(mapping, PythonMapping):
+            return self
         chosen = self._shards.selection
         if chosen is not None:
             wants = [want for want in chosen.wants if want.name in names]
         else:
-            wants = [Want(name, (name,), optional=name in optional) for name in names if name not in NAMES]
+            wants = [Want(name, (name,)) for name in names if name not in NAMES]
         return self._with(replace(self._shards, selection=Selection(wants)))
 
     def _sampled(self) -> list[Record]:
@@ -642,6 +658,17 @@ class Source(Completed):
         """The fields that records may have, as far as a selection or a sample tells."""
         sample = self._sampled()
         return self._columns(sample)[0] if sample or self._shards.selection is not None else ()
+
+    def _fields(self, sample: list[Record], *, all_read: bool) -> Fields:
+        """What a mapping may know of the fields before it sees a record; or what reads all of them."""
+        from ais_tar2tf.tfdata.traced import Fields
+
+        names, optional = self._columns(sample)
+        chosen = self._shards.selection
+        if chosen is None:
+            differing = () if all_read else differing_fields(sample, names)
+            return Fields(names, differing=frozenset(differing), advice=what_to_select(sample, names))
+        return Fields(names, True, optional, advice=what_else_to_select(chosen))
 
     def _columns(self, sample: list[Record]) -> tuple[tuple[str, ...], frozenset[str]]:
         """The fields of a dataset's elements, and which of them may be absent."""

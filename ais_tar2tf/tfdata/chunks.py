@@ -23,6 +23,7 @@ from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.reading.loops import wrong_index
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.begin import Begin, Place
+from ais_tar2tf.tfdata.given import DIFFERENCE, differences
 from ais_tar2tf.tfdata.tokens import Tokens, number_of
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.waiting import StreamPool, UnderWay
@@ -57,7 +58,7 @@ class Request:
         """The names of what TensorFlow gets of a record: what a graph never touches is not handed over."""
         if isinstance(self.mapping, GraphMapping):
             return self.mapping.fields or NAMES[:1]
-        return self.names
+        return self.names if self.mapping is None else (*self.names, DIFFERENCE)
 
     @property
     def whole_batches(self) -> int:
@@ -358,7 +359,11 @@ class Chunks:
         if name in NAMES:
             column[:] = _as_utf8(chunk.column(name))
             return column
-        values = chunk.column(name, b"" if name in self.request.optional else None)
+        if name == DIFFERENCE:
+            column[:] = differences(chunk, self.request.names)
+            return column
+        may_be_absent = name in self.request.optional or isinstance(self.request.mapping, PythonMapping)
+        values = chunk.column(name, b"" if may_be_absent else None)
         if set(map(type, values)) - {bytes}:
             raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
         column[:] = values

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.account import Busy, Choice
-from ais_tar2tf.errors import OptionError
+from ais_tar2tf.errors import OptionError, Tar2TFError
 from ais_tar2tf.fetch.tuning import Climb, calls_at_once
 from ais_tar2tf.mapping import mapping_error
-from ais_tar2tf.records import NAMES, Record
+from ais_tar2tf.records import Record
 from ais_tar2tf.tfdata.calls import plainly
 from ais_tar2tf.tfdata.chunks import Chunks, Request
 from ais_tar2tf.tfdata.gate import Gate
+from ais_tar2tf.tfdata.given import DIFFERENCE, NoSuchField, given
 from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
 from ais_tar2tf.tfdata.returned import Returned
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping, flatten_shapes
@@ -127,16 +128,16 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
 
     @plainly
     def call(*values: bytes) -> list[Any]:
-        return gate.call(lambda: mapped(_as_record(names, values)))
+        return gate.call(lambda: mapped(lambda: given(names, values[:-1], values[-1])))
 
-    def mapped(record: Record) -> list[Any]:
+    def mapped(record: Callable[[], Record]) -> list[Any]:
         busy.enter()
         try:
             with turn:
-                result = tf.nest.flatten(mapping.function(record))
+                result = tf.nest.flatten(mapping.function(record()))
             converted = returned.converted(result)
         except Exception as error:  # noqa: BLE001  # a StopIteration would end the dataset without a word
-            account.take_back(mapping_error(error, record))
+            account.take_back(_failure(error, record()))  # which the mapping may have changed
             return [False, *nothing]
         finally:
             busy.leave()
@@ -144,7 +145,8 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: Request) -> Da
 
     @as_it_is
     def apply(_tags: Any, columns: dict[str, Any]) -> Any:
-        good, *flat = tf.numpy_function(call, [columns[name] for name in names], [tf.bool, *types], stateful=True)
+        row = [columns[name] for name in (*names, DIFFERENCE)]
+        good, *flat = tf.numpy_function(call, row, [tf.bool, *types], stateful=True)
         good.set_shape(())
         for tensor, shape in zip(flat, shapes, strict=True):
             tensor.set_shape(shape)
@@ -164,7 +166,7 @@ def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
         raise OptionError("small_checkpoints() needs a mapping that returns dense tensors, not ragged or sparse ones")
 
     def call(record: Record) -> Any:
-        return mapping({name: tf.constant(_as_bytes(record[name])) for name in mapping.fields})
+        return mapping({name: tf.constant(_as_bytes(record.get(name, b""))) for name in mapping.fields})
 
     types = tf.nest.map_structure(lambda spec: spec.dtype, mapping.spec)
     return PythonMapping(call, tuple(names), types, [spec.shape for spec in specs], "checkpoints are to be small")
@@ -184,8 +186,5 @@ def _as_bytes(value: Any) -> bytes:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
-def _as_record(names: Sequence[str], values: Sequence[bytes]) -> Record:
-    record: Record = dict(zip(names, values, strict=True))
-    for name in NAMES:
-        record[name] = record[name].decode("utf-8", "surrogateescape")
-    return record
+def _failure(error: Exception, record: Record) -> Tar2TFError:
+    return error.of(record) if isinstance(error, NoSuchField) else mapping_error(error, record)

@@ -65,11 +65,28 @@ def _array(value: Any, dtype: Any, at: int) -> Any:
     try:
         if isinstance(value, bytes | str):
             value = float(value) if dtype.is_floating else int(value)
-        return np.asarray(value, dtype=dtype.as_numpy_dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+        array = np.asarray(value)
+        wanted = np.dtype(dtype.as_numpy_dtype)
+        return array if array.dtype == wanted else _cast(array, wanted, is_floating=dtype.is_floating)
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise SchemaError(
             f"value {at} that it returned is no {dtype.name}, as output_types says: {str(error).splitlines()[0]}"
         ) from error
+
+
+def _cast(array: Any, wanted: Any, *, is_floating: bool) -> Any:
+    """Return an array in another type. Numbers may lose digits to a type of floats, and nothing to any other."""
+    if is_floating and array.dtype.kind in "iufb":
+        with np.errstate(over="raise"):
+            return array.astype(wanted)
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(wanted)
+    if array.dtype.kind in "US" or np.can_cast(array.dtype, wanted, "safe"):
+        return cast
+    changed = np.asarray(cast != array)
+    if changed.any():
+        raise ValueError(f"{array[changed].flat[0]!s} would become {cast[changed].flat[0]!s}; cast it in the mapping")
+    return cast
 
 
 def _text(value: Any, at: int) -> Any:

@@ -20,6 +20,7 @@ from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
 from ais_tar2tf.tfdata.chance import RANDOMNESS
 from ais_tar2tf.tfdata.reach import findings_of
+from ais_tar2tf.tfdata.traced import Fields, Notes, TracedRecord
 
 __all__ = ["GraphMapping", "PythonMapping", "flatten_shapes", "prepare"]
 
@@ -84,45 +85,6 @@ class PythonMapping:
     turn: threading.Lock = field(default_factory=threading.Lock)  # of all datasets that are made with it
 
 
-class _Traced(dict[str, Any]):
-    """A record of symbolic tensors that notes which of its fields are touched."""
-
-    def __init__(self, tensors: dict[str, Any], touched: set[str], missing: list[str]) -> None:
-        super().__init__(tensors)
-        self._touched = touched
-        self._missing = missing
-
-    def __getitem__(self, name: str) -> Any:
-        self._touched.add(name)
-        return super().__getitem__(name)
-
-    def __missing__(self, name: str) -> Any:
-        self._missing.append(name)
-        raise KeyError(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401  # through __getitem__, which notes it
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self._touched.add(name)
-        return super().pop(name, *default)
-
-    def __iter__(self) -> Iterator[str]:
-        self._touched.update(self.keys())
-        return super().__iter__()
-
-    def items(self) -> Any:
-        self._touched.update(super().keys())
-        return super().items()
-
-    def values(self) -> Any:
-        self._touched.update(super().keys())
-        return super().values()
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-
 _TRACES = 3  # of one function: chance that nothing was found of shows in one that differs
 _REMEDY = (
     ". Or use tf.random, tf.timestamp and tf.Variable, which work in a graph; or say graph=True, and Python runs "
@@ -139,7 +101,7 @@ _HARMLESS = frozenset(
 
 def prepare(
     function: Mapping,
-    names: Sequence[str],
+    fields: Fields,
     sample: Record | None,
     *,
     output_types: Any = None,
@@ -147,7 +109,7 @@ def prepare(
     label_is_number: bool = False,
     graph: bool | None = None,
 ) -> GraphMapping | PythonMapping:
-    """Trace `function` over a record of the fields `names`, or find that it has to run as Python.
+    """Trace `function` over a record of the fields, or find that it has to run as Python.
 
     `label_is_number`: a `cls` that a pair hands through untouched is a label, and becomes int32 unless
     `output_types` says otherwise. `graph`: True for a graph in any case, False for Python in any case; None for a
@@ -161,7 +123,7 @@ def prepare(
     if str(graph) not in ("None", "True", "False"):
         raise OptionTypeError(f"graph is True, False or None, not {graph!r}")
     check_types(output_types)
-    found = findings_of(function)
+    names, found = fields.names, findings_of(function)
 
     def as_python(why: str, remedy: str = "", *, alone: str = "") -> PythonMapping:
         shown = _required(output_types, output_shapes, f"this mapping {why}", remedy)
@@ -171,28 +133,41 @@ def prepare(
         return as_python("runs as Python (graph=False)")
     if graph is None and found.first is not None:
         return as_python(f"runs as Python, for each record anew, because {found.first}", _REMEDY)
-    missing: list[str] = []
+    notes, traces = Notes(), list[GraphMapping]()
     try:
-        traces = [
-            _trace(function, names, missing, output_types, output_shapes, label_is_number) for _ in range(_TRACES)
-        ]
-    except Exception as error:  # whatever a user's function raises on symbolic tensors
-        if missing:
-            raise _no_such_field(missing[0], names, sample) from None
-        ours = _ours(error)
-        if ours is not None:
-            raise ours from None
+        for _ in range(_TRACES):
+            traces.append(_trace(function, fields, notes, output_types, output_shapes, label_is_number))
+    except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
+        if not notes.asked:
+            return as_python(_why_no_graph(error, notes, fields, sample, must_be=graph))
+    asked = [*notes.asked, *(name for name in notes.missing if fields.answer(name) is None)]  # it caught the KeyError
+    if asked:
+        asks = f"asks whether a record has {asked[0]!r}, which a graph cannot answer"
         if graph:
-            raise SchemaError(
-                f"graph=True, but this mapping cannot become a TensorFlow graph: {_last_line(error)}"
-            ) from error
-        return as_python(f"cannot become a TensorFlow graph ({_last_line(error)}), so it runs as Python")
+            raise SchemaError(f"graph=True, but this mapping {asks}{fields.advice}")
+        return as_python(f"{asks}, so it runs as Python", fields.advice)
     if len({_drawing(each) for each in traces}) == 1:
         return traces[0]
     if graph:
         _log.warning("graph=True: traced again, the mapping gives another graph; all records get what the first drew")
         return traces[0]
     return as_python(f"runs as Python, for each record anew, because {_DIFFERS}", _REMEDY, alone=_DIFFERS)
+
+
+def _why_no_graph(
+    error: Exception, notes: Notes, fields: Fields, sample: Record | None, *, must_be: bool | None
+) -> str:
+    """Say why a function has no graph that can run as Python; raise what is wrong with it in any case."""
+    ours = _ours(error)
+    if notes.missing and isinstance(error, KeyError):
+        raise _no_such_field(notes.missing[0], fields.names, sample) from None
+    if ours is not None:
+        raise ours from None
+    if must_be:
+        raise SchemaError(
+            f"graph=True, but this mapping cannot become a TensorFlow graph: {_last_line(error)}"
+        ) from error
+    return f"cannot become a TensorFlow graph ({_last_line(error)}), so it runs as Python"
 
 
 def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
@@ -211,24 +186,25 @@ def _drawing(mapping: GraphMapping) -> str:
 
 def _trace(
     function: Mapping,
-    names: Sequence[str],
-    missing: list[str],
+    fields: Fields,
+    notes: Notes,
     output_types: Any,
     output_shapes: Any,
     label_is_number: bool,
 ) -> GraphMapping:
     import tensorflow as tf
 
-    touched: set[str] = set()
+    names, touched = fields.names, set[str]()
+    notes = Notes(touched, notes.missing, notes.asked)
     as_it_is: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert  # ours, unlike the user's
 
     @as_it_is
-    def begin(arguments: dict[str, Any]) -> _Traced:
-        return _Traced({name: arguments[_argument(name)] for name in names}, touched, missing)
+    def begin(arguments: dict[str, Any]) -> TracedRecord:
+        return TracedRecord({name: arguments[_argument(name)] for name in names}, fields, notes)
 
     @as_it_is
     def finish(result: Any, arguments: dict[str, Any]) -> Any:
-        if isinstance(result, _Traced):
+        if isinstance(result, TracedRecord):
             result = result.copy()
         if label_is_number and output_types is None:
             result = _number_label(result, arguments.get(_argument(LABEL)))
