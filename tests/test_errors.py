@@ -38,7 +38,7 @@ PYTHONS = {
     ("ais_tar2tf.datum.configs.config_base", "AttributeError"): "__setattr__ of an object of settings",
     ("ais_tar2tf.plan.single_records", "KeyError"): "Mapping.__getitem__: get() and `in` expect it",
     ("ais_tar2tf.packing.encoding", "TypeError"): "the `default` of json.dumps, which expects it",
-    ("ais_tar2tf.tfdata.tracing", "KeyError"): "dict.__missing__, caught where the mapping is traced",
+    ("ais_tar2tf.tfdata.traced", "KeyError"): "dict.__missing__, caught where the mapping is traced",
     ("ais_tar2tf.tfdata.iterating", "StopIteration"): "an iterator's __next__",
     ("ais_tar2tf.server.transforming", "StopIteration"): "an iterator's __next__",
     ("ais_tar2tf.cluster.etl.delivery", "StopIteration"): "an iterator's __next__",
@@ -66,6 +66,8 @@ PYTHONS = {
     ("ais_tar2tf.stores._tls", "ValueError"): "StoreError; OpenSSL calls the function that raises it",
     ("ais_tar2tf.tfrecorder.config", "ValueError"): "SchemaError, where the document is read",
     ("ais_tar2tf.tfdata.tracing", "TypeError"): "caught where the mapping is traced, which then runs as Python",
+    ("ais_tar2tf.tfdata.returned", "TypeError"): "MappingError, of the record",
+    ("ais_tar2tf.tfdata.returned", "ValueError"): "MappingError, of the record",
     # An answer of a server, not an error in the caller's process.
     ("ais_tar2tf.server.batches", "LookupError"): "answered as a missing member",
     ("ais_tar2tf.server.checksums", "InterruptedError"): "ends a thread of a server that closes",
@@ -84,6 +86,7 @@ SIGNALS = {
     "ais_tar2tf.cluster.etl.websocket.ClosedError": "the end of a WebSocket",
     "ais_tar2tf.cli.verbs.Stopped": "what Ctrl-C left, told in cli.verbs",
     "ais_tar2tf.stores._reach.ReachError": "TransportError",
+    "ais_tar2tf.tfdata.given.NoSuchField": "MissingField, unless the mapping catches the KeyError",
     "typer.exceptions.Exit": "an exit code: typer's own way to end",
 }
 
