@@ -66,7 +66,6 @@ PYTHONS = {
     ("ais_tar2tf.stores._tls", "ValueError"): "StoreError; OpenSSL calls the function that raises it",
     ("ais_tar2tf.tfrecorder.config", "ValueError"): "SchemaError, where the document is read",
     ("ais_tar2tf.tfdata.tracing", "TypeError"): "caught where the mapping is traced, which then runs as Python",
-    ("ais_tar2tf.tfdata.returned", "TypeError"): "MappingError, of the record",
     ("ais_tar2tf.tfdata.returned", "ValueError"): "MappingError, of the record",
     # An answer of a server, not an error in the caller's process.
     ("ais_tar2tf.server.batches", "LookupError"): "answered as a missing member",
