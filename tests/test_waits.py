@@ -29,7 +29,7 @@ from faults import PATIENCE, Fault, FaultServer, ais
 from servers.process import free_ports
 
 _UNKNOWN = "http://no-such-host.invalid"
-_TIMES = 20.0  # as fast
+_TIMES = 6.0  # as fast
 _SLOWEST = 15.0  # seconds on a machine that does much else; the patience with a known server is 22 or more
 
 

@@ -8,6 +8,7 @@ corpus, and the input of each finding. The table at the end says how many inputs
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -106,8 +107,17 @@ def keep(name: str, folder: Path) -> None:
         for path in sorted((folder / "corpus").iterdir(), key=lambda each: each.stat().st_size):
             if path.stat().st_size <= _KEPT_BYTES:
                 (Path(small) / path.name).write_bytes(path.read_bytes())
-        command = [sys.executable, "-m", "tests.fuzz.one", name, "-merge=1", str(kept), small]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        program = Path(small).with_suffix(".sh")
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.fuzz.one {name} "$@"\n')
+        program.chmod(0o700)
+        subprocess.run(
+            [program, "-merge=1", kept, small],
+            cwd=ROOT,
+            env={**os.environ, "AIS_TAR2TF_FUZZ_PROGRAM": str(program)},
+            capture_output=True,
+            check=False,
+        )
+        program.unlink()
     for path in sorted(kept.iterdir(), key=lambda each: each.stat().st_size)[_KEPT:]:
         path.unlink()
 

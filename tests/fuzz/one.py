@@ -7,6 +7,9 @@ import sys
 
 import atheris
 
+PROGRAM = "AIS_TAR2TF_FUZZ_PROGRAM"
+"""The variable that names a program which runs this module and a target, for libFuzzer to start it again."""
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 with atheris.instrument_imports(include=["ais_tar2tf"], enable_loader_override=False):
@@ -39,7 +42,8 @@ with atheris.instrument_imports(include=["ais_tar2tf"], enable_loader_override=F
 def main() -> None:
     name, *arguments = sys.argv[1:]
     assert ais_tar2tf.__version__
-    atheris.Setup([sys.argv[0], *arguments], lambda data: targets.run(name, data))
+    program = os.environ.get(PROGRAM, sys.argv[0])
+    atheris.Setup([program, *arguments], lambda data: targets.run(name, data))
     atheris.Fuzz()
 
 
