@@ -324,7 +324,8 @@ def test_a_busy_cluster_is_reported_once(caplog: pytest.LogCaptureFixture) -> No
 
     caplog.handler.addFilter(filtered)
     with FaultServer() as server:
-        busy = [Fault(status=503) for _ in range(8)]
+        busy = [Fault(status=503) for _ in range(7)]
+        busy.append(Fault(status=503, before=lambda: told.wait(PATIENCE) and None))  # until somebody has looked
         server.add("bucket/s.tar", ais(made.labelled("s", 30)), busy)
         assert len(_read_all(server)) == 30
     assert told.is_set()
