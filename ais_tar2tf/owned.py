@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MARKER", "Layout", "check", "claim", "clear", "make_below", "opened", "remove"]
+__all__ = ["MARKER", "Layout", "check", "claim", "clear", "make_below", "opened", "remove", "sync"]
 
 Refuse = Callable[[str], Exception]
 """Makes the error for a folder that is not ours, from a sentence."""
@@ -185,3 +185,12 @@ def _clear(folder: int, layout: Layout, keep: Collection[str]) -> None:
 
 def _vanished(text: str) -> FileNotFoundError:
     return FileNotFoundError(text)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.callbacks._keras import FitCallback, build
-from ais_tar2tf.callbacks.state import SLOTS, State, checksum, differences, read_state, sync, write_state
+from ais_tar2tf.callbacks.state import SLOTS, State, checksum, differences, read_state, write_state
 from ais_tar2tf.errors import CheckpointError, OptionError, OptionTypeError
 from ais_tar2tf.locations import local_folder
 from ais_tar2tf.options import whole_number
+from ais_tar2tf.owned import sync
 from ais_tar2tf.tfdata.begin import Place
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ Documents of format 1 have only `epoch`, `batches`, `batch` and `weights`, and a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ from ais_tar2tf.documents import CHECKSUM, document_bytes, parse_json, read_file
 from ais_tar2tf.errors import CheckpointError
 from ais_tar2tf.names import SafeName
 from ais_tar2tf.options import MIB
+from ais_tar2tf.owned import sync
 from ais_tar2tf.structure import (
     Check,
     any_whole,
@@ -46,7 +46,7 @@ from ais_tar2tf.structure import (
 )
 from ais_tar2tf.tfdata.begin import Place
 
-__all__ = ["SLOTS", "State", "checksum", "differences", "read_state", "sync", "write_state"]
+__all__ = ["SLOTS", "State", "checksum", "differences", "read_state", "write_state"]
 
 SLOTS = (SafeName("resume-0.weights.h5", where=""), SafeName("resume-1.weights.h5", where=""))
 """The files of weights, written in turn: the state names one of them while the other is being written."""
@@ -143,15 +143,6 @@ def write_state(path: Path, state: State) -> None:
     sync(part)
     part.replace(path)
     sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def checksum(path: Path) -> str:

@@ -19,10 +19,11 @@ from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.serializers import Serializer
 from ais_tar2tf.export.shard_units import Job, Units, read_shard
 from ais_tar2tf.export.splits import Single
-from ais_tar2tf.export.work import WorkFolder, sync
+from ais_tar2tf.export.work import WorkFolder
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import MIB
+from ais_tar2tf.owned import sync
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 

@@ -12,8 +12,9 @@ from ais_tar2tf.export.boundaries import Boundaries, Bounds
 from ais_tar2tf.export.formats import Part, new_part
 from ais_tar2tf.export.raw import Row
 from ais_tar2tf.export.shard_units import Units
-from ais_tar2tf.export.work import FinishedFile, WorkFolder, sync
+from ais_tar2tf.export.work import FinishedFile, WorkFolder
 from ais_tar2tf.forking import at_fork
+from ais_tar2tf.owned import sync
 
 __all__ = ["SplitWriter", "Syncer"]
 

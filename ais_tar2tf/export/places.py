@@ -13,13 +13,13 @@ from ais_tar2tf import owned
 from ais_tar2tf.account import Account
 from ais_tar2tf.documents import read_file
 from ais_tar2tf.errors import ExportError, ShardNotFound, UnsafeName
-from ais_tar2tf.export.work import sync, write_synced
+from ais_tar2tf.export.work import write_synced
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.fetch.whole import fetch_whole
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.names import SafeName
 from ais_tar2tf.options import Limits, Read
-from ais_tar2tf.owned import Layout
+from ais_tar2tf.owned import Layout, sync
 from ais_tar2tf.stores import ObjectInfo, Store, TokenSource, open_store, split_url
 
 __all__ = ["Destination", "Folder", "StorePlace", "place_of"]

@@ -24,6 +24,7 @@ from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.export.splits import SPLIT_NAME
 from ais_tar2tf.forking import at_fork
 from ais_tar2tf.options import Limits
+from ais_tar2tf.owned import sync
 from ais_tar2tf.structure import Check, anything, fields, keyed, listed, made, matching, maybe, row, text, whole
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "Place",
     "SourceShard",
     "WorkFolder",
-    "sync",
     "write_synced",
 ]
 
@@ -269,12 +269,3 @@ def write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     beside.replace(path)
     sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """What a file holds, or the names in a folder, are on disk, too."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
