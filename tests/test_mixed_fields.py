@@ -188,7 +188,7 @@ def caught_in_graph(record):
         return tf.constant(0)
 
 
-@pytest.mark.parametrize("function", [in_graph, get_in_graph, all_in_graph, caught_in_graph])
+@pytest.mark.parametrize("function", [in_graph, get_in_graph, all_in_graph])
 def test_what_a_graph_cannot_answer_runs_as_python_or_is_refused(mixed, function):
     source = t2t.open(mixed)
     asks = "asks whether a record has '(jpg|png|json)', which a graph cannot answer"
@@ -216,13 +216,60 @@ def test_a_selection_answers_a_graph(mixed):
     assert list(both.as_numpy_iterator()) == LENGTHS
 
 
-def test_a_question_about_alike_records_never_fails_at_the_first_that_differs(sorted_by_class):
-    """The first 100 records are no proof."""
-    source = t2t.open(sorted_by_class)
-    with pytest.raises(SchemaError, match=r"asks whether a record has 'jpg'.*select\('jpg', 'cls'\) says that every"):
-        source.dataset(in_graph)
-    found = source.dataset(in_graph, output_types=tf.int32, output_shapes=())
+@pytest.mark.parametrize("function", [in_graph, get_in_graph, caught_in_graph])
+@pytest.mark.parametrize("batch", [None, 7])
+def test_a_question_about_alike_records_is_answered_by_the_first_of_them(memory, function, batch):
+    records = [(f"{n:03d}", {"jpg": b"j" * (n + 1), "cls": b"1"}) for n in range(200)]
+    memory.put("alike.tar", made.tar(records))
+    expected = [int(function({"jpg": r["jpg"], "cls": r["cls"]} | r)) for _, r in records]
+    source = t2t.open(memory.url("alike.tar"), limits=Limits(chunk_records=64))
+    found = source.dataset(function, graph=True, batch=batch)
+    found = found if batch is None else found.unbatch()
+    assert list(found.as_numpy_iterator()) == expected
+
+
+def json_or_length(record):
+    return tf.strings.length(record.get("json", record["jpg"]))
+
+
+@pytest.mark.parametrize("function", [json_or_length, caught_in_graph])
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("late", [100, 150, 199])
+def test_a_later_record_with_a_field_that_was_taken_for_absent_is_named(memory, function, small, late):
+    """The first records are no proof, and nobody gets their answer for a record that differs."""
+    records = [(f"{n:03d}", {"jpg": b"j", **({"json": b"{}"} if n == late else {})}) for n in range(200)]
+    memory.put("late.tar", made.tar(records))
+    source = t2t.open(memory.url("late.tar"), limits=Limits(chunk_records=64), on_error="skip-record")
+    found = source.dataset(function)
+    with raises_ours(SchemaError, rf"record '{late:03d}': it has a field 'json', and the first records had none"):
+        list(found.small_checkpoints() if small else found)
+    asked = t2t.open(memory.url("late.tar")).dataset(
+        lambda r: len(r.get("json", b"j")), graph=False, output_types=tf.int32, output_shapes=()
+    )
+    assert list(asked.as_numpy_iterator()) == [1 + (n == late) for n in range(200)]
+
+
+def test_a_later_record_without_a_field_that_was_taken_for_present_is_named(sorted_by_class):
+    source = t2t.open(sorted_by_class, limits=Limits(chunk_records=64))
+    with raises_ours(MissingField, r"field 'jpg' is missing .*select 'jpg\?' if it may be absent"):
+        list(source.dataset(in_graph))
+    with raises_ours(MissingField, "field 'jpg' is missing"):  # asked only, and not read
+        list(source.dataset(lambda r: tf.strings.length(r["cls"]) if "jpg" in r else tf.constant(0)))
+    found = source.dataset(in_graph, graph=False, output_types=tf.int32, output_shapes=())
     assert list(found.as_numpy_iterator()) == [*range(1, 101), 0, 0, 0, 0, 0]
+
+
+def test_what_a_function_takes_out_of_a_record_or_adds_is_its_own(memory):
+    memory.put("own.tar", made.tar((f"{n}", {"jpg": b"j" * n, "cls": b"1"}) for n in range(5)))
+
+    def function(record):
+        record["extra"] = record.pop("jpg")
+        assert "jpg" not in record
+        assert "extra" in record
+        return tf.strings.length(record["extra"])
+
+    found = t2t.open(memory.url("own.tar")).dataset(function, graph=True)
+    assert list(found.as_numpy_iterator()) == [*range(5)]
 
 
 def test_a_graph_that_reads_a_field_names_the_record_without_it(mixed):
@@ -291,6 +338,8 @@ def test_sources_of_a_mixture_with_different_fields(memory):
     assert sorted(found.as_numpy_iterator()) == [*range(1, 6), *range(11, 16)]
     with pytest.raises(SchemaError, match=r"lacks jpg, unlike .*select\(\) the fields that are meant"):
         mixture.dataset()
+    with pytest.raises(SchemaError, match=r"has a field 'png', unlike the mixture's first source.*select\(\)"):
+        mixture.dataset(lambda r: tf.strings.length(r["cls"]) if "png" not in r else tf.constant(0))
 
 
 def test_records_of_example_files(tmp_path):

@@ -70,6 +70,12 @@ class Records(Sequence[Record]):
             return [record[name] for record in self._rows]
         return [record.get(name, absent) for record in self._rows]
 
+    def first_with(self, name: str) -> Record | None:
+        """Return the first record that has an entry; None when none has it."""
+        if self._columns:
+            return self[0] if name in self._columns and len(self) else None
+        return next((record for record in self._rows if name in record), None)
+
     def append(self, record: Record) -> None:
         if self._columns or not self._rows:
             self.extend(Records.by_columns({name: [value] for name, value in record.items()}))

@@ -41,7 +41,7 @@ def check_alike(sample: Sequence[Record], names: Sequence[str]) -> None:
 
 
 def what_to_select(sample: Sequence[Record], names: Sequence[str]) -> str:
-    """Return the end of an error's sentence: how to select the fields of a sample's records that differ.
+    """Return the end of an error's sentence: how to select the fields of a sample's records; "" if all have the same.
 
     >>> what_to_select([{"cls": b"1", "jpg": b""}, {"cls": b"2", "png": b""}], ["cls", "jpg", "png"])[:56]
     "; select('image=jpg;png', 'cls') reads the one that a re"
@@ -49,7 +49,7 @@ def what_to_select(sample: Sequence[Record], names: Sequence[str]) -> str:
     differing = sorted(differing_fields(sample, names))
     rest = [name for name in names if name not in differing and name not in NAMES]
     if not differing:
-        return f"; select({_said(rest)}) says that every record has these fields, and that no others are meant"
+        return ""
     each = f"select({_said([*(f'{name}?' for name in differing), *rest])})"
     if len(differing) < 2 or any(sum(name in record for name in differing) != 1 for record in sample):
         return f"; {each} reads fields that may be absent: {_IN_GRAPHS}"

@@ -399,6 +399,12 @@ class Source(Completed):
         sample = source._sampled()
         names, optional = source._columns(sample)
         if other.mapping is not None:
+            unlike = [name for name in other.mapping.absent if name in names]
+            if unlike:
+                raise SchemaError(
+                    f"{self!r} has a field {unlike[0]!r}, unlike the mixture's first source, and the mapping asks "
+                    "whether it is there; select() the fields that are meant, 'cls?' where some lack one"
+                )
             names = tuple(name for name in other.names if name in names)
         optional |= other.optional
         read = source._read_by(other.mapping, names)
@@ -633,6 +639,7 @@ class Source(Completed):
             wants = [want for want in chosen.wants if want.name in names]
         else:
             wants = [Want(name, (name,)) for name in names if name not in NAMES]
+            wants += [Want(name, (name,), optional=True) for name in mapping.absent] if mapping else []
         return self._with(replace(self._shards, selection=Selection(wants)))
 
     def _sampled(self) -> list[Record]:

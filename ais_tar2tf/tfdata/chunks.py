@@ -16,13 +16,14 @@ import numpy as np
 
 from ais_tar2tf import forking
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import MappingError, SchemaError, Tar2TFError
+from ais_tar2tf.errors import MappingError, Tar2TFError
 from ais_tar2tf.mapping import mapping_error
 from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading import At, Reading, Stream
 from ais_tar2tf.reading.loops import wrong_index
 from ais_tar2tf.records import NAMES, Record, Records
 from ais_tar2tf.tfdata.begin import Begin, Place
+from ais_tar2tf.tfdata.columns import as_column, column_of, without
 from ais_tar2tf.tfdata.given import DIFFERENCE, differences
 from ais_tar2tf.tfdata.tokens import Tokens, number_of
 from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
@@ -59,6 +60,11 @@ class Request:
         if isinstance(self.mapping, GraphMapping):
             return self.mapping.fields or NAMES[:1]
         return self.names if self.mapping is None else (*self.names, DIFFERENCE)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The names of fields that no record may have, because the mapping's graph takes them for absent."""
+        return () if self.mapping is None else self.mapping.absent
 
     @property
     def whole_batches(self) -> int:
@@ -207,7 +213,8 @@ class Chunks:
         most, is_first = self._most(at), at.count == self.request.start_at
         with self.under_way.reading(stream):
             try:
-                return stream.next_chunk(most, full=most is not None or not is_first)
+                chunk = stream.next_chunk(most, full=most is not None or not is_first)
+                return without(chunk, self.request.absent)
             except BaseException:
                 if stream.closed:
                     return None
@@ -353,36 +360,11 @@ class Chunks:
         return following, np.bool_(again), position, np.int64(at.count), *columns
 
     def _column(self, name: str, chunk: Records) -> Any:
-        column = np.empty(len(chunk), dtype=object)
-        if not chunk:
-            return column
-        if name in NAMES:
-            column[:] = _as_utf8(chunk.column(name))
-            return column
+        request = self.request
         if name == DIFFERENCE:
-            column[:] = differences(chunk, self.request.names)
-            return column
-        may_be_absent = name in self.request.optional or isinstance(self.request.mapping, PythonMapping)
-        values = chunk.column(name, b"" if may_be_absent else None)
-        if set(map(type, values)) - {bytes}:
-            raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
-        column[:] = values
-        return column
-
-
-def _as_utf8(texts: list[str]) -> list[Any]:
-    """What TensorFlow takes for the bytes of a text: ASCII as it is."""
-    if "".join(texts).isascii():
-        return texts
-    return [text.encode("utf-8", "surrogateescape") for text in texts]
-
-
-def _no_bytes(name: str, record: Record) -> SchemaError:
-    kind = "several strings, or none" if isinstance(record[name], list) else "numbers"
-    return SchemaError(
-        f"{record['__shard__']}, record {record['__key__']!r}: feature {name!r} holds {kind}, and a dataset's fields "
-        "are bytes; select() the features that hold one string each, or read the others by records()"
-    )
+            return as_column(differences(chunk, request.names))
+        optional = name in request.optional or isinstance(request.mapping, PythonMapping)
+        return column_of(chunk, name, optional=optional)
 
 
 @dataclass

@@ -169,7 +169,8 @@ def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
         return mapping({name: tf.constant(_as_bytes(record.get(name, b""))) for name in mapping.fields})
 
     types = tf.nest.map_structure(lambda spec: spec.dtype, mapping.spec)
-    return PythonMapping(call, tuple(names), types, [spec.shape for spec in specs], "checkpoints are to be small")
+    shapes = [spec.shape for spec in specs]
+    return PythonMapping(call, tuple(names), types, shapes, "checkpoints are to be small", absent=mapping.absent)
 
 
 def _gate(request: Request) -> Gate:

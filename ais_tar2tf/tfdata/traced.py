@@ -26,10 +26,13 @@ class Fields:
     advice: str = ""  # what to select, as the end of an error's sentence
 
     def answer(self, name: str) -> bool | None:
-        """Return whether every record, or none, has a field; None where that is a matter of the record."""
-        if name in NAMES:
-            return True
-        return name in self.names if self.selected and name not in self.optional else None
+        """Return whether every record, or none, has a field; None where that is a matter of the record.
+
+        Where nothing is selected, the sample answers. Every record that is read later is checked against the answer.
+        """
+        if name in self.optional or name in self.differing:
+            return None
+        return name in self.names or name in NAMES
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Notes:
     touched: set[str] = field(default_factory=set[str])
     missing: list[str] = field(default_factory=list[str])  # read, and there is no such field
     asked: list[str] = field(default_factory=list[str])  # whether it is there, which only a record can answer
+    absent: list[str] = field(default_factory=list[str])  # whether it is there, and no record of the sample has it
 
 
 class TracedRecord(dict[str, Any]):
@@ -72,10 +76,14 @@ class TracedRecord(dict[str, Any]):
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
-        text = str(name)
-        if self._fields.answer(text) is None and (text in self._fields.names or not super().__contains__(name)):
+        text, there = str(name), super().__contains__(name)
+        if self._fields.answer(text) is None:
             raise self._undecided(text)
-        return super().__contains__(name)
+        if text not in self._fields.names and not there:
+            self._notes.absent.append(text)
+        elif there:
+            self._notes.touched.add(text)
+        return there
 
     def among(self, names: Sequence[str]) -> list[str]:
         """Return which of the fields the sample's records have: all of them do, or it is a matter of the record."""

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ais_tar2tf.errors import MissingField, OptionTypeError, SchemaError
@@ -33,6 +33,7 @@ class GraphMapping:
     names: tuple[str, ...]
     fields: tuple[str, ...]
     fallible: bool  # whether there is an operation in it that can fail on data
+    absent: tuple[str, ...] = ()  # fields that no record may have: the function asked, and the sample had none
 
     @property
     def spec(self) -> Any:
@@ -83,6 +84,7 @@ class PythonMapping:
     why: str  # it is no graph
     alone: str = ""  # why it is called from one thread at a time; "" for a function that keeps nothing
     turn: threading.Lock = field(default_factory=threading.Lock)  # of all datasets that are made with it
+    absent: tuple[str, ...] = ()  # as a graph's
 
 
 _TRACES = 3  # of one function: chance that nothing was found of shows in one that differs
@@ -140,17 +142,18 @@ def prepare(
     except Exception as error:  # noqa: BLE001  # whatever a user's function raises on symbolic tensors
         if not notes.asked:
             return as_python(_why_no_graph(error, notes, fields, sample, must_be=graph))
-    asked = [*notes.asked, *(name for name in notes.missing if fields.answer(name) is None)]  # it caught the KeyError
-    if asked:
-        asks = f"asks whether a record has {asked[0]!r}, which a graph cannot answer"
+    if notes.asked:
+        asks = f"asks whether a record has {notes.asked[0]!r}, which a graph cannot answer"
         if graph:
             raise SchemaError(f"graph=True, but this mapping {asks}{fields.advice}")
         return as_python(f"{asks}, so it runs as Python", fields.advice)
+    absent = () if fields.selected else dict.fromkeys([*notes.absent, *notes.missing])  # it caught the KeyError
+    traced = replace(traces[0], absent=tuple(absent))
     if len({_drawing(each) for each in traces}) == 1:
-        return traces[0]
+        return traced
     if graph:
         _log.warning("graph=True: traced again, the mapping gives another graph; all records get what the first drew")
-        return traces[0]
+        return traced
     return as_python(f"runs as Python, for each record anew, because {_DIFFERS}", _REMEDY, alone=_DIFFERS)
 
 
@@ -195,7 +198,7 @@ def _trace(
     import tensorflow as tf
 
     names, touched = fields.names, set[str]()
-    notes = Notes(touched, notes.missing, notes.asked)
+    notes = replace(notes, touched=touched)
     as_it_is: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert  # ours, unlike the user's
 
     @as_it_is
