@@ -41,6 +41,12 @@ _ADVICE = {
     "splits": ": name them, as {{'train': 0.9, 'val': 0.1}}",
 }
 
+_OF_FUNCTIONS = {
+    "Loaded.dataset": ": a function of a record goes behind, as .dataset('train').map(function).batch(32)",
+    "Loaded.records": ": a function of a record goes around, as map(function, loaded.records('train'))",
+}
+"""Where a function of the user's belongs that is given to a call which takes none."""
+
 
 class _Kind(NamedTuple):
     """One type that an argument may have."""
@@ -127,7 +133,12 @@ class Arguments:
         takes = _listed([word for kind in kinds for word in kind.words])
         option = f"{self._within}{name}"
         shown = type(value).__name__ if name in _SECRET else shown_location(value)
-        return OptionTypeError(f"{option} is {takes}, not {shown}{_advice(name, kinds, value)}")
+        advice = self.advice_on(value) or _advice(name, kinds, value)
+        return OptionTypeError(f"{option} is {takes}, not {shown}{advice}")
+
+    def advice_on(self, value: Any) -> str:
+        """Return where a function belongs that this call does not take, as the end of an error's sentence."""
+        return _OF_FUNCTIONS.get(self._shown, "") if callable(value) else ""
 
 
 def _advice(name: str, kinds: list[_Kind], value: Any) -> str:

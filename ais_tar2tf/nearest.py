@@ -87,7 +87,8 @@ def _checked(function: _Function, further: Callable[[str], Iterable[str]], *, wi
     def checked(*arguments: Any, **options: Any) -> Any:
         if not any_name and not options.keys() <= known:
             unknown = next(name for name in options if name not in known)
-            advice = suggestion(unknown, known) or f"; there are: {', '.join(sorted(known - {'self'}))}"
+            advice = takes.advice_on(options[unknown]) or suggestion(unknown, known)
+            advice = advice or f"; there are: {', '.join(sorted(known - {'self'}))}"
             raise OptionTypeError(f"{shown}() has no option {unknown!r}{advice}")
         takes.check(arguments, options)
         return function(*arguments, **options)

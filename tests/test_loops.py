@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
-from ais_tar2tf.errors import OptionError, OptionTypeError, StoreError
+from ais_tar2tf.errors import MappingError, OptionError, OptionTypeError, SchemaError, StoreError
 from ais_tar2tf.loading.orders import ShuffleSeeds, interleaved, shuffled
 from ais_tar2tf.options import Shuffle
 
@@ -209,6 +209,13 @@ def loaded(request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytes
         {"shard": (0, 2)},
         {"interleave": 3},
         {"interleave": 2, "shuffle": 5, "seed": 0},
+        {"start_at": 2},
+        {"repeat": 3, "start_at": 2},
+        {"repeat": 3, "start_at": 2, "shuffle": True, "seed": 3},
+        {"start_at": 1, "interleave": 3},
+        {"shard": (1, 3), "even": "pad"},
+        {"shard": (4, 5), "even": "drop", "shuffle": 4, "seed": 1},
+        {"shard": (0, 4), "even": "stop"},
     ],
     ids=str,
 )
@@ -220,10 +227,18 @@ def test_a_loop_over_record_files_has_the_order_of_the_dataset(
         with pytest.raises(OptionError, match="interleave= has no effect"):
             loaded.records(split, **options)
         return
+    if "start_at" in options and not len(loaded.split(split)):
+        with pytest.raises(OptionError, match="behind the end: there are 0 records"):
+            loaded.records(split, **options)
+        return
     found = keys(loaded.records(split, **options))
     dataset = loaded.dataset(split, **options)
     assert found == keys_of(dataset)
-    assert keys(loaded.records(split, **options, repeat=3)) == found + keys_of(dataset) + keys_of(dataset)
+    assert len(found) == dataset.cardinality()
+    if "start_at" not in options:
+        again = {**options, "repeat": 3}
+        assert keys(loaded.records(split, **again)) == found + keys_of(dataset) + keys_of(dataset)
+        assert keys_of(loaded.dataset(split, **again)) == keys(loaded.records(split, **again))
 
 
 def test_record_files_in_batches_of_all_splits(loaded: t2t.loading.files.Loaded) -> None:
@@ -231,6 +246,63 @@ def test_record_files_in_batches_of_all_splits(loaded: t2t.loading.files.Loaded)
     assert [key for batch in loaded.records(batch=7) for key in batch["__key__"]] == keys(loaded.records())
     assert {len(batch["txt"]) for batch in loaded.records("train", batch=7, drop_remainder=True)} == {7}
     assert len(list(islice(loaded.records("val", repeat=None), 100))) == 100
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": 6, "seed": 2}, {"shuffle": True, "seed": 2}], ids=str)
+def test_record_files_begin_at_a_record_of_any_epoch(
+    loaded: t2t.loading.files.Loaded, options: dict[str, Any]
+) -> None:
+    whole = keys(loaded.records(None, **options, repeat=2))
+    for at in (0, 1, 9, len(loaded) - 1, len(loaded), len(loaded) + 3, 2 * len(loaded)):
+        assert keys(loaded.records(None, **options, repeat=2, start_at=at)) == whole[at:]
+    endless = keys(islice(loaded.records(None, **options, repeat=None, start_at=5), len(whole) - 5))
+    assert endless == whole[5:]
+    batches = loaded.dataset("train", **options, repeat=2, start_at=3, batch=4)
+    flat = [key.decode() for batch in batches.as_numpy_iterator() for key in batch["__key__"]]
+    assert flat == keys(loaded.records("train", **options, repeat=2, start_at=3))
+
+
+def test_what_stands_before_start_at_is_not_read(folder: Path, tmp_path: Path) -> None:
+    """Records in the order of the files are found by their numbers: a damaged first file does not matter."""
+    first, *_ = t2t.open(folder).export(tmp_path, shard_records=20, progress=False)
+    Path(first).write_bytes(b"\0" * Path(first).stat().st_size)
+    loaded = t2t.load(tmp_path)
+    assert len(keys(loaded.records(start_at=20))) == len(loaded) - 20
+    assert len(keys_of(loaded.dataset(start_at=20))) == len(loaded) - 20
+
+
+@pytest.mark.parametrize("hosts", [2, 5, 200])
+@pytest.mark.parametrize("even", ["pad", "drop", "stop"])
+def test_hosts_get_equally_many_of_record_files(loaded: t2t.loading.files.Loaded, even: str, hosts: int) -> None:
+    """As many as they get of shards by an index; nothing is missing that the rule does not leave out."""
+    shares = [keys(loaded.records(shard=(host, hosts), even=even)) for host in range(hosts)]
+    total = len(loaded)
+    assert {len(share) for share in shares} == {-(-total // hosts) if even == "pad" else total // hosts}
+    found = list(chain(*shares))
+    if even == "pad":
+        assert set(found) == set(keys(loaded))
+    else:
+        assert len(set(found)) == len(found) > total - hosts
+
+
+def test_record_files_are_decoded(folder: Path, tmp_path: Path) -> None:
+    src = t2t.open(folder)
+    src.export(tmp_path / "raw", progress=False)
+    src.export(tmp_path / "typed", types={"cls": "int32"}, progress=False)
+    wanted = [(record["cls"], record["txt"]) for record in src.records(decode=True)]
+    for out in ("raw", "typed"):
+        loaded = t2t.load(tmp_path / out)
+        assert [(record["cls"], record["txt"]) for record in loaded.records(decode=True)] == wanted
+    words = next(t2t.load(tmp_path / "raw").records(decode={"cls": ["2", "1", "0"]}, batch=4))
+    assert words["cls"] == [2, 1, 0, 2]
+
+
+def test_a_value_of_a_record_file_that_does_not_decode_is_named(folder: Path, tmp_path: Path) -> None:
+    t2t.open(folder).export(tmp_path, progress=False)
+    with pytest.raises(MappingError, match=rf"{tmp_path}, record '0-001': field 'cls' did not decode as label"):
+        list(t2t.load(tmp_path).records(decode={"cls": ["0"]}))
+    with pytest.raises(SchemaError, match=r"decode= names field 'csl', and none of the records .* mean 'cls'"):
+        list(t2t.load(tmp_path).records(decode={"csl": "int64"}))
 
 
 def test_shuffles_and_turns_are_tf_data_s() -> None:
@@ -291,6 +363,42 @@ def test_options_are_refused_as_by_the_dataset(folder: Path, options: dict[str, 
     if "even" not in options and "start_at" not in options:
         with pytest.raises(OptionError):
             t2t.mix([src, src]).records(**options)
+
+
+@pytest.mark.parametrize("options", [{"even": "pad"}, {"start_at": -1}, {"start_at": 1_000}, {"repeat": 0}], ids=str)
+def test_record_files_refuse_options_as_shards_do(folder: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    src = t2t.open(folder)
+    src.export(tmp_path, progress=False)
+    with pytest.raises(OptionError) as theirs:
+        src.records(**options)
+    for call in (t2t.load(tmp_path).records, t2t.load(tmp_path).dataset):
+        with pytest.raises(OptionError) as ours:
+            call("train", **options)
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_functions_are_told_where_they_go(folder: Path, tmp_path: Path) -> None:
+    t2t.open(folder).export(tmp_path, progress=False)
+    loaded = t2t.load(tmp_path)
+
+    def number(record: Any) -> Any:
+        return tf.strings.to_number(record["cls"])
+
+    behind = r"split is text, not .*number.*: a function .* \.dataset\('train'\)\.map\(function\)"
+    with pytest.raises(OptionTypeError, match=behind):
+        loaded.dataset(number)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(OptionTypeError, match=r"no option 'map': .* \.dataset\('train'\)\.map\(function\)"):
+        loaded.dataset(map=number)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(OptionTypeError, match=r"split is text or None, .* map\(function, loaded\.records"):
+        loaded.records(number)  # pyright: ignore[reportArgumentType]
+    assert len(list(loaded.dataset("train").map(number).batch(32))) == 3
+
+
+def test_a_split_that_is_not_there(folder: Path, tmp_path: Path) -> None:
+    t2t.open(folder).export(tmp_path, progress=False)
+    for call in (t2t.load(tmp_path).files, t2t.load(tmp_path).split, t2t.load(tmp_path).dataset):
+        with pytest.raises(OptionError, match="no split 'trian'; there are: train; did you mean 'train'"):
+            call("trian")
 
 
 def test_an_unknown_option_is_refused(folder: Path) -> None:

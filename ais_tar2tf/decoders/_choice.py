@@ -32,6 +32,7 @@ def decoding_of(
     schema: Callable[[], Schema],
     *,
     known: Callable[[], Collection[str]] = tuple,
+    sampled: bool = True,
     in_graph: bool = False,
 ) -> Decoding:
     """Return what `decode=` means.
@@ -41,8 +42,11 @@ def decoding_of(
         schema: Asked when a sample has to tell a field's type.
         known: Asked for the fields that records may have: those of a sample, or those that were selected. Of no
             records there are none, and then every name is accepted.
+        sampled: Whether records behind those may have further fields.
         in_graph: Whether records of tensors will be decoded, too.
     """
+    if isinstance(decode, Mapping):
+        _check_names(decode.keys(), known(), sampled=sampled)
     found = _decoding_of(decode, schema, known, in_graph=in_graph)
     if not in_graph:
         return found
@@ -56,7 +60,6 @@ def _decoding_of(
         _check_schema(decode, known())
         return Decoding({field.name: _by_schema(_as_seen(decode, field)) for field in decode})
     if isinstance(decode, Mapping):
-        _check_names(decode.keys(), known())
         return Decoding({name: _as_said(name, how, schema, in_graph) for name, how in decode.items()}, said=True)
     if decode is not True:
         raise OptionTypeError(f"decode is True, a Schema, or a dict of what becomes of each field, not {decode!r}")
@@ -64,15 +67,15 @@ def _decoding_of(
     return Decoding({field.name: _by_name(_as_seen(sample, field)) for field in sample})
 
 
-def _check_names(names: Collection[str], known: Collection[str]) -> None:
+def _check_names(names: Collection[str], known: Collection[str], *, sampled: bool) -> None:
     """Refuse a field that no record has: it would be passed over without a word."""
     for name in names if known else ():
         if name in known or name in NAMES:
             continue
-        advice = suggestion(name, known) or f"; a field that is rare is selected first: select({name + '?'!r}, …)"
+        rare = f"; a field that is rare is selected first: select({name + '?'!r}, …)" if sampled else ""
         raise SchemaError(
-            f"decode= names field {name!r}, and none of the first records has it (there are: {said_fields(known)})"
-            f"{advice}"
+            f"decode= names field {name!r}, and none of the {'first ' if sampled else ''}records has it "
+            f"(there are: {said_fields(known)}){suggestion(name, known) or rare}"
         )
 
 
@@ -171,6 +174,7 @@ class Decoding:
 
     decoders: dict[str, Decoder]
     said: bool = False  # by the user, field by field: what cannot be done then is an error
+    where: str = ""  # records without a shard come from
 
     def __call__(self, record: Record) -> Record:
         """A record with the decoded values. A MappingError names the record and the field.
@@ -195,7 +199,7 @@ class Decoding:
         except (MappingError, MissingField):
             raise
         except Exception as error:
-            raise _failure(error, record, name, decoder) from error
+            raise _failure(error, record, name, decoder, self.where) from error
 
     def before(self, function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         """`function` of decoded records; without one, the records themselves."""
@@ -213,12 +217,12 @@ class Decoding:
         return mapped
 
 
-def _failure(error: Exception, record: Record, name: str, decoder: Decoder) -> Tar2TFError:
+def _failure(error: Exception, record: Record, name: str, decoder: Decoder, where: str) -> Tar2TFError:
     if isinstance(error, MissingDependency):
         return error
     how = decoder.kind if decoder.function is None else "its function says"
     return MappingError(
         f"field {name!r} did not decode as {how}: {told(error)}",
-        shard=record.get("__shard__", ""),
+        shard=record.get("__shard__", where),
         key=record.get("__key__", ""),
     )

@@ -22,7 +22,7 @@ from ais_tar2tf.export.array_files import ArrayFile
 from ais_tar2tf.export.framing import check_frame, frame_offsets
 from ais_tar2tf.export.index_lines import offsets_in
 from ais_tar2tf.export.manifest import Manifest, RecordFile
-from ais_tar2tf.export.splits import Part
+from ais_tar2tf.export.splits import Part, cut_out
 from ais_tar2tf.export.streams import Files, Hashed
 from ais_tar2tf.export.verify import frames, local_copy
 from ais_tar2tf.records import Record
@@ -81,6 +81,12 @@ class Records(Sequence[Record]):
             for part in self.parts
             for span in self.of_part(part).spans()
         ]
+
+    def behind(self, count: int) -> Records:
+        """The same without the first `count` records, which are not read."""
+        kept = Records(self._shelf, cut_out(self.parts, count, len(self)))
+        kept._splits = self._splits
+        return kept
 
     def of_part(self, part: Part) -> Records:
         return Records(self._shelf, [part])

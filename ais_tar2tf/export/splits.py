@@ -22,7 +22,9 @@ __all__ = [
     "Ratios",
     "Route",
     "Single",
+    "cut_out",
     "described",
+    "no_split",
     "parts_of",
     "route_of",
     "share_of",
@@ -160,25 +162,42 @@ def parts_of(expression: str, counts: Mapping[str, int]) -> list[Part]:
     return [_part(each, expression, counts) for each in expression.split("+")]
 
 
-def share_of(parts: Sequence[Part], host: int, hosts: int) -> list[Part]:
+def share_of(parts: Sequence[Part], host: int, hosts: int, even: str | None = None) -> list[Part]:
     """Return the part of each part that one of several hosts reads.
 
-    All hosts together read every record once; the numbers of their records differ by at most one.
+    All hosts together read every record once; the numbers of their records differ by at most one. With `even` all
+    hosts read equally many: "drop" and "stop" leave out fewer than n records, "pad" begins again behind the last one.
 
     >>> share_of([Part("train", 0, 5), Part("val", 0, 5)], 1, 3)
     [Part(split='train', start=3, stop=5), Part(split='val', start=0, stop=1)]
+    >>> share_of([Part("train", 0, 5)], 1, 2, "pad")
+    [Part(split='train', start=3, stop=5), Part(split='train', start=0, stop=1)]
     """
     if not 0 <= host < hosts:
         raise OptionError(f"shard=(i, n) needs 0 <= i < n, not ({host}, {hosts})")
     total = sum(part.stop - part.start for part in parts)
-    begin, end = total * host // hosts, total * (host + 1) // hosts
-    shares: list[Part] = []
+    if even is None:
+        return cut_out(parts, total * host // hosts, total * (host + 1) // hosts)
+    each = -(-total // hosts) if even == "pad" else total // hosts
+    begin = total * host // hosts if even == "stop" else host * each % max(1, total)
+    shares = cut_out(parts, begin, min(begin + each, total))
+    return [*shares, *cut_out(parts, 0, begin + each - total)] if begin + each > total else shares
+
+
+def cut_out(parts: Sequence[Part], begin: int, end: int) -> list[Part]:
+    """Return records `begin` to `end` of all parts together. A part of which nothing is left stays, without records.
+
+    >>> cut_out([Part("train", 0, 5), Part("val", 0, 5)], 4, 6)
+    [Part(split='train', start=4, stop=5), Part(split='val', start=0, stop=1)]
+    """
+    cut: list[Part] = []
     at = 0
     for part in parts:
-        start, stop = max(begin - at, 0), min(end - at, part.stop - part.start)
-        shares.append(Part(part.split, part.start + start, part.start + max(start, stop)))
-        at += part.stop - part.start
-    return shares
+        size = part.stop - part.start
+        start, stop = min(max(begin - at, 0), size), min(end - at, size)
+        cut.append(Part(part.split, part.start + start, part.start + max(start, stop)))
+        at += size
+    return cut
 
 
 def _part(text: str, expression: str, counts: Mapping[str, int]) -> Part:
@@ -189,11 +208,18 @@ def _part(text: str, expression: str, counts: Mapping[str, int]) -> Part:
         raise OptionError(f"{expression!r} is no split: one looks like 'train', 'train[:60%]' or 'train[100:]+val'")
     name = found["name"]
     if name not in counts:
-        there = ", ".join(counts) or "none"
-        raise OptionError(f"there is no split {name!r}; there are: {there}{suggestion(name, counts)}")
+        raise no_split(name, counts)
     total = counts[name]
     start, stop = _edge(found["start"], total, 0), _edge(found["stop"], total, total)
     return Part(name, start, max(start, stop))
+
+
+def no_split(name: str, known: Iterable[str]) -> OptionError:
+    """Make the error for a split that is not there."""
+    names = list(known)
+    return OptionError(
+        f"there is no split {name!r}; there are: {', '.join(names) or 'none'}{suggestion(name, names)}"
+    )
 
 
 def _edge(text: str | None, total: int, default: int) -> int:

@@ -54,6 +54,8 @@ class LoadRequest:
     batch: int | None
     drop_remainder: bool
     interleave: int | None
+    epochs: int = 1  # -1: for ever
+    start_at: int = 0  # the number of the first record in the order of all epochs
     split: bool = False  # among hosts: tf.data is not to split it once more
     counted: bool = True  # it gives all records; not so where workers share them
 
@@ -61,6 +63,29 @@ class LoadRequest:
     def in_turns(self) -> bool:
         """Whether several files may be read at once: TensorFlow opens them by itself."""
         return self.local and self.manifest.format == "tfrecord"
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the records come in the order of their numbers."""
+        return not self.window and self.interleave in (None, 1)
+
+    @property
+    def length(self) -> int:
+        """The number of records in all epochs; -1: without end."""
+        if self.epochs < 0 and len(self.records):
+            return -1
+        return abs(self.epochs) * len(self.records) - self.start_at
+
+    def from_start(self) -> LoadRequest:
+        """The same request; records before the first one that is wanted are not read where they come in order."""
+        if self.epochs != 1 or not self.in_order:
+            return self
+        return replace(self, records=self.records.behind(self.start_at), start_at=0)
+
+    def cut(self, dataset: Any) -> Any:
+        """What of a dataset of one epoch is read: all epochs, from the first record on."""
+        repeated = dataset if self.epochs == 1 else dataset.repeat(self.epochs)
+        return repeated.skip(self.start_at) if self.start_at else repeated
 
 
 def build_dataset(request: LoadRequest) -> tf.data.Dataset[Any]:
@@ -92,9 +117,10 @@ def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:
     )
     if request.window:
         examples = examples.shuffle(request.window, request.seed)
+    examples = request.cut(examples)
     schema = request.records.schema or _NO_RECORDS
     at_once = _of_manifest(request.manifest)
-    count = len(request.records)
+    count = request.length
     if request.batch is None:
         parsed = parsed_fields(examples, schema, at_once)
     else:
@@ -105,7 +131,7 @@ def _of_examples(request: LoadRequest) -> tf.data.Dataset[Any]:
         if by_batches:
             parsed = parsed.map(parser(schema), num_parallel_calls=tf.data.AUTOTUNE)
         full, rest = divmod(count, request.batch)
-        count = full + (rest > 0 and not request.drop_remainder)
+        count = full + (rest > 0 and not request.drop_remainder) if count >= 0 else count
     if request.counted:
         parsed = parsed.apply(tf.data.experimental.assert_cardinality(count))
     return parsed.prefetch(tf.data.AUTOTUNE)
@@ -241,6 +267,7 @@ def _of_tar(request: LoadRequest) -> tf.data.Dataset[Any]:
         dataset = each if dataset is None else dataset.concatenate(each)
     if request.window:
         dataset = dataset.shuffle(request.window, request.seed)
+    dataset = request.cut(dataset)
     if request.batch is not None:
         return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(request.records)))
+    return dataset.apply(tf.data.experimental.assert_cardinality(request.length))

@@ -12,22 +12,33 @@ from ais_tar2tf.export.manifest import MANIFEST, Manifest
 from ais_tar2tf.export.places import place_of
 from ais_tar2tf.export.publish import read_manifest
 from ais_tar2tf.export.shelf import Records, Shelf
-from ais_tar2tf.export.splits import Part, parts_of, share_of
+from ais_tar2tf.export.splits import Part, no_split, parts_of, share_of
 from ais_tar2tf.export.streams import Files, files_at
 from ais_tar2tf.export.verify import Verified, verify
+from ais_tar2tf.loading.values import decoded
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import Limits, Retry, Shuffle, Timeouts, check_effect, epochs_of, whole_number
+from ais_tar2tf.plan import behind_the_end
 from ais_tar2tf.reading.loops import in_batches
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.source import Source, check_batching, host_of, open_source, read_options, shuffle_option
+from ais_tar2tf.source import (
+    Source,
+    check_batching,
+    check_even,
+    host_of,
+    open_source,
+    read_options,
+    shuffle_option,
+)
 from ais_tar2tf.stores import TokenSource
 from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from ais_tar2tf.decoders import Decode
     from ais_tar2tf.loading.dataset import LoadRequest
 
 __all__ = ["Loaded", "load"]
@@ -91,13 +102,17 @@ class Loaded(Completed):
         """The names that the numbers of the label stand for; `()` where nobody named them, or splits differ."""
         return next(iter(self.manifest.classes.values()), ())
 
+    @known_options
     def files(self, split: str) -> list[str]:
         """The files of a split, in order."""
-        return [self._files.url(file.name) for file in self.manifest.splits[split].files]
+        entry = self.manifest.splits.get(split)
+        if entry is None:
+            raise no_split(split, self.splits)
+        return [self._files.url(file.name) for file in entry.files]
 
     def split(self, expression: str) -> Records:
         """The records of `"train"`, `"train[:10%]+val"`: a sequence."""
-        return Records(self._shelf, parts_of(expression, self.splits))
+        return self._in_split(expression)
 
     def __len__(self) -> int:
         return sum(self.splits.values())
@@ -117,24 +132,40 @@ class Loaded(Completed):
         self,
         split: str | None = None,
         *,
+        decode: Decode | None = None,
         shuffle: bool | int | None = None,
         seed: int | None = None,
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
-        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
         repeat: int | None = 1,
+        shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        start_at: int = 0,
     ) -> Iterator[Record]:
         """The records in order, streamed without TensorFlow; `split=None`: of all splits.
 
         The options mean what they mean to `dataset`, and give the same records in the same order, unless
-        `tf.random.set_seed` was called. With `batch` a dict holds a list for each field. `repeat=None`: for ever.
+        `tf.random.set_seed` was called. With `batch` a dict holds a list for each field. `decode` as
+        `Source.records` takes it: pixels, numbers, text and what JSON says instead of bytes.
         """
         from ais_tar2tf.loading.loops import records_of
 
-        epochs = epochs_of(repeat)
-        request = self.request(split, shuffle, seed, batch, drop_remainder, interleave, shard)
-        records = records_of(request, epochs)
+        request = self.request(
+            split,
+            shuffle=shuffle,
+            seed=seed,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            interleave=interleave,
+            repeat=repeat,
+            shard=shard,
+            even=even,
+            start_at=start_at,
+        )
+        records = records_of(request)
+        if decode is not None and decode is not False:
+            records = decoded(records, decode, self._in_split(split), self._where)
         return records if request.batch is None else in_batches(records, request.batch, drop_remainder=drop_remainder)
 
     def _open_tar(self, urls: Sequence[str]) -> Source:
@@ -142,6 +173,12 @@ class Loaded(Completed):
 
     def _all(self) -> list[Part]:
         return [Part(name, 0, count) for name, count in self.splits.items()]
+
+    def _parts(self, split: str | None) -> list[Part]:
+        return self._all() if split is None else parts_of(split, self.splits)
+
+    def _in_split(self, split: str | None) -> Records:
+        return Records(self._shelf, self._parts(split))
 
     def verify(self, *, progress: bool | None = None) -> Verified:
         """Read every byte; raises a typed error with file and offset at the first fault."""
@@ -157,17 +194,34 @@ class Loaded(Completed):
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
+        repeat: int | None = 1,
         shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        start_at: int = 0,
     ) -> tf.data.Dataset[Any]:
         """A tf.data.Dataset of known length: dicts with a tensor for each feature, in the order of the files.
 
         `interleave` files are read at once in turns, 1 in order and 16 when shuffled. A field that a record does
         not have is empty, or 0. `shuffle`: True, or a window in records. `shard`: a range of the records for this
-        host, disjoint from the ranges of all other hosts, as `Source.dataset` takes it.
+        host, disjoint from the ranges of all other hosts, as `Source.dataset` takes it. `even="pad" | "drop" |
+        "stop"`: as many records as every other host. `repeat=None`: for ever. `start_at`: a record's number in the
+        order of all epochs.
         """
         from ais_tar2tf.loading.dataset import build_dataset
 
-        return build_dataset(self.request(split, shuffle, seed, batch, drop_remainder, interleave, shard))
+        request = self.request(
+            split,
+            shuffle=shuffle,
+            seed=seed,
+            batch=batch,
+            drop_remainder=drop_remainder,
+            interleave=interleave,
+            repeat=repeat,
+            shard=shard,
+            even=even,
+            start_at=start_at,
+        )
+        return build_dataset(request)
 
     @property
     def local(self) -> bool:
@@ -177,26 +231,30 @@ class Loaded(Completed):
     def request(
         self,
         split: str | None,
+        *,
         shuffle: bool | int | None = None,
         seed: int | None = None,
         batch: int | None = None,
         drop_remainder: bool = False,
         interleave: int | None = None,
+        repeat: int | None = 1,
         shard: tuple[int, int] | tf.distribute.InputContext | str | None = None,
+        even: str | None = None,
+        start_at: int = 0,
     ) -> LoadRequest:
         """What `dataset` builds from."""
         from ais_tar2tf.loading.dataset import LoadRequest
 
         how = shuffle_option(shuffle, seed)
         check_batching(batch, drop_remainder=drop_remainder)
+        check_even(even, shard)
         if not self._files.local or self.manifest.format != "tfrecord":
             what = f"with {self.manifest.format} files{'' if self._files.local else ' in a store'}"
             check_effect("interleave", interleave, what, "they are read one after the other; leave it out")
         if how is not None and isinstance(shuffle, Shuffle | str):
             raise OptionError(f"shuffle is True or a window in records here, not {shuffle!r}")
-        parts = share_of(self._all() if split is None else parts_of(split, self.splits), *host_of(shard))
-        records = Records(self._shelf, parts)
-        return LoadRequest(
+        records = Records(self._shelf, share_of(self._parts(split), *host_of(shard), even))
+        request = LoadRequest(
             manifest=self.manifest,
             records=records,
             check=lambda: [self._files.check(file.name) for file, _, _ in records.spans()],
@@ -208,5 +266,11 @@ class Loaded(Completed):
             batch=None if batch is None else whole_number("batch", batch, least=1),
             drop_remainder=drop_remainder,
             interleave=None if interleave is None else whole_number("interleave", interleave, least=1),
+            epochs=epochs_of(repeat),
+            start_at=whole_number("start_at", start_at, least=0),
             split=shard is not None,
         )
+        each = len(records)
+        if 0 <= request.epochs * each < request.start_at:
+            raise behind_the_end(request.start_at, request.epochs * each)
+        return request.from_start()

@@ -2,6 +2,7 @@
 
 from ais_tar2tf.source._arguments import (
     check_batching,
+    check_even,
     check_unmapped,
     host_of,
     read_options,
@@ -19,6 +20,7 @@ __all__ = [
     "Prepared",
     "Source",
     "check_batching",
+    "check_even",
     "check_unmapped",
     "host_of",
     "index_shards",

@@ -7,7 +7,9 @@ from typing import Any
 
 from ais_tar2tf.environment import hosts
 from ais_tar2tf.errors import OptionError
+from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import (
+    EVEN,
     TUNED_CONNECTIONS,
     Limits,
     Read,
@@ -21,7 +23,7 @@ from ais_tar2tf.options import (
 )
 from ais_tar2tf.plan.seeds import Seed, choose_seed
 
-__all__ = ["check_batching", "check_unmapped", "host_of", "read_options", "seed_of", "shuffle_option"]
+__all__ = ["check_batching", "check_even", "check_unmapped", "host_of", "read_options", "seed_of", "shuffle_option"]
 
 
 def read_options(
@@ -70,6 +72,14 @@ def check_batching(batch: int | None, *, drop_remainder: bool) -> None:
     """Refuse what has no effect without batches."""
     if batch is None:
         check_effect("drop_remainder", drop_remainder, "without batch=", "say batch=, or leave it out")
+
+
+def check_even(even: str | None, shard: Any) -> None:
+    """Refuse equal shares of hosts where there are no shares, or of no known kind."""
+    if shard is None:
+        check_effect("even", even, "without shard=", "say shard=(i, n), or leave it out")
+    if even is not None:
+        check_choice("even", even, EVEN)
 
 
 def check_unmapped(*, parallel: int | None, **of_results: Any) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf.options import Shuffle, check_effect, epochs_of, whole_number
+from ais_tar2tf.options import Shuffle, epochs_of, whole_number
 from ais_tar2tf.plan.seeds import Seed
 from ais_tar2tf.reading.loops import Loop, in_batches
 from ais_tar2tf.records import Record
-from ais_tar2tf.source._arguments import check_batching, seed_of, shuffle_option
+from ais_tar2tf.source._arguments import check_batching, check_even, seed_of, shuffle_option
 
 __all__ = ["Ordered"]
 
@@ -46,8 +46,7 @@ class Ordered:
         """
         how = shuffle_option(shuffle, seed)
         check_batching(batch, drop_remainder=drop_remainder)
-        if shard is None:
-            check_effect("even", even, "without shard=", "say shard=(i, n), or leave it out")
+        check_even(even, shard)
         loop = Loop(
             seed=seed_of(how, shared=shard is not None),
             epochs=epochs_of(repeat),

@@ -27,7 +27,7 @@ from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
 from ais_tar2tf.nearest import known_options
-from ais_tar2tf.options import MIB, Read, Shuffle, Writing, check_effect, checked_slice, whole_number
+from ais_tar2tf.options import MIB, Read, Shuffle, Writing, checked_slice, whole_number
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading import PlainReading, size_of, timed_records
@@ -36,7 +36,7 @@ from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
 from ais_tar2tf.source._alike import check_alike, differing_fields, what_else_to_select, what_to_select
-from ais_tar2tf.source._arguments import check_batching, check_unmapped, host_of, shuffle_option
+from ais_tar2tf.source._arguments import check_batching, check_even, check_unmapped, host_of, shuffle_option
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
@@ -322,8 +322,7 @@ class Source(Completed):
         """
         how = shuffle_option(shuffle, seed)
         check_batching(batch, drop_remainder=drop_remainder)
-        if shard is None:
-            check_effect("even", even, "without shard=", "say shard=(i, n), or leave it out")
+        check_even(even, shard)
         if map is None and (decode is None or decode is False):
             check_unmapped(
                 parallel=parallel,
