@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.plan import Position
 from ais_tar2tf.stores.memory import MemoryStore
+from golden import make
 from record_files import tree
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -83,3 +86,59 @@ def test_a_position_without_a_checksum_is_gone_on_from() -> None:
     inner = json.loads((GOLDEN / "mixture.txt").read_text())[1]
     for text, *_ in inner:
         assert Position.from_text(text).to_text().startswith(text[:-1])
+
+
+def iterated(dataset: Any, checkpoint: str) -> list[int]:
+    """The records that follow a checkpoint."""
+    iterator = iter(dataset)
+    tf.train.Checkpoint(iterator=iterator).read(str(GOLDEN / "sealed/checkpoint" / checkpoint)).assert_consumed()
+    return [int(value) for value in iterator]
+
+
+def test_a_checkpoint_of_tensorflow_is_gone_on_from() -> None:
+    whole = [int(value) for value in make.dataset()]
+    assert sorted(whole) == sorted([0, 1, 2, 3] * 6)
+    assert iterated(make.dataset(), "plain") == whole[make.READ :]
+    assert iterated(make.dataset().small_checkpoints(), "small") == whole[make.READ :]
+
+
+def test_a_checkpoint_of_a_mixture_is_gone_on_from() -> None:
+    assert iterated(make.mixture(), "mixture") == [int(value) for value in make.mixture()][make.READ :]
+
+
+def test_a_training_is_gone_on_with(tmp_path: Path) -> None:
+    """Behind the second batch of its second epoch; the batches that it gets are those of an unbroken one."""
+    batches = make.batches()
+    epochs = [[label.numpy().tolist() for _, label in batches] for _ in range(3)]
+    got: list[list[int]] = []
+    train = make.batches().map(
+        lambda x, y: (x, tf.py_function(lambda v: got.append(v.numpy().tolist()) or v, [y], y.dtype))
+    )
+    train = train.map(lambda x, y: (x, tf.ensure_shape(y, (None,))))
+    model = make.model()
+    model.fit(
+        train, epochs=3, callbacks=[t2t.Resume(train, str(copied("sealed/resume", tmp_path)), every=1)], verbose=0
+    )
+    assert got == [*epochs[1][2:], *epochs[2]]
+
+
+def test_documents_with_checksums_are_read(tmp_path: Path) -> None:
+    written = t2t.load(copied("sealed/export", tmp_path))
+    written.verify()
+    assert sorted(int(record["x"]) for record in written) == sorted([0, 1, 2, 3] * 3)
+    new = tree(fresh(tmp_path, shard_records=5, idx=True, types={"x": "int64"}))
+    old = tree(tmp_path / "sealed/export")
+    assert {name: old[name] for name in old if "tfrecord" in name} == {
+        name: new[name] for name in new if "tfrecord" in name
+    }
+    with t2t.open(URL, index=False) as source:
+        keys = [record["__key__"] for record in source.records()]
+    for name in ("index.t2t", "wids.json"):
+        with t2t.open(URL, index=GOLDEN / "sealed" / name) as source:
+            assert [source[number]["__key__"] for number in range(12)] == keys
+
+
+def test_a_cache_folder_is_used(tmp_path: Path) -> None:
+    with t2t.open(URL, index=False, cache=copied("sealed/cache", tmp_path)) as source:
+        assert len(list(source.records())) == 12
+        assert source.stats.cached == source.stats.bytes > 0
