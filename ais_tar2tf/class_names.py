@@ -4,7 +4,8 @@
      "classes": [{"shards": ["train-{:05d}.tar"], "field": "cls", "numbers": {"ant": 0, "bee": 1}}],
      "document_checksum": …}
 
-It speaks only of the shards whose names fit its templates: others in the same folder may have other labels.
+It speaks only of the shards whose names fit its templates: others in the same folder may have other labels. Of files
+that were exported, the manifest beside them names the classes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNot
 from ais_tar2tf.fetch.whole import fetch_whole
 from ais_tar2tf.options import Read
 from ais_tar2tf.reader import Shards
-from ais_tar2tf.shard_index import CLASSES_NAME
+from ais_tar2tf.shard_index import CLASSES_NAME, EXPORTED, MANIFEST_NAME
 from ais_tar2tf.stores import Store
 from ais_tar2tf.structure import Mismatch, fields, keyed, listed, made, one_of, text, whole
 
@@ -105,6 +106,9 @@ _NAMES = made(_named, fields({"shards": listed(text), "field": text, "numbers": 
 _BEGIN = b'{\n "version": 1,\n "classes": ['
 _MARKS = (CHECKSUM.encode(), checksum_of(b"")[:9].encode())
 _DOCUMENT = fields({"version": one_of(_VERSION), "classes": listed(_NAMES)})
+_MANIFEST_BEGIN = b'{\n "manifest": '
+_SPLIT = fields({"files": listed(fields({"name": text}))}, {"classes": keyed(listed(text))})
+_MANIFEST = fields({"splits": keyed(_SPLIT)})
 
 
 def folder_and_name(name: str) -> tuple[str, str]:
@@ -121,21 +125,48 @@ def find_class_names(shards: Shards) -> ClassNames | None:
     """Return the class names that all of `shards` have; None when some have none, or others.
 
     Raises:
-        SchemaError: There is a classes.json, and it is damaged.
+        SchemaError: There is a classes.json, or the manifest of an export, and it is damaged.
     """
     if not len(shards.names) or "?" in shards.names[0]:  # a query: nothing lies beside
         return None
-    by_folder: dict[str, tuple[ClassNames, ...]] = {}
+    by_folder: dict[str, _Documents] = {}
     found: ClassNames | None = None
     for name in shards.names:
         folder, last = folder_and_name(name)
         if folder not in by_folder:
-            by_folder[folder] = read_class_names(shards.store, folder, shards.read)
-        covering = next((each for each in by_folder[folder] if each.covers(last)), None)
+            by_folder[folder] = _Documents(shards.store, folder, shards.read)
+        covering = by_folder[folder].naming(last)
         if covering is None or (found is not None and found.names != covering.names):
             return None
         found = covering
     return found
+
+
+class _Documents:
+    """The documents of one folder that name classes, each read when it is needed."""
+
+    def __init__(self, store: Store, folder: str, read: Read) -> None:
+        self._place = (store, folder, read)
+        self._packed = read_class_names(*self._place)
+
+    def naming(self, name: str) -> ClassNames | None:
+        """Return the class names of a shard, by its name within the folder."""
+        covering = next((each for each in self._packed if each.covers(name)), None)
+        return self._exported.get(name) if covering is None and EXPORTED.search(name) else covering
+
+    @functools.cached_property
+    def _exported(self) -> dict[str, ClassNames]:
+        store, folder, read = self._place
+        data = _fetched(store, folder + MANIFEST_NAME, read)
+        if not data.startswith(_MANIFEST_BEGIN):
+            return {}
+        document = parse_document(data, _MANIFEST, where=store.url(folder + MANIFEST_NAME), fail=SchemaError)
+        return {
+            file["name"]: ClassNames(tuple(names), (), field)
+            for split in document["splits"].values()
+            for field, names in list(split.get("classes", {}).items())[:1]
+            for file in split["files"]
+        }
 
 
 def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames, ...]:
@@ -145,11 +176,15 @@ def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames,
         SchemaError: The document is damaged.
     """
     name = folder + CLASSES_NAME
+    return parse_classes(_fetched(store, name, read), where=store.url(name))
+
+
+def _fetched(store: Store, name: str, read: Read) -> bytes:
+    """Return a document; b"" where there is none."""
     try:
-        data = fetch_whole(store, name, read, limit="document_bytes")
+        return fetch_whole(store, name, read, limit="document_bytes")
     except (ShardNotFound, AccessDenied, LimitExceeded):  # or a server that answers any name with something
-        return ()
-    return parse_classes(data, where=store.url(name))
+        return b""
 
 
 @functools.lru_cache(256)

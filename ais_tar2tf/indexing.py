@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +16,11 @@ from ais_tar2tf.locations import location_text
 from ais_tar2tf.progress import progress_for
 from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
-from ais_tar2tf.shard_index import INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
+from ais_tar2tf.shard_index import EXPORTED, INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
-
-_EXPORTED = re.compile(r"-\d{5,}-of-\d{5,}")  # names that an export gives, which has a manifest beside its files
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def find(shards: Shards, place: Place) -> Found:
     """The index at a place, if it is there and still true; of an implicit place, nothing but its absence is told."""
     try:
         data = _read(shards, place)
-        if data is None and len(shards.names) and _EXPORTED.search(shards.names[0]):
+        if data is None and len(shards.names) and EXPORTED.search(shards.names[0]):
             place = replace(place, name=folder_of(shards.names) + MANIFEST_NAME)
             data = _read(shards, place)
     except LimitExceeded as error:  # or a server that answers any name with something

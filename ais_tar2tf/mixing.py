@@ -94,6 +94,12 @@ class Mixture(Completed):
         """As that of a source."""
         return bottleneck_line(self.stats)
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names that the numbers in `cls` stand for, where they are the same in all sources; else `()`."""
+        named = {source.classes for source in self._sources}
+        return named.pop() if len(named) == 1 else ()
+
     def select(self, *fields: str) -> Mixture:
         """Only these fields, of every source."""
         chosen = [source.select(*fields) for source in self._sources]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,17 @@ from ais_tar2tf.index_format import NUMBER, TAR_BLOCK, Entry
 from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores import Identity
 
-__all__ = ["CLASSES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Cut", "Index", "ShardIndex", "folder_of", "is_beside"]
+__all__ = [
+    "CLASSES_NAME",
+    "EXPORTED",
+    "INDEX_NAME",
+    "MANIFEST_NAME",
+    "Cut",
+    "Index",
+    "ShardIndex",
+    "folder_of",
+    "is_beside",
+]
 
 INDEX_NAME = "index.t2t"
 """The object, beside the shards, in which their index is looked for."""
@@ -24,7 +35,10 @@ CLASSES_NAME = "classes.json"
 """The object, beside the shards, that names the classes which their labels stand for."""
 
 MANIFEST_NAME = "manifest.json"
-"""The object, beside files that were exported, which counts their records, too."""
+"""The object, beside files that were exported, which counts their records, too, and names their classes."""
+
+EXPORTED = re.compile(r"-\d{5,}-of-\d{5,}")
+"""Finds the number in the name of an exported file, which has a manifest beside it."""
 
 
 def is_beside(name: str) -> bool:

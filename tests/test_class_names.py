@@ -206,3 +206,54 @@ def test_a_web_server_is_asked_and_may_have_none(packed):
         assert t2t.open(f"{web.url}/none/train-0.tar").classes == ()
         assert t2t.open(f"{web.url}/shards/train-0.tar?signed=a/b").classes == ()
     assert [target for _, target in web.asked] == ["/shards/classes.json", "/none/classes.json"]
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record", "tar"])
+def test_exported_files_that_are_opened_as_shards_have_their_names(packed, tmp_path, kind):
+    """The manifest beside them says the names, also of splits in one folder."""
+    source, out = t2t.open(f"{packed}/"), tmp_path / "out"
+    source.export(out, format=kind, splits={"train": 0.5, "val": 0.5}, shard_records=9, workers=1)
+    loaded = t2t.load(out)
+    if kind == "array_record":  # which is no archive to open, and no reason to name nothing
+        assert t2t.open(loaded.files("train")).classes == NAMES
+        return
+    for opened in (t2t.open(f"{out}/"), t2t.open(f"{out}/*-train*"), t2t.open(loaded.files("val")), t2t.open(out)):
+        assert opened.classes == NAMES
+        assert next(opened.records())["cls"] in (b"0", b"1", b"2")
+    assert t2t.mix([t2t.open(out), source]).classes == NAMES
+    told = CliRunner().invoke(app, ["inspect", f"{out}/dataset-val*", "--json"])
+    assert json.loads(told.stdout)["classes"] == {"cls": {"Sun flower": 0, "daisy": 1, "rose": 2}}
+    t2t.open(out).export(tmp_path / "again", workers=1)
+    assert t2t.load(tmp_path / "again").classes == NAMES
+
+
+def test_a_label_of_ones_own_keeps_its_names_and_its_field(packed, tmp_path):
+    t2t.open(f"{packed}/").export(tmp_path / "out", record_to_example=labelled, workers=1)
+    opened = t2t.open(tmp_path / "out")
+    assert opened.classes == NAMES
+    opened.export(tmp_path / "again", workers=1)
+    assert t2t.load(tmp_path / "again").manifest.classes == {"kind": NAMES}
+
+
+def test_files_beside_an_export_and_copies_without_its_manifest_have_no_names(packed, tmp_path):
+    (file,) = t2t.open(f"{packed}/").export(tmp_path / "out", workers=1)
+    shutil.copy(file, tmp_path / "out" / "other-00000-of-00001.tfrecord")
+    assert t2t.open([file, tmp_path / "out" / "other-00000-of-00001.tfrecord"]).classes == ()
+    shutil.copy(file, tmp_path)
+    assert t2t.open(tmp_path / Path(file).name).classes == ()
+    (tmp_path / "manifest.json").write_text('{"manifest": "of a web page"}')
+    assert t2t.open(tmp_path / Path(file).name).classes == ()
+
+
+def test_a_damaged_manifest_beside_exported_files_is_told(packed, tmp_path):
+    (file,) = t2t.open(f"{packed}/").export(tmp_path / "out", workers=1)
+    path = tmp_path / "out" / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"daisy", b"dasiy"))
+    with pytest.raises(SchemaError, match=r"manifest\.json: the document is damaged: its checksum"):
+        _ = t2t.open(file).classes
+
+
+def test_a_mixture_of_other_names_has_none(packed, tmp_path):
+    shutil.copytree(packed, tmp_path / "shards")
+    (tmp_path / "shards" / "classes.json").write_bytes(document_of([ClassNames(("a", "b", "c"), ("train-{}.tar",))]))
+    assert t2t.mix([t2t.open(f"{packed}/"), t2t.open(f"{tmp_path}/shards/")]).classes == ()

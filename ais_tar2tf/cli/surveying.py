@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
+from ais_tar2tf.class_names import find_class_names
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.places import as_listed, chosen_fields, chosen_grouping, extent, store_of
 from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, Tar2TFError, TransportError
-from ais_tar2tf.mapping import LABEL
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.source import Source, open_source
 
@@ -88,8 +88,8 @@ def read_all(
 
 def _name_classes(reading: Reading, source: Source) -> None:
     try:
-        names = source.classes
-        reading.survey.classes = {LABEL: names} if names else {}
+        found = find_class_names(source.as_shards)
+        reading.survey.classes = {} if found is None else {found.field: found.names}
     except SchemaError as error:  # a damaged classes.json is bad, and not the end
         reading.survey.fault(error)
 

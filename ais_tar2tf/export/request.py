@@ -22,7 +22,7 @@ from ais_tar2tf.export.serializers import Serializer, Typed
 from ais_tar2tf.export.shard_units import Job
 from ais_tar2tf.export.splits import Ratios, Route, described, route_of
 from ais_tar2tf.locations import location_text
-from ais_tar2tf.mapping import LABEL, wants
+from ais_tar2tf.mapping import wants
 from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import Writing, check_effect
 from ais_tar2tf.progress import progress_for
@@ -195,11 +195,12 @@ def _classes_of(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
     work item leaves it to who publishes all of them.
     """
     function = options.function
-    feature = LABEL if function is None else getattr(function, "label", None)
-    if feature is None or (options.share is not None and options.share.name):
+    feature = None if function is None else getattr(function, "label", None)
+    unsaid = function is not None and feature is None
+    if unsaid or (options.share is not None and options.share.name):
         return {}
     found = find_class_names(shards)
-    return {} if found is None else {feature: list(found.names)}
+    return {} if found is None else {feature or found.field: list(found.names)}
 
 
 def _names_digest(shards: Shards) -> str:

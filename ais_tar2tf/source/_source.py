@@ -197,9 +197,9 @@ class Source(Completed):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names that the numbers in `cls` stand for; `()` when no `classes.json` beside the shards names them.
+        """The names that the numbers in `cls` stand for; `()` when no document beside the shards names them.
 
-        `t2t.pack` writes it for class folders.
+        `t2t.pack` writes `classes.json` for class folders; of exported files it is their `manifest.json`.
 
         Raises:
             SchemaError: The document is damaged.
