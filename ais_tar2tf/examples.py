@@ -55,14 +55,14 @@ class ExampleGrouper:
 
     def add(self, members: Members) -> RecordBatch:
         """Return the records that are whole now. An error is raised behind the records that come before it."""
-        self._raise_failure()
+        self.raise_failure()
         batch, self._kept = self._kept, RecordBatch()
         try:
             self._add(members, batch)
         except (ArchiveError, RecordError) as error:
+            self._failure = error
             if not batch.records:
                 raise
-            self._failure = error
             return batch
         if batch.records:
             self._kept = RecordBatch(
@@ -90,14 +90,20 @@ class ExampleGrouper:
                 batch.extents.append(size + FRAME_BYTES)
                 batch.numbers.append(self._number - 1)
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error came while records were added."""
+        return self._failure is not None
+
     def finish(self, end: int | None = None) -> RecordBatch:
         """The last record; `end` says nothing new here."""
         del end
-        self._raise_failure()
+        self.raise_failure()
         batch, self._kept = self._kept, RecordBatch()
         return batch
 
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
+        """Raise the error that came behind the records that were returned last."""
         if self._failure is not None:
             raise self._failure
 

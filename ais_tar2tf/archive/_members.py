@@ -36,6 +36,11 @@ class Archive(Protocol):
         """Offset at which the members end, once it is finished."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether no member can follow those that came: what is wrong then stands behind all of them."""
+        ...
+
     def feed(self, block: Bytes) -> Iterator[Members]: ...
 
     def finish(self) -> None:

@@ -65,6 +65,11 @@ class ShardArchive:
         return 0 if self._archive is None else self._archive.end
 
     @property
+    def ended(self) -> bool:
+        """Whether no member can follow those that came."""
+        return self._archive is not None and self._archive.ended
+
+    @property
     def missing(self) -> bool:
         return isinstance(self._archive, ZipReader) and self._archive.missing
 

@@ -144,6 +144,11 @@ class TarReader:
         return self._base if self._ended_at is None else self._ended_at
 
     @property
+    def ended(self) -> bool:
+        """Whether the end mark came."""
+        return self._ended_at is not None
+
+    @property
     def gap(self) -> int:
         """How many of the bytes that come next nobody will look at, as far as is known."""
         if self._body is None:

@@ -63,6 +63,11 @@ class TFRecordReader:
     def end(self) -> int:
         return self._at
 
+    @property
+    def ended(self) -> bool:
+        """A record is whole when it comes: nothing that follows can belong to it."""
+        return True
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         view = memoryview(block)
         position = 0

@@ -132,11 +132,21 @@ class ZipReader:
     def end(self) -> int:
         return self._check.begins_at
 
+    @property
+    def ended(self) -> bool:
+        """Whether the directory has begun, behind which no member may stand."""
+        return self._check.begun
+
     def feed(self, block: Bytes) -> Iterator[Members]:
         view = memoryview(block)
         position = 0
         while position < len(view) and not self.missing:
-            position += self._step(view[position:])
+            try:
+                position += self._step(view[position:])
+            except ArchiveError:
+                if self._names:  # they came before what is wrong
+                    yield self._hand_out()
+                raise
             if self._waiting >= _HANDED_OUT or (self._names and self._is_large(self._body)):
                 yield self._hand_out()
         self._held = bytes(view[position:])

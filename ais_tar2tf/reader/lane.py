@@ -158,6 +158,8 @@ class Lane:
                 raise  # nothing is wrong with the shard
             self._leave(shard)
             self._account.shard_error(error)
+            if isinstance(error, ArchiveError):
+                self._show(shard, shard.last_whole())
         return True
 
     def _open_next(self) -> bool:
@@ -173,6 +175,7 @@ class Lane:
         return True
 
     def _read_on(self, shard: OpenShard) -> None:
+        shard.grouper.raise_failure()  # it came before what the archive says next
         members = next(shard.members, None)
         if members is not None:
             self._show(shard, shard.grouper.add(members))

@@ -86,6 +86,11 @@ class OpenShard:
             self._check(self.name, self._by_name.keys)
         return batch
 
+    def last_whole(self) -> RecordBatch:
+        """The last record of a shard that is given up, where nothing of it can be missing; else no record."""
+        is_whole = self.archive.ended and not self.grouper.failed
+        return self.grouper.finish(self.archive.end) if is_whole else RecordBatch()
+
 
 def _pieces(archive: ShardArchive, fetch: Fetch | FileFetch) -> Iterator[bytes | None]:
     """What a compressed shard holds, piece by piece; None where the next bytes of it have not come."""

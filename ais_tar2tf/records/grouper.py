@@ -25,6 +25,10 @@ from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records
 
 __all__ = ["Grouper"]
 
+_TOGETHER = (
+    "the files of one record have to lie next to each other: unpack the shard and pack the folder again by "
+    "t2t.pack, or write it by tar --sort=name"
+)
 _SMALL_FIELDS = 16_384  # bytes of a record
 _NAMES = frozenset(NAMES)
 
@@ -62,6 +66,7 @@ class Grouper:
         self._met: set[str] | None = None  # fields of this record that were not selected, when some were not
         self._twice: str | None = None
         self._failure: ArchiveError | RecordError | None = None  # to be raised behind the records before it
+        self._looked = False  # for a record whose files do not lie next to each other
 
     def wants(self, name: str) -> bool:
         """Whether the body of the member `name` will be looked at."""
@@ -70,17 +75,23 @@ class Grouper:
 
     def add(self, members: Members) -> RecordBatch:
         """The records that are whole now. What stops here, stops behind the records that come before it."""
-        self._raise_failure()
+        self.raise_failure()
         batch = RecordBatch()
         try:
             self._add(members, batch)
         except (ArchiveError, RecordError) as error:
+            self._failure = error
             if not batch.records:
                 raise
-            self._failure = error
         return batch
 
-    def _raise_failure(self) -> None:
+    @property
+    def failed(self) -> bool:
+        """Whether what is kept back may not be whole, since an error came while members were added."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise the error that came behind the records that were returned last."""
         if self._failure is not None:
             raise self._failure
 
@@ -110,7 +121,7 @@ class Grouper:
                 if until_next_key:
                     return at
                 if current is not None:
-                    self._flush(batch, members.offsets[at])
+                    self._flush(batch, members.offsets[at], (members.names, at))
                 current, fields = key, self._begin(key, members.offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
@@ -149,7 +160,7 @@ class Grouper:
         if max(totals) > self._limits.record_bytes:
             return 0
         if self._key is not None:  # its key comes before theirs
-            self._flush(batch, members.offsets[begin])
+            self._flush(batch, members.offsets[begin], (members.names, begin))
             self._key = None
         if not self._all_new(keys):
             return 0
@@ -201,7 +212,7 @@ class Grouper:
 
     def finish(self, end: int | None = None) -> RecordBatch:
         """The last record: the shard's members end at the offset `end` (None where extents don't matter)."""
-        self._raise_failure()
+        self.raise_failure()
         batch = RecordBatch()
         if self._key is not None:
             self._flush(batch, self._offset if end is None else end)
@@ -255,8 +266,11 @@ class Grouper:
     def _limit(self, name: str, message: str, offset: int) -> LimitExceeded:
         return LimitExceeded(f"{message}, Limits.{name}", shard=self._shard, offset=offset)
 
-    def _flush(self, batch: RecordBatch, end: int) -> None:
-        """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account."""
+    def _flush(self, batch: RecordBatch, end: int, behind: tuple[Sequence[str], int] = ((), 0)) -> None:
+        """The record is whole and ends at the offset `end`: check it, and put it into the batch or to the account.
+
+        `behind` has names of members, and the place from where on they stand behind the record.
+        """
         key = self._key
         assert key is not None
         is_new = self._seen.add(key)
@@ -269,7 +283,10 @@ class Grouper:
         if not is_new or self._twice is not None or self._selection is not None:
             try:
                 record = self._checked(key, known=not is_new)
-            except (DuplicateKey, DuplicateField, MissingField) as error:
+            except MissingField as error:
+                self._account.record_error(self._torn_apart(key, *behind) or error)
+                return
+            except (DuplicateKey, DuplicateField) as error:
                 self._account.record_error(error)
                 return
         batch.records.append(record)
@@ -277,10 +294,25 @@ class Grouper:
         batch.sizes.append(self._size)
         batch.extents.append(end - self._offset)
 
+    def _torn_apart(self, key: str, names: Sequence[str], begin: int) -> MissingField | None:
+        """Return the error of a record that lacks a field, where more of its files stand behind those of others.
+
+        The first such record of a shard is looked for, as far as members came: each look costs a walk over them.
+        """
+        following, self._looked = [] if self._looked else names[begin:], True
+        for name in following:
+            part = self._split(name)
+            if part is not None and part[0] == key and part[1]:
+                return MissingField(
+                    f"its file {name!r} stands behind files of other records; {_TOGETHER}", shard=self._shard, key=key
+                )
+        return None
+
     def _checked(self, key: str, *, known: bool) -> Record:
         if known:
             raise DuplicateKey(
-                "the key came before, and comes back after other records; was the shard written unsorted?",
+                f"the key came before, and comes back after other records; {_TOGETHER}. If these are two records, "
+                "give one of them another key",
                 shard=self._shard,
                 key=key,
             )
