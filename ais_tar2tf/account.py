@@ -46,7 +46,7 @@ class Stats:
     cached: int = 0  # of these, from the cache
     cache_faults: int = 0  # pieces that the cache had damaged, or could not read or keep: the store had them
     skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
-    ignored: int = 0  # members that are no field: directories, links, devices, `._*`, those a grouping leaves out
+    ignored: int = 0  # members that are no field: directories, links, `._*`, .DS_Store, those a grouping leaves out
     left_out: int = 0  # objects in a listing that are no shards: documents, hidden files, pictures
     retries: int = 0  # requests made again
     resumes: int = 0  # of which went on in the middle of a shard

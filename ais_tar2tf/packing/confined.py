@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError, UnsafeName
 from ais_tar2tf.packing.left_out import BROKEN_LINK, HIDDEN, LINK, SPECIAL, LeftOut
+from ais_tar2tf.records import SYSTEM_FILES
 
 __all__ = ["Confined", "Listing"]
 
-_SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 _SYSTEM_FOLDERS = frozenset(
     {"__macosx", "@eadir", "$recycle.bin", "system volume information", "lost+found", "__pycache__"}
 )
@@ -147,7 +147,7 @@ class Confined:
                 listing.folders.append(entry.name)
         elif not entry.is_file():
             left_out.add(SPECIAL, name)
-        elif entry.name.startswith(".") or entry.name.lower() in _SYSTEM_FILES:
+        elif entry.name.startswith(".") or entry.name.lower() in SYSTEM_FILES:
             left_out.add(HIDDEN, name)
         else:
             listing.files.append((entry.name, entry.stat().st_size))

@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 from ais_tar2tf.nearest import check_choice
 
-__all__ = ["Grouping", "Split", "alike", "is_by_rule", "is_no_field", "splitter"]
+__all__ = ["SYSTEM_FILES", "Grouping", "Split", "alike", "is_by_rule", "is_no_field", "splitter"]
 
 Split = Callable[[str], "tuple[str, str] | None"]
 Grouping = str | Split
 """`"first-dot"`, `"last-dot"`, or a callable from a member's name to (key, field), None to leave it out."""
 
+SYSTEM_FILES = frozenset({".ds_store", ".localized", "desktop.ini", "ehthumbs.db", "icon\r", "thumbs.db"})
+"""Names, in small letters, of files that desktops leave in folders of other files."""
+
+_OF_DESKTOPS = frozenset({"db", "ini"})  # the extensions of those that have one
 _FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
 
 
@@ -21,13 +25,19 @@ def _first_dot(name: str) -> tuple[str, str] | None:
         base = name.rfind("/") + 1
         stem, dot, field = name[base:].partition(".")
         key = name[:base] + stem
-    return (key, field.lower()) if dot and key and key[-1] != "/" else None
+    if not dot or not key or key[-1] == "/":
+        return None
+    field = field.lower()
+    return None if field in _OF_DESKTOPS and is_no_field(name) else (key, field)
 
 
 def _last_dot(name: str) -> tuple[str, str] | None:
     base = name.rfind("/") + 1
     dot = name.rfind(".", base + 1)
-    return (name[:dot], name[dot + 1 :].lower()) if dot > 0 and not is_no_field(name) else None
+    if dot < 0 or name.startswith("._", base):
+        return None
+    field = name[dot + 1 :].lower()
+    return None if field in _OF_DESKTOPS and is_no_field(name) else (name[:dot], field)
 
 
 def splitter(grouping: Grouping) -> Split:
@@ -46,8 +56,15 @@ def splitter(grouping: Grouping) -> Split:
 
 
 def is_no_field(name: str) -> bool:
-    """Names that nobody means as data: macOS's `._*`, and directories written as files."""
-    return name.endswith("/") or name[name.rfind("/") + 1 :].startswith("._")
+    """Return whether a name is one that nobody means as data.
+
+    Such are macOS's `._*`, what desktops leave in folders, and directories that are written as files.
+
+    >>> [name for name in ("a/._b.jpg", "./.DS_Store", "a/Thumbs.db", "a/", "a/.hidden") if not is_no_field(name)]
+    ['a/.hidden']
+    """
+    last = name[name.rfind("/") + 1 :]
+    return not last or last.startswith("._") or last.lower() in SYSTEM_FILES
 
 
 def is_by_rule(split: Split) -> bool:
@@ -70,6 +87,8 @@ def _alike_by_rule(names: list[str], split: Split) -> tuple[list[str], list[str]
     if not count:
         return None
     end = width * count
+    if not _OF_DESKTOPS.isdisjoint(pattern) and any(map(is_no_field, names[:end])):
+        return None
     text = _lines(names[:end:width])
     keys_text = text.replace(f"{endings[0]}\0", "\0")
     if text.count("\0") != count or len(text) - len(keys_text) != count * len(endings[0]):

@@ -6,6 +6,7 @@ import html
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 import xxhash
@@ -17,6 +18,7 @@ from ais_tar2tf.completion import Completed
 from ais_tar2tf.errors import (
     IndexMissing,
     MappingError,
+    MissingField,
     NoSuchRecord,
     OptionError,
     SchemaError,
@@ -378,15 +380,19 @@ class Source(Completed):
         if map is None and graph is not None:
             raise OptionError(f"graph={graph!r} says how map= runs, and there is no map=")
         if map is not None:
-            mapping = tracing.prepare(
-                map,
-                fields,
-                sample[0] if sample else None,
-                output_types=output_types,
-                output_shapes=output_shapes,
-                label_is_number=label_is_number,
-                graph=graph,
-            )
+            try:
+                mapping = tracing.prepare(
+                    map,
+                    fields,
+                    sample[0] if sample else None,
+                    output_types=output_types,
+                    output_shapes=output_shapes,
+                    label_is_number=label_is_number,
+                    graph=graph,
+                )
+            except MissingField:
+                source._check_sample(sample)
+                raise
             names = (*(n for n in mapping.fields if n not in NAMES), *NAMES)
         return Prepared(source._read_by(mapping, names), names, optional, mapping, usual_bytes(sample, names))
 
@@ -659,6 +665,13 @@ class Source(Completed):
         if sum(map(size_of, sample)) <= _KEPT_SAMPLE:
             self._sample = sample
         return sample
+
+    def _check_sample(self, sample: Sequence[Record]) -> None:
+        """Raise what ended the sample, if an error did: a field may be missing in its records because of that."""
+        plan = Plan(len(self._shards.names))
+        stream = RecordStream(self._shards, plan, plan.begin(0, 0, 1), self._account.twin())
+        for _ in islice(timed_records(stream, Account()), len(sample) + 1):
+            pass
 
     def _known_fields(self) -> tuple[str, ...]:
         """The fields that records may have, as far as a selection or a sample tells."""
