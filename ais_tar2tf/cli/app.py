@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from ais_tar2tf import __version__
 from ais_tar2tf.cli.benching import bench
@@ -20,6 +19,7 @@ from ais_tar2tf.cli.listing import ls
 from ais_tar2tf.cli.packing import pack
 from ais_tar2tf.cli.putting import put
 from ais_tar2tf.cli.serving import serve
+from ais_tar2tf.cli.usage import Verb, Verbs
 from ais_tar2tf.cli.verifying import verify
 
 __all__ = ["app"]
@@ -28,6 +28,7 @@ _VERBS = (demo, ls, inspect, card, convert, finish, verify, index, pack, put, se
 
 app = typer.Typer(
     name="ais-tar2tf",
+    cls=Verbs,
     help="Tar shards in an object store become a tf.data.Dataset or record files.",
     epilog="Begin with: ais-tar2tf demo. AIS_ENDPOINT and AIS_AUTHN_TOKEN say which cluster. Data goes to stdout, "
     "everything else to stderr. Exit: 0 done, 2 usage, 3 not found, 4 access, 5 network, 6 corrupt data, 7 done in "
@@ -39,17 +40,8 @@ app = typer.Typer(
 )
 
 
-class _Verb(TyperCommand):
-    """A verb that refuses empty arguments: to most of them, '' would be the current folder, or the root."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "" in args and not ctx.resilient_parsing:  # completion asks with what has been typed so far
-            raise typer.BadParameter("an argument is empty; is a variable of the shell not set?", ctx=ctx)
-        return super().parse_args(ctx, args)
-
-
 for _verb in _VERBS:
-    app.command(cls=_Verb)(_verb)
+    app.command(cls=Verb)(_verb)
 
 
 def _version(wanted: bool) -> None:
