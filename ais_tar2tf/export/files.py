@@ -176,6 +176,8 @@ class _Names:
             raise ExportError(f"{path}: nothing can be written there (there is no folder {os.fspath(path.parent)!r})")
         if path.is_dir():
             raise ExportError(f"{path}: nothing can be written there (it is a folder)")
+        if path.exists() and not path.is_file():  # a rename would replace a device by a file
+            raise ExportError(f"{path}: nothing can be written there (it is a device or a pipe)")
         return path
 
     def stale(self, total: int) -> Iterator[Path]:

@@ -16,8 +16,10 @@ from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.export.alone import alone
 from ais_tar2tf.export.boundaries import Bounds
 from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry, classes_of
+from ais_tar2tf.export.metadata import METADATA
 from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, place_of
@@ -164,9 +166,11 @@ def finished(target: Target, place: Destination, sources: Sources | None) -> Man
     there = [] if manifest is None else [split for split in target.splits if split in manifest.splits]
     if target.exists == "error" and (there or (target.resumable and target.work_path().exists())):
         raise ExportError(f"{target.out}: there is an export already; exists='replace' writes it anew")
+    if target.exists == "error" and manifest is None and (other := _other_file(target, place)) is not None:
+        raise ExportError(f"{place.url(other)}: something else is there, which exists='error' refuses")
     if manifest is None or not there:
         _check_same_place(target, manifest)
-        _check_strangers(target, place)
+        _check_strangers(target, place, manifest)
         return None
     if any(manifest.splits[split].plan != target.plan for split in there) or len(there) < len(target.splits):
         raise ExportError(
@@ -181,6 +185,17 @@ def finished(target: Target, place: Destination, sources: Sources | None) -> Man
     with contextlib.suppress(OSError):
         _leftover(target)
     return manifest
+
+
+def _other_file(target: Target, place: Destination) -> str | None:
+    """Return the name of a file that no export wrote, if there is one; hidden files do not count.
+
+    Other splits may be published at the same time, so files of theirs may be there before their manifest is.
+    """
+    if target.share is not None or target.staged:
+        return None
+    ours = (".", f"{target.name}-")
+    return next((each for each in place.names("") if not each.startswith(ours) and each not in METADATA), None)
 
 
 def _leftover(target: Target) -> None:
@@ -204,13 +219,27 @@ def _check_same_place(target: Target, manifest: Manifest | None) -> None:
         )
 
 
-def _check_strangers(target: Target, place: Destination) -> None:
+def _check_strangers(target: Target, place: Destination, manifest: Manifest | None) -> None:
+    """Refuse to write over files that another program, or an export that is not known here, may need."""
+    if target.share is not None or target.staged or target.work_path().exists():
+        return
     strangers = target.publisher(place).strangers(set())
-    if strangers and target.share is None and not target.staged and not target.work_path().exists():
+    if manifest is None and not strangers:
+        strangers = _foreign_metadata(place)
+    if strangers:
         raise ExportError(
             f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
             "exists='replace' takes it away"
         )
+
+
+def _foreign_metadata(place: Destination) -> list[str]:
+    """Return documents for TFDS that no export of ours wrote. One that publishes now writes its manifest last."""
+    found = [name for name in METADATA if place.size(name) is not None]
+    if not found:
+        return []
+    with alone(place):
+        return found if read_manifest(place) is None else []
 
 
 def _export(

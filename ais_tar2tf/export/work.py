@@ -151,6 +151,8 @@ class WorkFolder:
         """Take over what the journal says: it is of the same plan, or empty."""
         journal = self.path / _JOURNAL
         facts = self._facts(journal) or [{"plan": plan}]
+        if facts[0] != {"plan": plan} and not any("file" in fact for fact in facts):
+            facts = [{"plan": plan}]  # it failed before anything was done that could be used
         if facts[0] != {"plan": plan}:
             raise ExportError(
                 f"{self.path.parent}: an export with another plan was begun there and did not end; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -107,6 +108,7 @@ class FileStore:
         beside = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _check_replaceable(path)
             try:
                 if isinstance(data, Path):
                     shutil.copyfile(data, beside)
@@ -117,7 +119,7 @@ class FileStore:
                 beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise translated(error, self.url(name)) from error
+            raise _unwritable(error, self.url(name)) from error
 
     def move(self, name: str, to: str) -> bool:
         try:
@@ -137,7 +139,7 @@ class FileStore:
         try:
             Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise translated(error, self._folder) from error
+            raise _unwritable(error, self._folder) from error
 
     def close(self) -> None:
         pass
@@ -174,6 +176,22 @@ class FileStore:
 def _listing_order(entry: os.DirEntry[str]) -> str:
     """As object stores order names: a folder's contents stand where `folder/` does."""
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse a name that is a folder or a device: a rename would put a file in the device's place."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder has this name")
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "this is a device or a pipe, and no file")
+
+
+def _unwritable(error: OSError, url: str) -> StoreError:
+    """The error for a file that cannot be written: `translated` is about one that cannot be read."""
+    if isinstance(error, PermissionError):
+        return AccessDenied("nothing may be written there", url=url)
+    reason = {errno.EEXIST: "Not a directory"}.get(error.errno or 0, error.strerror or error)
+    return StoreError(f"the file system said: {reason}; nothing can be written there", url=url)
 
 
 def translated(error: OSError, url: str) -> StoreError:
