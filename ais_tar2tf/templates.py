@@ -71,6 +71,11 @@ def check_spelling(template: str) -> None:
                 continue
             meant = f"{{{found['first']}..{found['last']}}}"
             advice = f"is no range: write {shown_location(before + meant + behind)}"
+        elif kind == "split":
+            advice = (
+                "stands for the name of a split when shards are written; to read them write it, as "
+                f"{shown_location(f'{before}train{behind}')}"
+            )
         else:
             digits = int(found["width"] or found["digits"] or 1) or 1
             meant = f"{{{'0' * digits}..{'9' * digits}}}"
@@ -255,6 +260,7 @@ _MISSPELT = re.compile(
         (?:[-–—~…]|(?<=[0-9][0-9]):|\.{2,}|\bto\b)
         \s*(?P<last>[0-9]+|[A-Za-z])\s*\}
       )
+    | (?P<split>\{split\})
     | (?P<format>\{(?:[0-9]?|[A-Za-z_]\w*(?=:)):?0?(?P<width>[0-9]{0,2})d?\}|%(?:0(?P<digits>[0-9]))?d(?![0-9A-Fa-f]))
     """,
     re.DOTALL | re.VERBOSE,

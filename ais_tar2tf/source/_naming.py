@@ -154,10 +154,18 @@ def _too_many(pattern: str, limits: Limits) -> TemplateError:
     return TemplateError(f"{shown_url(pattern)!r} names over {limits.template:,} shards, Limits.template")
 
 
+def _why_nothing(store: Store, pattern: str) -> str:
+    if pattern == _WHOLE_BUCKET:
+        return "the bucket is empty"
+    if is_glob(pattern) or not isinstance(store, FileStore):
+        return f"nothing matches {pattern!r}"
+    return f"nothing matches {pattern!r}: {'it is empty' if store.is_folder(pattern) else 'there is no such folder'}"
+
+
 def _nothing(store: Store, pattern: str, others: Sequence[str]) -> ShardNotFound:
     url = store.url(glob_prefix(pattern))
     if not others:
-        return ShardNotFound(f"nothing matches {pattern!r}", url=url)
+        return ShardNotFound(_why_nothing(store, pattern), url=url)
     some = ", ".join(others[:_EXAMPLES]) + (" …" if len(others) > _EXAMPLES else "")
     count = "one file" if len(others) == 1 else f"{len(others):,} files"
     return ShardNotFound(
