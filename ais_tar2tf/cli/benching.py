@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ais_tar2tf.cli.carding import write_page
+from ais_tar2tf.cli.carding import check_page, write_page
 from ais_tar2tf.cli.console import Console, counted, quantity, width_of
 from ais_tar2tf.cli.verbs import Batch, Endpoint, Grouping, Json, Quiet, Urls, Verbose, WithTensorflow, verb
 from ais_tar2tf.errors import SchemaError, ShardNotFound
@@ -56,6 +56,8 @@ def bench(
     from ais_tar2tf.source import open_source
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if out is not None:
+        check_page(out)
     rates, sample = _measured(
         console, urls, endpoint, seconds, batch, with_tensorflow=tensorflow, grouping=chosen_grouping(grouping)
     )
@@ -88,7 +90,7 @@ def _measured(
     names = [info.name for _, info in objects(urls, endpoint)]
     try:
         if not names:
-            raise ShardNotFound("nothing is there", url=urls[0])
+            raise ShardNotFound("there are no shards", url=urls[0])
         console.note(f"taking a sample of {counted(len(names), 'shard')}")
         sample = stages.take_sample(store, names, grouping)
         if not sample.records:

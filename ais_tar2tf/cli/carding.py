@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +13,13 @@ import typer
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, counted, quantity
 from ais_tar2tf.cli.verbs import DryRun, Endpoint, Fields, Grouping, Json, Most, Quiet, UrlsOrOut, Verbose, verb
-from ais_tar2tf.errors import ExportError
+from ais_tar2tf.errors import ExportError, OptionError
 from ais_tar2tf.signed_urls import shown_url
 
 if TYPE_CHECKING:
     from ais_tar2tf.cli.surveying import Reading
 
-__all__ = ["card", "write_page"]
+__all__ = ["card", "check_page", "write_page"]
 
 
 @verb
@@ -42,9 +44,12 @@ def card(
       ais-tar2tf card 'ais://imagenet/train-{000..146}.tar' -o imagenet.html
     """
     from ais_tar2tf.card import render
-    from ais_tar2tf.cli.surveying import read_all
+    from ais_tar2tf.cli.surveying import next_of_bad, read_all
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    if len(urls) > 1 and urls[-1].endswith((".html", ".htm")):
+        raise OptionError(f"{urls[-1]} is no shard: the page to write is given as --out {shlex.quote(urls[-1])}")
+    check_page(out)
     if dry_run:
         _rehearse(console, urls, out, endpoint)
         return
@@ -63,6 +68,9 @@ def card(
     console.note(
         f"{counted(survey.records, 'record')}, {survey.faulty:,} bad; {quantity(size)}: open it in a browser"
     )
+    if not survey.records and survey.faulty:
+        console.error("no record could be read; the card shows why", next_of_bad(reading, urls))
+        raise typer.Exit(exits.CORRUPT)
     if reading.stopped:
         console.error("stopped: the card shows what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.PART)
@@ -86,6 +94,19 @@ def _code(reading: Reading, urls: list[str], endpoint: str | None, grouping: str
     return f"import ais_tar2tf as t2t\n\ndataset = {loaded}\n"
 
 
+def check_page(out: Path) -> None:
+    """Refuse what a page cannot be written to before everything is read for it."""
+    text = str(out)
+    if ":/" in text:
+        raise OptionError(f"--out is a file on this machine, not {text!r}")
+    if out.is_dir():
+        raise ExportError(f"{text}: the page cannot be written there, it is a folder; say {out / 'card.html'}")
+    if out.exists() and not out.is_file():  # a rename would replace a device by a file
+        raise OptionError(f"--out is a file, and {text} is a device or a pipe")
+    if not out.parent.is_dir():
+        raise ExportError(f"{text}: the page cannot be written there, there is no folder {out.parent}")
+
+
 def write_page(out: Path, page: str) -> None:
     """Beside, then renamed: no half of a page has the name."""
     beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
@@ -93,6 +114,7 @@ def write_page(out: Path, page: str) -> None:
         beside.write_text(page, encoding="utf-8", errors="replace")
         beside.replace(out)
     except OSError as error:
-        raise ExportError(f"{out}: the page cannot be written ({error.strerror})") from error
+        raise ExportError(f"{out}: the page cannot be written there ({error.strerror})") from error
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)

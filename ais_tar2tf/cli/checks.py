@@ -26,7 +26,7 @@ _OLDEST, _NEWEST = (3, 11), (3, 13)
 _LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of it, 256 MiB are ours
 _LEAST_DISK = 1_000_000_000  # bytes: what a first export and a card need with room to spare
 _LEAST_FILES = 1_024
-_DEVELOPERS = ("test", "dev", "bench")  # extras for work on this package, which its users need not have
+_DEVELOPERS = ("test", "dev", "bench", "fuzz")  # extras for work on this package, which its users need not have
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
 _SECRETS = (
     "AIS_AUTHN_TOKEN",
@@ -42,6 +42,7 @@ _USES = {
     "cloud": "s3://, gs:// and az://",
     "hdf5": "fields that are HDF5 or netCDF-4 files",
     "progress": "progress bars in notebooks",
+    "tensorboard": "plots of a training's input in TensorBoard",
     "tfds": "data sets for TFDS, and ArrayRecord files",
     "tornet": "TorNet's data set",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console, counted, quantity
 from ais_tar2tf.cli.verbs import (
+    ON_ERRORS,
     Align,
     DryRun,
     Endpoint,
@@ -20,7 +22,6 @@ from ais_tar2tf.cli.verbs import (
     Grouping,
     Json,
     OnErrors,
-    Out,
     Quiet,
     ShardRecords,
     ShardSize,
@@ -32,6 +33,8 @@ from ais_tar2tf.cli.verbs import (
     verb,
 )
 from ais_tar2tf.errors import AccessDenied, OptionError
+from ais_tar2tf.escaping import one_line
+from ais_tar2tf.nearest import check_choice
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -44,7 +47,7 @@ __all__ = ["convert", "tell_finished"]
 @verb
 def convert(
     urls: Urls,
-    out: Out,
+    out: Annotated[str, typer.Argument(help="where to write: a folder or a URL", metavar="OUT")],
     kind: Format = "tfrecord",
     name: Annotated[str, typer.Option(help="the first part of the files' names", metavar="NAME")] = "dataset",
     split: Annotated[str, typer.Option(help="the split's name", metavar="NAME")] = "train",
@@ -92,10 +95,14 @@ def convert(
       ais-tar2tf convert 'ais://imagenet/train-{000..146}.tar' out/
     """
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    from ais_tar2tf.cli.places import chosen_fields, chosen_grouping
+    from ais_tar2tf.cli.places import check_written, chosen_fields, chosen_grouping
     from ais_tar2tf.export import DEFAULT_SIZE
     from ais_tar2tf.source import open_source
 
+    check_written(out, "OUT")
+    if Path(out).is_file():
+        raise OptionError(f"OUT is a folder or a URL, and {out} is a file: is OUT missing behind the shards?")
+    check_choice("--on-error", on_error, ON_ERRORS)
     share = None if shard is None else _share(shard)
     if resume and exists != "resume":
         raise OptionError(f"--resume and --exists {exists} contradict each other")
@@ -132,6 +139,8 @@ def convert(
             _rehearse(console, urls, out, endpoint, {**export, "shard": share})
             return
         _make_bucket(out, endpoint)
+        if exists != "error":
+            _warn_of_others(console, out, endpoint)
         try:
             if runner is not None:
                 _run_beam(source, out, runner, runner_option or [], reading, export)
@@ -162,6 +171,8 @@ def _share(text: str) -> tuple[int, int]:
     host, separator, of = text.partition("/")
     if not (separator and host.isdecimal() and of.isdecimal()):
         raise OptionError(f"--shard is I/N, as 3/16, not {text!r}")
+    if int(host) >= int(of):
+        raise OptionError(f"--shard {text}: hosts are counted from 0, so the last of {of} is {int(of) - 1}/{of}")
     return int(host), int(of)
 
 
@@ -220,11 +231,22 @@ def _make_bucket(out: str, endpoint: str | None) -> None:
         store.create()
 
 
+def _warn_of_others(console: Console, out: str, endpoint: str | None) -> None:
+    """Say when OUT holds files of other kinds: whoever reads the folder then reads both."""
+    from ais_tar2tf.export.manifest import MANIFEST
+    from ais_tar2tf.export.places import place_of
+
+    place = place_of(out, endpoint=endpoint)
+    other = next((name for name in place.names("") if not name.startswith(".")), None)
+    if other is not None and place.size(MANIFEST) is None:
+        console.warn(f"{out} holds other files, as {one_line(other)}; they stay. --exists error refuses such a place")
+
+
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:
     skipped = loaded.manifest.splits[split].skipped
     if skipped:
         told = ", ".join(f"{count:,} × {kind}" for kind, count in skipped.items())
-        fail(console, f"done in part: {told} skipped", "see what was wrong: ais-tar2tf inspect URL", exits.PART)
+        fail(console, f"done in part: {told} skipped", "see what was wrong: ais-tar2tf inspect URL…", exits.PART)
     console.note(f"load it: t2t.load({out!r}).dataset({split!r}) · prove it: ais-tar2tf verify {out}")
 
 

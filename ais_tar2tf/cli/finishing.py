@@ -41,5 +41,5 @@ def finish(
         files = publish(out, split=split, endpoint=endpoint)
     except PartMissing as missing:
         again = " and ".join(f"--shard {host}/{missing.of}" for host in missing.hosts[:3])
-        fail(console, str(missing), f"run the missing ones: convert … {again}", exits.PART)
+        fail(console, str(missing), f"run the missing ones: ais-tar2tf convert … {again}", exits.PART)
     tell_finished(console, out, endpoint, files, Stats(), split, read_here=False)

@@ -41,7 +41,7 @@ def inspect(
       ais-tar2tf inspect 'ais://imagenet/train-{000..146}.tar'
       ais-tar2tf inspect data/ --records 1000
     """
-    from ais_tar2tf.cli.surveying import read_all
+    from ais_tar2tf.cli.surveying import next_of_bad, read_all
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
     reading = read_all(
@@ -53,9 +53,7 @@ def inspect(
         console.error("stopped: this is what was read until then", "--records N reads only the first N")
         raise typer.Exit(exits.INTERRUPTED)
     if survey.faulty:
-        console.error(
-            f"{survey.faulty:,} bad", "read past them: on_error='skip-record', or convert --on-error skip-shard"
-        )
+        console.error(f"{survey.faulty:,} bad", next_of_bad(reading, urls))
         raise typer.Exit(exits.CORRUPT)
 
 

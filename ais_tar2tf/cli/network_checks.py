@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.checks import FAULT, OK, REMARK, Finding
 from ais_tar2tf.cli.console import duration, quantity
+from ais_tar2tf.cli.remedies import remedy_for
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.options import Tls
 from ais_tar2tf.stores._tls import ais_tls, context_of
@@ -162,7 +163,11 @@ def data(url: str, given: str | None) -> Iterator[Finding]:
         first = next(objects([url], given), None)
         if first is None:
             yield Finding(
-                "data", FAULT, f"nothing at {url}", "put something there: ais-tar2tf put FILE… URL", exits.NOT_FOUND
+                "data",
+                FAULT,
+                f"nothing at {url}",
+                f"put something there: ais-tar2tf put FILE… {url}",
+                exits.NOT_FOUND,
             )
             return
         shard, info = first
@@ -179,7 +184,7 @@ def data(url: str, given: str | None) -> Iterator[Finding]:
         finally:
             store.close()
     except Tar2TFError as error:
-        yield Finding("data", FAULT, str(error), exits.remedy_for(error, given) or "", exits.code_of(error))
+        yield Finding("data", FAULT, str(error), remedy_for(error, "doctor", given), exits.code_of(error))
         return
     if seconds > _SLOW_FIRST_BYTE:
         remedy = "many small requests will be slow: prefer large shards, and more connections= over a long line"

@@ -98,14 +98,16 @@ def pack(
       ais-tar2tf pack photos/ 'ais://pets/train-{:05d}.tar'
       ais-tar2tf pack data/ 'ais://pets/{split}-{:05d}.tar'
     """
+    from ais_tar2tf.cli.places import check_written
     from ais_tar2tf.errors import OptionError
     from ais_tar2tf.export import DEFAULT_SIZE
+    from ais_tar2tf.nearest import check_choice
     from ais_tar2tf.packing import PackOptions
     from ais_tar2tf.packing.packer import look, run
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
-    if labels not in _LABELS:
-        raise OptionError(f"--labels is one of {', '.join(_LABELS)}, not {labels!r}")
+    check_written(url, "URL")
+    check_choice("--labels", labels, _LABELS)
     if "://" not in url:
         refuse_flag("--no-create", not create, f"for {url!r}", "a folder is made in any case; it is of buckets")
     if in_order and shuffle is not None:

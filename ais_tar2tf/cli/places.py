@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.errors import OptionError, TemplateError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.listing import is_shard
+from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import Read
-from ais_tar2tf.records import splitter
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
 from ais_tar2tf.templates import expand, unescape
 
-__all__ = ["as_listed", "chosen_fields", "chosen_grouping", "extent", "objects", "store_of"]
+__all__ = [
+    "GROUPINGS",
+    "as_listed",
+    "check_written",
+    "chosen_fields",
+    "chosen_grouping",
+    "extent",
+    "objects",
+    "store_of",
+]
 
+GROUPINGS = ("first-dot", "last-dot")
 _PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
 
@@ -42,7 +53,12 @@ def chosen_fields(fields: str | None) -> list[str] | None:
     >>> chosen_fields("jpg, cls?")
     ['jpg', 'cls?']
     """
-    return None if fields is None else [field.strip() for field in fields.split(",") if field.strip()]
+    if fields is None:
+        return None
+    named = [field.strip() for field in fields.split(",") if field.strip()]
+    if not named:
+        raise OptionError(f"--fields names no field: {fields!r}; say them as jpg,cls")
+    return named
 
 
 def chosen_grouping(grouping: str | None) -> str:
@@ -51,9 +67,18 @@ def chosen_grouping(grouping: str | None) -> str:
     >>> chosen_grouping(None), chosen_grouping("last-dot")
     ('first-dot', 'last-dot')
     """
-    chosen = grouping or "first-dot"
-    splitter(chosen)
+    chosen = grouping or GROUPINGS[0]
+    check_choice("--grouping", chosen, GROUPINGS)
     return chosen
+
+
+def check_written(url: str, what: str) -> None:
+    """Refuse a place that is only read."""
+    scheme, *_ = split_url(url)
+    if scheme in _PLAIN_HTTP:
+        raise OptionError(
+            f"{what} is a folder or a bucket, as ais://bucket/; plain HTTP is only read: {shown_url(url)}"
+        )
 
 
 def objects(

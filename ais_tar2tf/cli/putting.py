@@ -46,9 +46,10 @@ def put(
     Example:
       ais-tar2tf put shards/*.tar ais://imagenet/train/
     """
-    from ais_tar2tf.cli.places import as_listed, store_of
+    from ais_tar2tf.cli.places import as_listed, check_written, store_of
 
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose)
+    check_written(url, "URL")
     named = _named(files, console, follow_links=follow_links)
     if "/" not in url and not Path(url).exists():
         fail(console, f"{url}: there is no such folder", f"say the store too: ais://{url}, or ./{url}", exits.USAGE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -51,7 +53,9 @@ def serve(
         fail(
             console,
             f"{folder} is no folder",
-            f"make it, with a bucket: mkdir -p {folder / 'bucket'}",
+            "name the folder whose sub-folders are the buckets"
+            if folder.exists()
+            else f"make it, with a bucket: mkdir -p {shlex.quote(str(folder / 'bucket'))}",
             exits.NOT_FOUND,
         )
     from ais_tar2tf.errors import ServerError
@@ -62,7 +66,7 @@ def serve(
         token = os.environ.get("AIS_AUTHN_TOKEN") or None
         server = start(folder, host=host, port=port, token=token, hosts=allow_host)
     except ServerError as error:
-        fail(console, str(error), "choose another port: --port 0 takes a free one", exits.NETWORK)
+        fail(console, str(error), _next_of(error), exits.NETWORK)
     with server:
         buckets = sorted(each.name for each in folder.iterdir() if each.is_dir())
         console.document(
@@ -75,6 +79,14 @@ def serve(
         console.note("Ctrl-C ends it")
         ended.wait()
     console.note("ended")
+
+
+def _next_of(error: BaseException) -> str:
+    """What to do when the server cannot listen: another port, or another address."""
+    number = getattr(error.__cause__, "errno", None)
+    if number in (errno.EADDRINUSE, errno.EACCES):
+        return "choose another port: --port 0 takes a free one"
+    return "choose an address of this machine: --host 127.0.0.1 is for this machine alone, 0.0.0.0 for everybody"
 
 
 def _on_signal() -> threading.Event:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +12,17 @@ from ais_tar2tf.card import Survey
 from ais_tar2tf.class_names import find_class_names
 from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.places import as_listed, chosen_fields, chosen_grouping, extent, store_of
-from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, Tar2TFError, TransportError
+from ais_tar2tf.errors import AccessDenied, MissingField, SchemaError, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.progress import Progress
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.source import Source, open_source
 
 if TYPE_CHECKING:
     from ais_tar2tf.loading.files import Loaded
 
-__all__ = ["Reading", "extent_of", "opened", "read_all"]
+__all__ = ["Reading", "extent_of", "next_of_bad", "opened", "read_all"]
 
+_NEAR = re.compile(r"did you mean '([^']+)'\?")  # in the text of MissingField
 _NO_FAULT_OF_THE_DATA = (ShardNotFound, AccessDenied, TransportError)
 
 
@@ -92,6 +96,19 @@ def _name_classes(reading: Reading, source: Source) -> None:
         reading.survey.classes = {} if found is None else {found.field: found.names}
     except SchemaError as error:  # a damaged classes.json is bad, and not the end
         reading.survey.fault(error)
+
+
+def next_of_bad(reading: Reading, urls: Sequence[str]) -> str:
+    """Return what to do next about records that are bad."""
+    survey = reading.survey
+    where = shlex.quote(shown_url(urls[0]))
+    if survey.faults.get(MissingField.__name__) == survey.faulty and not survey.records:
+        near = _NEAR.search(survey.bad[0].text) if survey.bad else None
+        meant = f"did you mean --fields {near[1]}? " if near is not None else ""
+        return f"{meant}See which fields there are: ais-tar2tf inspect --records 1 {where}"
+    if survey.records:
+        return "read past them: on_error='skip-record', or convert --on-error skip-shard"
+    return f"look at the shards: ais-tar2tf ls {where}; tar, zip and TFRecord files are read"
 
 
 def extent_of(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:

@@ -13,10 +13,12 @@ import typer
 
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.console import Console
+from ais_tar2tf.cli.remedies import remedy_for
 from ais_tar2tf.errors import OptionError, Tar2TFError
 from ais_tar2tf.signed_urls import shown_url
 
 __all__ = [
+    "ON_ERRORS",
     "Align",
     "Batch",
     "Create",
@@ -51,7 +53,7 @@ _FORMATS = ("tfrecord", "array_record", "tar")
 _EXISTS = ("resume", "replace", "error")
 _ALIGNS = ("stream", "shard")
 _GROUPINGS = ("first-dot", "last-dot")
-_ON_ERRORS = ("raise", "skip-record", "skip-shard")
+ON_ERRORS = ("raise", "skip-record", "skip-shard")
 
 _PLACES = ("urls", "url", "out")  # parameters of verbs that are URLs
 _WITH_ENDPOINT = ("ais://", "s3://", "gs://", "az://")
@@ -68,7 +70,7 @@ UrlsOrOut = Annotated[
         help="shards, quoted: a template, a prefix/, a glob; or where convert wrote to", metavar="URL|OUT"
     ),
 ]
-Out = Annotated[str, typer.Argument(help="where convert wrote to, or is to write: a folder or a URL", metavar="OUT")]
+Out = Annotated[str, typer.Argument(help="where convert wrote to: a folder or a URL", metavar="OUT")]
 
 # Which data.
 
@@ -91,7 +93,7 @@ Grouping = Annotated[
 Most = Annotated[int | None, typer.Option("--records", help="only so many records, the first", min=1, metavar="N")]
 OnErrors = Annotated[
     str,
-    typer.Option("--on-error", help=", ".join(_ON_ERRORS), metavar="WHAT", autocompletion=lambda: _ON_ERRORS),
+    typer.Option("--on-error", help=", ".join(ON_ERRORS), metavar="WHAT", autocompletion=lambda: ON_ERRORS),
 ]
 
 # What is written.
@@ -104,7 +106,7 @@ Format = Annotated[
 def _with_unit(size: str | None) -> str | None:
     """Refuse a size of a few bytes, which was meant in other units."""
     if size is not None and size.isdecimal() and int(size) < _LEAST_SIZE:
-        raise typer.BadParameter(f"that is {size} bytes; say a unit, as {size}MB")
+        raise typer.BadParameter(f"{size} is a number of bytes; say a unit, as {size}MB")
     return size
 
 
@@ -176,17 +178,23 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         except Tar2TFError as error:
             if console.verbose > 1:
                 raise
-            remedy = exits.remedy_for(error, kwargs.get("endpoint"))
+            remedy = remedy_for(error, function.__name__, kwargs.get("endpoint"))
             fail(console, f"{type(error).__name__}: {error}", remedy, exits.code_of(error))
+        except BrokenPipeError:  # whoever read stdout has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(exits.DONE) from None
+        except OSError as error:
+            if console.verbose > 1:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            told = f"{where}the file system said: {error.strerror or error}"
+            fail(console, told, "check that path; -vv shows where it happened", exits.FAILED)
         except Stopped as stopped:
             console.error(f"stopped: {stopped.done}", stopped.then)
             raise typer.Exit(exits.PART if stopped.in_part else exits.INTERRUPTED) from None
         except KeyboardInterrupt:
             console.error("stopped before it was done; nothing was written")
             raise typer.Exit(exits.INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read stdout has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(exits.DONE) from None
         return result
 
     return run
@@ -208,7 +216,7 @@ def _check_endpoint(given: Mapping[str, object]) -> None:
         refuse_flag("--endpoint", given.get("endpoint"), f"for {shown_url(places[0])!r}", advice)
 
 
-def fail(console: Console, text: str, remedy: str | None, code: int) -> NoReturn:
+def fail(console: Console, text: str, remedy: str, code: int) -> NoReturn:
     """Tell what went wrong and what to do next, and end with `code`."""
     console.error(text, remedy)
     raise typer.Exit(code)

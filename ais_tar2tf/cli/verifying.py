@@ -37,7 +37,8 @@ def verify(
         loaded = load(out, endpoint=endpoint)
     except ExportError as error:
         code = exits.NOT_FOUND if error.__cause__ is None else exits.CORRUPT
-        fail(console, str(error), "is that where convert wrote to? If it was ended early, run it again", code)
+        remedy = "name the OUT of a convert that has ended; if it was ended early, run it again"
+        fail(console, str(error), remedy, code)
     began = time.perf_counter()
     try:
         found = loaded.verify(progress=console.bars)
@@ -46,7 +47,7 @@ def verify(
     except Tar2TFError as error:
         told = f"{type(error).__name__}: {error}"
         console.document({"whole": False, "fault": told}, lambda: None)
-        fail(console, told, "write it anew: convert … --exists replace", exits.CORRUPT)
+        fail(console, told, "write it anew: ais-tar2tf convert … --exists replace", exits.CORRUPT)
     document = {"whole": True, "files": found.files, "records": found.records, "bytes": found.bytes}
     text = f"whole: {counted(found.files, 'file')}, {counted(found.records, 'record')}, {quantity(found.bytes)}"
     console.document(document, lambda: console.data(text))

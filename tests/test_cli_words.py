@@ -1,0 +1,266 @@
+"""What the command line says to a newcomer who errs: the error, and a next step that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import ais_tar2tf as t2t
+import shards as made
+from ais_tar2tf.cli.app import app
+from ais_tar2tf.cli.remedies import remedy_for
+from ais_tar2tf.errors import AccessDenied, ExportError, StoreError
+
+VERBS = ("ls", "inspect", "card", "convert", "finish", "verify", "index", "pack", "put", "serve", "bench")
+_COMMAND = re.compile(r"ais-tar2tf ((?:ls|inspect|doctor) [^;…]*?)(?: \(|; | shows|$)", re.MULTILINE)
+
+
+def run(*arguments: object, **environment: str) -> Result:
+    return CliRunner(env={"COLUMNS": "300", **environment}).invoke(app, [str(each) for each in arguments])
+
+
+def steps_of(done: Result) -> list[str]:
+    return [line.partition("next:")[2].strip() for line in done.stderr.splitlines() if line.startswith("next:")]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder with shards, images and odd files; its sub-folder `buckets` is served."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("shards", "empty", "buckets/b/sub", "buckets/void", "photos/ant", "photos/bee", "more files"):
+        Path(folder).mkdir(parents=True)
+    for number in range(2):
+        data = made.labelled(f"n{number}", 4)
+        Path(f"shards/train-{number}.tar").write_bytes(data)
+        Path(f"buckets/b/sub/train-{number}.tar").write_bytes(data)
+        Path(f"photos/ant/{number}.jpg").write_bytes(made.image(number))
+        Path(f"photos/bee/{number}.jpg").write_bytes(made.image(number))
+    Path("cut.tar").write_bytes(Path("shards/train-0.tar").read_bytes()[:2_000])
+    Path("more files/bad.tar").write_bytes(b"no archive" * 100)
+    Path("notes.txt").write_text("a note\n")
+    Path("table.csv").write_text("filename,label\nnone.jpg,1\n")
+    with t2t.serve("buckets", port=0) as server:
+        monkeypatch.setenv("AIS_ENDPOINT", server.url)
+        yield tmp_path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_without_arguments_names_what_is_missing(verb: str) -> None:
+    done = run(verb)
+    assert (done.exit_code, done.stdout) == (2, "")
+    usage = done.stderr.splitlines()[0]
+    for each in usage.partition("[OPTIONS] ")[2].replace("...", "").split():
+        assert f"{each} (" in done.stderr.partition("missing: ")[2]
+    assert steps_of(done)[0].startswith(f"ais-tar2tf {verb} --help; for example: ais-tar2tf {verb} ")
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "missing"),
+    [("convert", "shards/", "OUT"), ("put", "notes.txt", "URL"), ("pack", "photos/", "URL")],
+)
+def test_the_argument_that_is_missing_is_the_one_behind_those_given(verb: str, given: str, missing: str) -> None:
+    for arguments in ([given], [given, "--json"], ["-q", given]):
+        done = run(verb, *arguments)
+        assert done.exit_code == 2
+        assert f"error: missing: {missing} (" in done.stderr
+        assert done.stderr.count("missing: ") == 1
+
+
+def test_an_option_that_is_wrong_is_said_before_an_argument_that_is_missing() -> None:
+    assert "No such option: --nosuch" in run("convert", "x", "--nosuch").stderr
+    assert "a whole number is expected" in run("inspect", "x", "--records", "many").stderr
+    assert "did you mean 'inspect'" in run("inpect").stderr.replace("Did", "did")
+    assert run("convert", "--help").exit_code == 0
+
+
+WRONG = """
+ls none.tar
+ls none
+ls empty
+ls 'shards/*.zip'
+ls ais://nobucket
+ls ais://void
+ls ais://b/none/
+ls ais:/b
+ls aws://b/x
+ls ais:///x.tar
+ls 'shards/train-{0..999999999}.tar'
+ls 'shards/train-{0..3.tar'
+ls shards --endpoint http://127.0.0.1:1
+inspect none.tar
+inspect empty
+inspect photos
+inspect notes.txt
+inspect 'more files/bad.tar'
+inspect cut.tar
+inspect shards --fields nosuch
+inspect shards --fields jgp
+inspect shards --fields ,
+inspect shards --grouping dot
+inspect 'shards/train-{}.tar'
+inspect 'shards/train-{0-1}.tar'
+inspect 'shards/{split}-0.tar'
+card empty
+card notes.txt
+card shards out.html
+card shards -o empty
+card shards -o none/x.html
+card shards -o notes.txt/x.html
+card shards -o s3://b/x.html
+card shards -o /dev/null
+card shards --fields nosuch
+bench empty
+bench notes.txt
+bench shards -o /dev/null
+index empty
+index cut.tar
+index shards -o notes.txt/x
+index shards --counts-only
+verify none
+verify shards
+verify ais://b
+finish none
+finish shards
+convert none.tar out
+convert photos out
+convert notes.txt out
+convert cut.tar out
+convert 'more files/bad.tar' out
+convert shards notes.txt
+convert shards notes.txt/x
+convert shards /dev/null/x
+convert shards http://127.0.0.1:1/x
+convert shards aws://b/x
+convert shards out --format tfrecrd
+convert shards out --on-error skip
+convert shards out --grouping dot
+convert shards out --shard 3/3
+convert shards out --shard 1of3
+convert shards out --types cls
+convert shards out --types nosuch=int64
+convert shards out --fields nosuch
+convert shards out --shard-size 1XB
+convert shards/train-0.tar shards/train-1.tar
+pack photos 'p/%05d.tar'
+pack photos p/
+pack photos 'p/{split}-{}.tar'
+pack photos 'p/x-{}.tar' --splits
+pack photos 'p/x-{}.tar' --classes ant
+pack photos 'p/x-{}.tar' --labels folder
+pack photos 'notes.txt/x-{}.tar'
+pack photos http://127.0.0.1:1/x.tar
+pack notes.txt 'p/x-{}.tar'
+pack table.csv 'p/x-{}.tar'
+pack empty 'p/x-{}.tar'
+pack none 'p/x-{}.tar'
+pack photos 'ais://nobucket/x-{}.tar' --no-create
+put none.tar ais://b/
+put notes.txt bucket
+put notes.txt notes.txt/
+put notes.txt ais://
+put notes.txt http://127.0.0.1:1/
+serve none
+serve notes.txt
+serve photos --host 192.0.2.1
+"""
+
+
+@pytest.mark.parametrize("line", [line for line in WRONG.splitlines() if line])
+def test_every_failure_has_a_next_step_that_can_be_taken(line: str, place: Path) -> None:
+    done = run(*shlex.split(line))
+    assert done.exit_code in range(1, 8), done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    (step,) = steps_of(done)
+    assert step
+    for word in re.findall(r"ais-tar2tf (\w+)", step):
+        assert run(word, "--help").exit_code == 0
+    for command in _COMMAND.findall(step):
+        taken = shlex.split(command)
+        assert taken != shlex.split(line)
+        again = run(*taken, *(["--no-tensorflow"] if taken[0] == "doctor" else []))
+        assert again.exit_code not in (1, 2), again.output
+
+
+def test_a_misspelt_field_is_named_with_the_nearest_one(place: Path) -> None:
+    done = run("inspect", "shards", "--fields", "jgp")
+    assert done.exit_code == 6
+    assert steps_of(done)[0].startswith("did you mean --fields jpg?")
+
+
+def test_a_command_that_failed_does_not_stand_in_the_way_of_the_right_one(place: Path) -> None:
+    assert run("convert", "shards/train-{00..01}.tar", "out").exit_code == 3
+    assert run("convert", "shards/train-{0..1}.tar", "out", "--workers", "1").exit_code == 0
+    assert run("convert", "shards/train-0.tar", "out", "--workers", "1").exit_code == 1  # that one was done
+
+
+def test_a_folder_of_other_files_is_told_or_refused(place: Path) -> None:
+    before = {path: path.read_bytes() for path in Path("more files").iterdir()}
+    refused = run("convert", "shards", "more files", "--exists", "error")
+    assert (refused.exit_code, "more files/bad.tar: something else is there" in refused.stderr) == (1, True)
+    assert {path: path.read_bytes() for path in Path("more files").iterdir()} == before
+    told = run("convert", "shards", "more files", "--workers", "1")
+    assert told.exit_code == 0
+    assert "warning: more files holds other files, as bad.tar; they stay" in told.stderr
+    assert Path("more files/bad.tar").read_bytes() == before[Path("more files/bad.tar")]
+    assert "warning" not in run("convert", "shards", "more files").stderr  # the export is known there now
+    with pytest.raises(ExportError, match="something else is there"):
+        t2t.open("shards").export("photos", workers=1, exists="error")
+
+
+def test_documents_of_another_data_set_are_not_written_over(place: Path) -> None:
+    Path("tfds").mkdir()
+    Path("tfds/features.json").write_text("{}")
+    done = run("convert", "shards", "tfds", "--workers", "1")
+    assert (done.exit_code, "no manifest knows it" in done.stderr) == (1, True)
+    assert [(each.name, each.read_text()) for each in Path("tfds").iterdir()] == [("features.json", "{}")]
+
+
+def test_a_device_is_not_replaced_by_a_file(place: Path) -> None:
+    import os
+
+    os.mkfifo("pipe.html")
+    assert run("card", "shards", "-o", "pipe.html").exit_code == 2
+    assert run("bench", "shards", "-o", "pipe.html").exit_code == 2
+    os.mkfifo("pipe.txt")
+    assert run("put", "notes.txt", "./pipe.txt").exit_code == 1
+    with pytest.raises(ExportError, match="a device or a pipe"):
+        t2t.open("shards").write_files("pipe.html", lambda record: {"a": record["cls"]})
+    assert Path("pipe.html").is_fifo()
+    assert Path("pipe.txt").is_fifo()
+
+
+def test_a_page_without_a_record_is_a_failure(place: Path) -> None:
+    done = run("card", "more files/bad.tar", "-o", "c.html")
+    assert (done.exit_code, Path("c.html").is_file()) == (6, True)
+    assert "no record could be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (AccessDenied("x", url="ais://b/0.tar"), "ais-tar2tf doctor ais://b/ --endpoint http://h"),
+        (AccessDenied("x", url="s3://b/0.tar"), "ais-tar2tf doctor s3://b/"),
+        (AccessDenied("x", url="/none at all/0.tar"), "ls -ld /"),
+        (StoreError("x", url="ais://b/my shards/0.tar"), "ais-tar2tf doctor 'ais://b/my shards/'"),
+    ],
+)
+def test_a_step_is_ready_to_be_copied(error: Exception, step: str) -> None:
+    assert remedy_for(error, "convert", "http://h").endswith(step)
+
+
+@pytest.mark.parametrize(
+    ("cause", "step"),
+    [
+        (PermissionError(13, "Permission denied"), "let this user write there"),
+        (OSError(28, "No space left on device"), "make room"),
+        (NotADirectoryError(20, "Not a directory"), "choose another place"),
+    ],
+)
+def test_what_cannot_be_written_has_a_step_that_fits_its_reason(cause: OSError, step: str) -> None:
+    error = ExportError("out: nothing can be written there")
+    error.__cause__ = cause
+    assert step in remedy_for(error, "convert")
