@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
 __all__ = ["Steps"]
 
 _T = TypeVar("_T")
+# Seconds for obstore's own thread to leave Python behind the last step. One that still wants the interpreter's lock
+# when the process ends is killed within Rust, and then the whole process is aborted.
+_LEAVES = 0.001
 
 
 class Steps(Generic[_T]):
@@ -34,6 +38,7 @@ class Steps(Generic[_T]):
     def close(self) -> None:
         self._items = None  # what it holds, such as a connection, goes with it
         self._loop.close()
+        time.sleep(_LEAVES)
 
     async def _next(self, seconds: float | None) -> _T | None:
         assert self._items is not None
