@@ -53,7 +53,7 @@ def doctor(
 
 
 def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -> Iterator[Finding]:
-    from ais_tar2tf.cli import checks, network_checks
+    from ais_tar2tf.cli import checks, exits, network_checks
 
     yield checks.python()
     yield checks.required()
@@ -64,9 +64,12 @@ def _findings(url: str | None, endpoint: str | None, *, with_tensorflow: bool) -
     yield checks.disk()
     yield checks.open_files()
     yield from checks.credentials(os.environ)
+    reached = True
     if url is None or url.startswith("ais://"):
-        yield from network_checks.endpoint(endpoint)
-    if url is not None:
+        for finding in network_checks.endpoint(endpoint):
+            reached = reached and not (finding.state == checks.FAULT and finding.code == exits.NETWORK)
+            yield finding
+    if url is not None and reached:
         yield from network_checks.data(url, endpoint)
 
 
