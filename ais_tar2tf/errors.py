@@ -157,21 +157,29 @@ class AccessDenied(StoreError, PermissionError):
 
 
 class Silence(NamedTuple):
-    """For how long an endpoint that has never answered has refused connections."""
+    """For how long an endpoint that has never answered has given no answer."""
 
     seconds: float  # since the first of the tries
     last: float  # that the last try took
+    accepts: bool = False  # it takes connections: something is there, and may be busy
 
 
 class TransportError(StoreError, ConnectionError):
     """The network or the server failed, and kept failing for as long as `Retry` allows."""
 
     def __init__(
-        self, message: str, *, url: str, retry_after: float | None = None, silence: Silence | None = None
+        self,
+        message: str,
+        *,
+        url: str,
+        retry_after: float | None = None,
+        silence: Silence | None = None,
+        final: bool = False,
     ) -> None:
         super().__init__(message, url=url)
         self.retry_after: float | None = retry_after
-        self.silence: Silence | None = silence  # of an endpoint that has never answered, and refused this connection
+        self.silence: Silence | None = silence  # of an endpoint that has never answered, nor this request
+        self.final: bool = final  # to try again would not help
 
 
 class ObjectChanged(StoreError):

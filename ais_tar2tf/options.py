@@ -177,7 +177,7 @@ class Retry(_Checked):
     a server's Retry-After is obeyed up to `max_retry_after`.
     """
 
-    _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after", "unreachable"})
+    _may_be_zero = frozenset({"first_delay", "max_delay", "max_retry_after", "unreachable", "unanswered"})
 
     attempts: int = 11  # with the delays below 22 to 45 s: AIStore needs 20 to see a target's death
     first_delay: float = 0.2  # seconds; a target that restarts is back in about one
@@ -186,6 +186,10 @@ class Retry(_Checked):
     # For an endpoint that cannot be connected to and has never answered: it is likely misspelt. With the time that a
     # program takes to start, it ends in 5 seconds. One that has answered before is waited for by `attempts`.
     unreachable: float = 4.0  # seconds
+    # For an endpoint that takes connections and has never answered: most likely another program listens there. A busy
+    # cluster may be slow with its first answer, so this is as long as Timeouts.idle: the first request has as much
+    # time as any other, and is not sent a second time into the same silence.
+    unanswered: float = 20.0  # seconds
 
     def delay(self, tried: int, draw: Callable[[], float], *, asked: float | None = None) -> float:
         """Seconds before the next try, `tried` having failed; `draw` is random in [0, 1), `asked` a Retry-After."""

@@ -61,6 +61,7 @@ PYTHONS = {
     ("ais_tar2tf.cache._memory", "FileNotFoundError"): "a miss",
     ("ais_tar2tf.stores._http", "ConnectionResetError"): "TransportError, after the retries",
     ("ais_tar2tf.stores._http", "TimeoutError"): "TransportError, after the retries",
+    ("ais_tar2tf.stores._pace", "BadStatusLine"): "TransportError",
     ("ais_tar2tf.stores._pace", "HTTPException"): "TransportError, after the retries",
     ("ais_tar2tf.stores._pace", "TimeoutError"): "TransportError, after the retries",
     ("ais_tar2tf.stores._tls", "ValueError"): "StoreError; OpenSSL calls the function that raises it",

@@ -19,11 +19,11 @@ from typing import Any
 import xxhash
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, StoreError, TransportError
+from ais_tar2tf.errors import ChecksumMismatch, ObjectChanged, StoreError
 from ais_tar2tf.export.manifest import RecordFile
 from ais_tar2tf.fetch import Fetch, Span
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.retries import Tries
+from ais_tar2tf.retries import repeat
 from ais_tar2tf.stores import Body, Identity, Store, TokenSource, open_store, split_url
 from ais_tar2tf.stores.file import FileState, translated
 from ais_tar2tf.waits import Wait
@@ -199,17 +199,14 @@ class StoreFiles:
         return io.BufferedReader(self.raw(name), _BUFFER)
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        tries = Tries(self._read.retry)
         with Wait(self.url(name)) as wait:
-            while True:
-                try:
-                    return self._read_once(name, start, stop)
-                except TransportError as error:
-                    delay = tries.after_failure(error, random.random)
-                    if delay is None:
-                        raise tries.given_up(error) from error
-                    wait.because(error)
-                time.sleep(delay)
+            return repeat(
+                lambda: self._read_once(name, start, stop),
+                self._read.retry,
+                pause=time.sleep,
+                draw=random.random,
+                failed=wait.because,
+            )
 
     def _read_once(self, name: str, start: int, stop: int) -> bytes:
         body = self._store.open(self._prefix + name, start, stop)

@@ -1,4 +1,4 @@
-"""Which endpoints have ever answered this process, and for how long the others have refused connections. No I/O.
+"""Which endpoints have ever answered this process, and for how long the others have given no answer. No I/O.
 
 An endpoint that has answered is trusted to come back: a cluster restarts in the middle of a training. One that never
 has is more likely misspelt, and nobody is to wait long for it.
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import Silence
+from ais_tar2tf.errors import Silence, TransportError
 
-__all__ = ["CONTACTS", "NO_CONNECTION", "Contacts", "Endpoint"]
+__all__ = ["CONTACTS", "NO_ANSWER", "NO_CONNECTION", "Contacts", "Endpoint"]
 
 Endpoint = tuple[str, str]
 """Scheme and host:port; scheme and bucket where the provider's own endpoint is meant."""
@@ -20,8 +20,11 @@ Endpoint = tuple[str, str]
 NO_CONNECTION = Silence(0.0, 0.0)
 """Marks an error of a try in which no connection came about, until the endpoint's silence is known."""
 
+NO_ANSWER = Silence(0.0, 0.0, accepts=True)
+"""The same for a try in which a connection came about, and no answer."""
+
 _NEW_TRY = 5.0  # seconds without a try, longer than any delay between two: the next one is another call of the user's
-_MOST = 1_000  # endpoints that refuse, and are remembered
+_MOST = 1_000  # endpoints without an answer that are remembered
 
 
 class Contacts:
@@ -48,8 +51,17 @@ class Contacts:
         """Return whether an endpoint has ever answered."""
         return endpoint in self._answered
 
-    def note_refusal(self, endpoint: Endpoint, began: float) -> Silence | None:
-        """Note a try, begun at a time, in which no connection came about.
+    def note_failure(self, error: TransportError, endpoint: Endpoint, began: float) -> None:
+        """Complete the error of a try, begun at a time, by what is known of its endpoint.
+
+        One that has answered before is tried again whatever it did this time.
+        """
+        error.final = error.final and not self.has_answered(endpoint)
+        if error.silence is not None:
+            error.silence = self.note_refusal(endpoint, began, accepts=error.silence.accepts)
+
+    def note_refusal(self, endpoint: Endpoint, began: float, *, accepts: bool = False) -> Silence | None:
+        """Note a try, begun at a time, in which no answer came, or no connection came about.
 
         Returns:
             For how long the endpoint has been silent; None when it has answered before.
@@ -64,7 +76,7 @@ class Contacts:
             if len(self._refused) >= _MOST:
                 self._refused.clear()
             self._refused[endpoint] = since, now
-        return Silence(now - since, now - began)
+        return Silence(now - since, now - began, accepts)
 
     def answered(self) -> tuple[Endpoint, ...]:
         """Return the endpoints that have answered, for another process to begin with."""

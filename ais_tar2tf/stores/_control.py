@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import logging
 import os
 import random
 import re
+import ssl
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
@@ -19,10 +21,11 @@ from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import KIB, MIB, Retry, Timeouts, Tls
 from ais_tar2tf.retries import Tries
 from ais_tar2tf.stores._answers import error_for, followed
-from ais_tar2tf.stores._contact import CONTACTS, NO_CONNECTION
+from ais_tar2tf.stores._contact import CONTACTS
 from ais_tar2tf.stores._reach import ReachError, is_protected, refused
 from ais_tar2tf.stores._sessions import new_session
 from ais_tar2tf.stores._token import Token
+from ais_tar2tf.stores._unanswered import check_first_answer, no_answer, no_connection, note_failure
 from ais_tar2tf.waits import Wait
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ _IDLE = 2.0  # seconds that connections are kept for the next call
 _MOST_BYTES = 64 * MIB  # of an answer: AIStore's largest page, 10,000 names, has a tenth of that
 _PIECE = 64 * KIB
 _UNAUTHORIZED = 401
+_OF_FILES = ("X509", "PEM")  # the parts of OpenSSL that read certificates and keys
 _REASON = re.compile(r"CERTIFICATE_VERIFY_FAILED\]?[^()]*|certificate required|[a-z ]*alert[a-z ]*")
 
 
@@ -124,13 +128,12 @@ class ControlPlane:
         accept: frozenset[int],
         **content: Any,
     ) -> requests.Response:
-        tries, renewed, endpoint = Tries(self._retry), False, urlsplit(url)[:2]
+        tries, renewed = Tries(self._retry), False
         while True:
             token = self._token.value() if self._token else None
             began = CONTACTS.now()
             try:
                 answer = self._send(method, url, shown, follow, token, headers, **content)
-                CONTACTS.note_answer(endpoint)
                 if (
                     200 <= answer.status_code < 300
                     or answer.status_code in accept
@@ -142,9 +145,8 @@ class ControlPlane:
                     continue
                 secrets = self._token.secrets() if self._token else ()
                 raise error_for(answer.status_code, shown, answer.headers, answer.content, secrets)
-            except TransportError as error:
-                if error.silence is not None:
-                    error.silence = CONTACTS.note_refusal(endpoint, began)
+            except TransportError as failure:
+                error = note_failure(failure, url, began, self._timeouts)
                 delay = tries.after_failure(error, random.random)
                 if delay is None:
                     raise tries.given_up(error) from error.__cause__
@@ -173,11 +175,14 @@ class ControlPlane:
                 None,
                 os.getpid(),
             )
-        session = self._session
+        session, first = self._session, True
         for _ in range(_MOST_REDIRECTS + 1):
             at_endpoint = urlsplit(url)[:2] == self._origin
             authorization = {"Authorization": f"Bearer {token}"} if token and at_endpoint else {}
             answer = self._ask(session, method, url, shown, headers={**(headers or {}), **authorization}, **content)
+            if first:
+                check_first_answer(answer.status_code, url, shown, self._timeouts)
+                first = False
             if not (follow and answer.is_redirect):
                 return answer
             before, url = url, followed(url, answer.headers["Location"], shown)
@@ -210,15 +215,19 @@ class ControlPlane:
                 request.url = url  # as it was built: requests would fold `..`, and so name another object
                 how = session.merge_environment_settings(url, {}, True, verify, self._certificate())
                 answer = session.send(request, timeout=timeouts, allow_redirects=False, **how)
-            return _held(answer, most, shown)
         except ReachError:
             raise refused(shown) from None
-        except requests.exceptions.SSLError as error:
-            raise _no_trust(error, shown) from None
         except requests.RequestException as error:
-            raise _failed(error, url, shown) from None
+            failure = _failed(error, url, shown)
+            raise failure from failure.__cause__
         except OSError as error:  # requests looks for the files by itself
             raise StoreError(f"the TLS files do not serve: {error}", url=shown) from error
+        try:
+            return _held(answer, most, shown)
+        except requests.RequestException as error:
+            raise TransportError(
+                f"the request failed while its answer came ({type(error).__name__})", url=shown
+            ) from None
 
     def _certificate(self) -> str | tuple[str, str] | None:
         """As requests wants it."""
@@ -261,27 +270,42 @@ def _held(answer: requests.Response, most: int, shown: str) -> requests.Response
     return answer
 
 
-def _no_trust(error: Exception, shown: str) -> StoreError:
-    """Its text would hold the URL; the reason that OpenSSL gives does not. Without one it may pass."""
-    reason = _REASON.search(str(error))
-    if reason is None:
-        return TransportError(f"TLS failed ({type(error).__name__})", url=shown)
-    return StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
+def _failed(error: requests.RequestException, url: str, shown: str) -> StoreError:
+    """Return the error for a request that got no answer.
 
-
-def _failed(error: requests.RequestException, url: str, shown: str) -> TransportError:
-    """The error for a request that got no answer; only the kind and the system's reason are shown."""
+    The texts of requests' own errors hold the whole URL with its grant, so what is shown is the failure of the
+    connection, which is the cause of the error that is returned.
+    """
+    from requests.exceptions import ReadTimeout, SSLError
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-    reason: Any = getattr(error.args[0] if error.args else None, "reason", None)
-    if not isinstance(reason, NewConnectionError | ConnectTimeoutError):
-        return TransportError(
-            f"the request failed ({type(error).__name__}); is the endpoint right, and is it up?", url=shown
-        )
-    scheme, netloc = urlsplit(url)[:2]
-    why = reason.__cause__ or "no answer in time"
-    return TransportError(
-        f"no connection to {scheme}://{netloc} ({why}); is the endpoint right, and is it up?",
-        url=shown,
-        silence=NO_CONNECTION,
-    )
+    endpoint, wraps = urlsplit(url)[:2], list(_wrapped(error))
+    root = wraps[-1]
+    failure: StoreError
+    if isinstance(error, SSLError) and (reason := _REASON.search(str(root))):
+        failure = StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
+    elif isinstance(root, ssl.SSLError) and root.library in _OF_FILES:
+        failure = StoreError(f"the TLS files do not serve ({root.reason})", url=shown)
+    elif isinstance(error, SSLError) or any(isinstance(each, NewConnectionError) for each in wraps):
+        failure = no_connection(root, endpoint, shown)
+    elif any(isinstance(each, ConnectTimeoutError) for each in wraps):
+        root = TimeoutError("no answer in time")
+        failure = no_connection(root, endpoint, shown)
+    elif isinstance(error, ReadTimeout):
+        root = root if isinstance(root, TimeoutError) else TimeoutError("timed out")
+        failure = no_answer(root, endpoint, shown)
+    else:
+        root = root if isinstance(root, OSError | http.client.HTTPException) else type(error)()
+        failure = no_answer(root, endpoint, shown)
+    failure.__cause__ = root
+    return failure
+
+
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised for, one inside the other: requests' own, urllib3's, the connection's."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        parts = (getattr(found, "reason", None), *found.args[::-1])
+        inner = next((part for part in parts if isinstance(part, BaseException)), None)
+        found = inner if inner is not None else found.__cause__

@@ -5,7 +5,6 @@ Every status that is no success becomes one of our errors here, and nowhere else
 
 from __future__ import annotations
 
-import base64
 import http.client
 import re
 import select
@@ -13,22 +12,23 @@ import socket
 import ssl
 import struct
 import time
-import urllib.request
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from ais_tar2tf import forking, lookout
 from ais_tar2tf.errors import StoreError, TransportError
 from ais_tar2tf.options import Timeouts, Tls
 from ais_tar2tf.stores._answers import error_for, followed, identity_of, length_of
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
-from ais_tar2tf.stores._contact import CONTACTS, NO_CONNECTION
+from ais_tar2tf.stores._contact import CONTACTS
 from ais_tar2tf.stores._pace import PacedResponse, paced
 from ais_tar2tf.stores._reach import is_protected, refused
+from ais_tar2tf.stores._routes import Route, route_to
 from ais_tar2tf.stores._tls import context_of
+from ais_tar2tf.stores._unanswered import check_first_answer, no_answer, no_connection, note_failure
 
 __all__ = ["Answer", "HttpBody", "HttpPool", "body_of", "info_of", "range_header"]
 
@@ -50,37 +50,10 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
-    """Whom to ask for what is at an origin: directly, or by way of a proxy that the environment names."""
-
-    origin: tuple[str, str]  # scheme and host:port of the one that answers
-    before_path: str = ""  # what stands before the path in the request line
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    tunnel: str = ""  # host:port of the proxy that a TLS connection goes through
-    tunnel_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
     method: str
     headers: Mapping[str, str]
     body: bytes
-
-
-def _route(scheme: str, netloc: str) -> _Route:
-    """By http_proxy, https_proxy, all_proxy, and no_proxy, which says whom to ask without one."""
-    origin, headers = (scheme, netloc), {"Host": netloc, "Accept-Encoding": "identity"}
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
-    if not proxy or urllib.request.proxy_bypass(netloc):
-        return _Route(origin, headers=headers)
-    via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    credentials, _, address = via.netloc.rpartition("@")
-    basic = base64.b64encode(unquote(credentials).encode()).decode()
-    password = {"Proxy-Authorization": f"Basic {basic}"} if credentials else {}
-    if scheme == "https":
-        return _Route(origin, headers=headers, tunnel=address, tunnel_headers=password)
-    return _Route(("http", address), f"http://{netloc}", {**headers, **password})
 
 
 class HttpPool:
@@ -99,7 +72,7 @@ class HttpPool:
         self._lock = forking.lock()
         self._kept: dict[tuple[str, str], list[_Kept]] = {}
         weakref.finalize(self, _close_kept, self._kept)  # a store that nobody closed leaves no socket either
-        self._routes: dict[tuple[str, str], _Route] = {}  # by origin: asking the environment takes 50 µs
+        self._routes: dict[tuple[str, str], Route] = {}  # by origin: asking the environment takes 50 µs
         self._closed = False
         self._context: ssl.SSLContext | None = None
         forking.at_fork(self)
@@ -118,21 +91,29 @@ class HttpPool:
         """The answer behind all redirects, each of which is followed as it came. `first`: headers for nobody else."""
         led_by, asked = None, _Asked(method, {**headers, **(first or {})}, body)
         interrupt = interrupt or Interrupt()
-        endpoint, began = urlsplit(url)[:2], CONTACTS.now()
+        door, began = url, CONTACTS.now()
         for _ in range(_MOST_REDIRECTS + 1):
             try:
                 answer = self._answer(url, asked, shown, led_by, interrupt)
             except TransportError as error:
-                if error.silence is not None:
-                    error.silence = CONTACTS.note_refusal(endpoint, began)
-                raise
-            CONTACTS.note_answer(endpoint)
+                if interrupt.fired:
+                    raise
+                raise note_failure(error, door, began, self._timeouts) from error.__cause__
+            if led_by is None:
+                self._check_first(answer, url, shown)
             location = answer.redirect
             if location is None:
                 return answer
             answer.drain()
             url, led_by, asked = followed(url, location, shown), url, _Asked(method, headers, body)
         raise StoreError("the redirects do not end", url=shown)
+
+    def _check_first(self, answer: Answer, url: str, shown: str) -> None:
+        try:
+            check_first_answer(answer.status, url, shown, self._timeouts)
+        except TransportError:
+            answer.finish(reusable=False)
+            raise
 
     def _answer(self, url: str, asked: _Asked, shown: str, led_by: str | None, interrupt: Interrupt) -> Answer:
         """Of one request. A kept connection that turns out to be dead is replaced once.
@@ -142,7 +123,7 @@ class HttpPool:
         parts = urlsplit(url)
         route = self._routes.get((parts.scheme, parts.netloc))
         if route is None:
-            route = self._routes[parts.scheme, parts.netloc] = _route(parts.scheme, parts.netloc)
+            route = self._routes[parts.scheme, parts.netloc] = route_to(parts.scheme, parts.netloc)
         target = f"{route.before_path}{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
         asked = _Asked(asked.method, {**route.headers, **asked.headers}, asked.body)
         connection = self._take(route.origin)
@@ -207,7 +188,7 @@ class HttpPool:
                 return one.connection
             one.connection.close()
 
-    def _connect(self, route: _Route, shown: str) -> http.client.HTTPConnection:
+    def _connect(self, route: Route, shown: str) -> http.client.HTTPConnection:
         scheme, netloc = route.origin
         timeout = self._timeouts.connect
         if scheme == "https":
@@ -223,12 +204,9 @@ class HttpPool:
         connection.response_class = paced(self._timeouts, self._clock)
         try:
             connection.connect()
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, http.client.HTTPException) as error:
             connection.close()
-            message = f"no connection to {scheme}://{netloc} ({error}); is the endpoint right, and is it up?"
-            if isinstance(error, ssl.SSLCertVerificationError | UnicodeError):
-                raise StoreError(message, url=shown) from error  # trying again would not help
-            raise TransportError(message, url=shown, silence=NO_CONNECTION) from error
+            raise no_connection(error, route.origin, shown) from error
         sock: socket.socket = connection.sock
         sock.settimeout(self._timeouts.idle)
         tick = min(_TICK, self._timeouts.idle)
@@ -239,7 +217,7 @@ class HttpPool:
     def _sent(
         self,
         connection: http.client.HTTPConnection,
-        route: _Route,
+        route: Route,
         target: str,
         asked: _Asked,
         shown: str,
@@ -257,7 +235,7 @@ class HttpPool:
             response = cast("PacedResponse", connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             interrupt.forget(sock)
-            raise TransportError(f"the request failed ({type(error).__name__}: {error})", url=shown) from error
+            raise no_answer(error, route.origin, shown) from error
         return Answer(self, route.origin, connection, response, self._timeouts.idle, shown, interrupt, sock)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from ais_tar2tf.errors import AccessDenied, MissingDependency, ShardNotFound, StoreError, TransportError
 from ais_tar2tf.options import Read, Tls
 from ais_tar2tf.stores._answers import error_for, is_endpoint
-from ais_tar2tf.stores._contact import NO_CONNECTION
+from ais_tar2tf.stores._contact import NO_ANSWER, NO_CONNECTION
 
-__all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obstore"]
+__all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obstore", "status_of"]
 
 DEFAULT_REGION = "us-east-1"  # what S3 itself takes for none
 _LONGEST = timedelta(days=2)  # obstore bounds a whole request; ours may take hours while bytes keep coming
@@ -23,6 +23,7 @@ _IDLE = timedelta(seconds=2)  # that obstore keeps its connections for the next 
 _LISTING = timedelta(minutes=3)  # for all tries of one request of its own
 _STATUS = re.compile(r"status code: (\d{3})[^:]*: ?(<.*?</Error>)?", re.DOTALL)
 _NO_CONNECTION = re.compile(r"\bkind: Connect\b")  # in the error that obstore shows of reqwest's
+_SILENT = re.compile(r"\bkind: Timeout\b|\bTimedOut\b")
 _CREDENTIALS = re.compile(r"credential|169\.254\.|metadata|oauth|token", re.IGNORECASE)
 
 Region = str
@@ -125,6 +126,12 @@ def _retries(read: Read) -> dict[str, Any]:
     return {"max_retries": retry.attempts - 1, "backoff": backoff, "retry_timeout": _LISTING}
 
 
+def status_of(error: Exception) -> int | None:
+    """Return the status that a server answered, where a failure of obstore's is an answer."""
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found is not None else None
+
+
 def error_of(error: Exception, url: str, endpoint: str | None = None) -> StoreError:
     """What a failure of obstore's means. Its text is not shown: it holds addresses, and may hold their signatures."""
     text = str(error)
@@ -148,6 +155,12 @@ def error_of(error: Exception, url: str, endpoint: str | None = None) -> StoreEr
     if _NO_CONNECTION.search(text):
         message = f"no connection to {endpoint or 'its endpoint'}; is the endpoint right, and is it up?"
         return TransportError(message, url=url, silence=NO_CONNECTION)
-    return TransportError(
-        f"the request failed ({type(error).__name__}); is the endpoint right, and is it up?", url=url
+    silent = _SILENT.search(text) is not None
+    why = "timed out" if silent else type(error).__name__
+    failure = TransportError(
+        f"the request failed ({why}); is the endpoint right, and is it up?",
+        url=url,
+        silence=NO_ANSWER,
     )
+    failure.__cause__ = TimeoutError("timed out") if silent else None
+    return failure

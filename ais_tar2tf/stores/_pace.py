@@ -16,6 +16,7 @@ from ais_tar2tf.options import Timeouts
 
 __all__ = ["Pace", "PacedResponse", "paced"]
 
+_BEGIN = b"HTTP/"  # of every answer
 _MOST_INTERIM = 16  # answers before the final one; servers send one or two
 
 
@@ -92,6 +93,9 @@ class PacedResponse(http.client.HTTPResponse):
         self.pace.restart()
 
     def _read_status(self) -> tuple[str, int, str]:
+        begun: bytes = self.fp.peek(len(_BEGIN))
+        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # a whole line of it may never come
+            raise http.client.BadStatusLine(begun.decode("latin-1").partition("\n")[0])
         version, status, reason = super()._read_status()  # type: ignore[misc]  # no public way in
         if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
             return version, status, reason

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import MIB, Read
-from ais_tar2tf.retries import Tries
+from ais_tar2tf.retries import repeat
 from ais_tar2tf.stores._answers import followed, identity_of, length_of
 from ais_tar2tf.stores._base import Body, Identity, Interrupt, ObjectInfo
 from ais_tar2tf.stores._cloud_body import EmptyBody, StreamBody
@@ -27,8 +27,9 @@ from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._listing import below
-from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore
+from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore, status_of
 from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
+from ais_tar2tf.stores._unanswered import check_first_answer, note_failure
 from ais_tar2tf.waits import Wait
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class CloudStore:
         asked: Any = {"range": {"offset": start} if stop is None else (start, stop)} if start or stop else {}
         try:
             result = self._ask_obstore(lambda store: obstore().get(store, name, options=asked), name)
+        except TransportError:
+            raise
         except StoreError:
             info = self.head(name)
             if info.size is None or start < info.size:
@@ -217,44 +220,69 @@ class CloudStore:
         shown = self.url("")
         address = self._signed("PUT", "") if self._scheme == "s3" else None
         if address is None:
-            raise StoreError("buckets are made with the provider's own tools", url=shown)
+            self._check_bucket()
+            return
         place = f"<LocationConstraint>{escape(self._region)}</LocationConstraint>"
         body = f"<CreateBucketConfiguration>{place}</CreateBucketConfiguration>"
         data = b"" if self._region == DEFAULT_REGION else body.encode()
         self._control.call("PUT", address, shown=shown, data=data, accept=_THERE_ALREADY)
 
+    def _check_bucket(self) -> None:
+        try:
+            next(self.list(""), None)
+        except ShardNotFound:
+            raise ShardNotFound(
+                "there is no such bucket; buckets are made with the provider's own tools", url=self.url("")
+            ) from None
+
     def _ask_obstore(self, ask: Callable[[Any], _T], name: str, *, silent: bool = False) -> _T:
         """Return what `ask` gets from obstore's store, which tries again by itself once its endpoint has answered."""
-        tries, shown = Tries(self._read.retry), self.url(name)
-        with Wait(shown, silent=silent) as wait:
-            while True:
-                began, patient = CONTACTS.now(), CONTACTS.has_answered(self._contact)
-                try:
-                    result = ask(self._store(patient=patient))
-                except StoreError:
-                    raise
-                except Exception as error:  # noqa: BLE001  # obstore's errors share no root with its Python ones
-                    delay = self._delay(error_of(error, shown, self._endpoint), began, tries, wait, patient=patient)
-                else:
-                    CONTACTS.note_answer(self._contact)
-                    return result
-                time.sleep(delay)
+        with Wait(self.url(name), silent=silent) as wait:
+            return repeat(
+                lambda: self._ask_once(ask, name),
+                self._read.retry,
+                pause=time.sleep,
+                draw=random.random,
+                failed=wait.because,
+            )
 
-    def _delay(self, failure: StoreError, began: float, tries: Tries, wait: Wait, *, patient: bool) -> float:
-        """Return the seconds until the next try, or raise the failure when obstore itself has tried again."""
-        if not isinstance(failure, TransportError):
-            raise failure from None
+    def _ask_once(self, ask: Callable[[Any], _T], name: str) -> _T:
+        began, patient, shown = CONTACTS.now(), CONTACTS.has_answered(self._contact), self.url(name)
+        try:
+            result = ask(self._store(patient=patient))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  # obstore's errors share no root with its Python ones
+            failure, status = error_of(error, shown, self._endpoint), status_of(error)
+        else:
+            CONTACTS.note_answer(self._contact)
+            return result
+        if status is not None and self._endpoint is not None:
+            check_first_answer(status, self._endpoint, shown, self._read.timeouts)
+        elif isinstance(failure, TransportError):
+            failure = self._judged(failure, began)
+        if isinstance(failure, TransportError):
+            failure.final = failure.final or patient  # obstore itself has tried again
+        raise failure from failure.__cause__
+
+    def _judged(self, failure: TransportError, began: float) -> TransportError:
+        """Return the error for a failure of obstore's by what its endpoint does, which obstore hardly tells.
+
+        An endpoint that has never answered is sent a request of our own, unless it kept silent.
+        """
         if failure.silence is None:
             CONTACTS.note_answer(self._contact)
-        else:
-            failure.silence = CONTACTS.note_refusal(self._contact, began)
-        if patient:
-            raise failure from None
-        delay = tries.after_failure(failure, random.random)
-        if delay is None:
-            raise tries.given_up(failure) from None
-        wait.because(failure)
-        return delay
+        if self._endpoint is None or failure.silence is None or CONTACTS.has_answered(self._contact):
+            CONTACTS.note_failure(failure, self._contact, began)
+            return failure
+        if isinstance(failure.__cause__, TimeoutError):
+            return note_failure(failure, self._endpoint, began, self._read.timeouts)
+        try:
+            self._pool.ask(f"{self._endpoint}/", {}, shown=failure.url, method="HEAD").drain()
+        except TransportError as error:
+            return error
+        failure.silence = None
+        return failure
 
     @property
     def _contact(self) -> Endpoint:
