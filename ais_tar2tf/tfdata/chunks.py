@@ -114,8 +114,8 @@ class Chunks:
     def step(self, state: bytes, given: Any) -> tuple[Any, ...]:
         """Return the chunk at a position, for the iterator that was given a token (see `tokens`).
 
-        The next position, the token, whether to ask again since the stream was closed meanwhile, this position, the
-        number of its first record, and the columns.
+        The next position, the token, whether to ask for another chunk, this position, the number of its first
+        record, and the columns. They are empty at the end, and where the stream was closed meanwhile.
         """
         began = time.perf_counter()
         token = self._tokens.of(given)
@@ -357,7 +357,7 @@ class Chunks:
     def _as_arrays(self, following: bytes, at: At, chunk: Records, *, again: bool = False) -> tuple[Any, ...]:
         position = b"" if self._mapping is None else at.to_text().encode()
         columns = (self._column(name, chunk) for name in self.request.handed)
-        return following, np.bool_(again), position, np.int64(at.count), *columns
+        return following, np.bool_(again or bool(chunk)), position, np.int64(at.count), *columns
 
     def _column(self, name: str, chunk: Records) -> Any:
         request = self.request

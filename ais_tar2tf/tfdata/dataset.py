@@ -272,23 +272,19 @@ def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]
 
     @as_it_is
     def step(state: Any, _: Any) -> Any:
-        following, token, again, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
-        for tensor in (following, again, at, number):
+        following, token, goes_on, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
+        for tensor in (following, goes_on, at, number):
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
             tensor.set_shape((None,))
-        return (following, token), (again, element((at, number), dict(zip(names, columns, strict=True))))
-
-    @as_it_is
-    def is_not_empty(*chunk: Any) -> Any:
-        return tf.size(tf.nest.flatten(chunk)[0]) > 0
+        return (following, token), (goes_on, element((at, number), dict(zip(names, columns, strict=True))))
 
     ahead = 1 if chunks.request.record_bytes >= _HUGE else _PREFETCHED_CHUNKS
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     answers = tf.data.Dataset.counter().scan(begin, step)
-    read = answers.filter(as_it_is(lambda again, _: tf.logical_not(again))).map(as_it_is(lambda _, chunk: chunk))
-    return read.take_while(is_not_empty).prefetch(ahead)
+    chunks_only = answers.take_while(as_it_is(lambda goes_on, _: goes_on)).map(as_it_is(lambda _, chunk: chunk))
+    return chunks_only.prefetch(ahead)
 
 
 def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
