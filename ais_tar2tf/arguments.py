@@ -44,6 +44,7 @@ _ADVICE = {
 _OF_FUNCTIONS = {
     "Loaded.dataset": ": a function of a record goes behind, as .dataset('train').map(function).batch(32)",
     "Loaded.records": ": a function of a record goes around, as map(function, loaded.records('train'))",
+    "Loaded.split": ": a function of a record goes around, as map(function, loaded.split('train'))",
 }
 """Where a function of the user's belongs that is given to a call which takes none."""
 
@@ -83,7 +84,7 @@ class Arguments:
         Names of options that the function does not have are left to the caller.
         """
         if len(arguments) > len(self._by_position) and not self._any_number:
-            raise self._too_many(len(arguments))
+            raise self._too_many(arguments)
         given = dict(zip(self._by_position, arguments, strict=False))
         for name, value in options.items():
             if name not in self.names:
@@ -121,12 +122,13 @@ class Arguments:
             return []
         return _kinds_in(annotation)
 
-    def _too_many(self, given: int) -> OptionTypeError:
+    def _too_many(self, given: tuple[Any, ...]) -> OptionTypeError:
         names = self._by_position[self._bound :]
         by_name = next((e.name for e in self._parameters.values() if e.kind is e.KEYWORD_ONLY), None)
         takes = f"only {', '.join(names)} by position" if names else "nothing by position"
-        advice = f": give options by name, as {by_name}=…" if by_name else ""
-        count = given - self._bound
+        further = given[len(self._by_position)]
+        advice = self.advice_on(further) or (f": give options by name, as {by_name}=…" if by_name else "")
+        count = len(given) - self._bound
         return OptionTypeError(f"{self._shown}() takes {takes}, and {count} argument{'s' * (count > 1)} came{advice}")
 
     def _unfit(self, name: str, kinds: list[_Kind], value: Any) -> OptionTypeError:

@@ -185,6 +185,20 @@ def test_a_loaded_export_and_its_splits(url, tmp_path):
     refused(lambda: t2t.load(tmp_path / "out").dataset(split=None), "split is text, not None")
 
 
+def test_a_mapping_for_a_loaded_export(url, tmp_path):
+    t2t.open(url).export(tmp_path / "out", workers=1)
+    loaded, behind = t2t.load(tmp_path / "out"), "goes behind, as .dataset('train').map(function).batch(32)"
+    for ask in (
+        lambda: loaded.dataset(returns),
+        lambda: loaded.dataset("train", returns),
+        lambda: loaded.dataset(map=returns),
+    ):
+        refused(ask, behind)
+    refused(lambda: loaded.records("train", returns), "as map(function, loaded.records('train'))")
+    refused(lambda: loaded.split(returns), "split", "is text, not ", "as map(function, loaded.split('train'))")
+    assert len(list(loaded.dataset("train").map(lambda record: record["cls"]).batch(5))) == 3
+
+
 def test_a_slice_has_a_step(url):
     refused(lambda: t2t.open(url)[::0], "is not 0", kind=OptionError)
 

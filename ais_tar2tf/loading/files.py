@@ -110,6 +110,7 @@ class Loaded(Completed):
             raise no_split(split, self.splits)
         return [self._files.url(file.name) for file in entry.files]
 
+    @known_options
     def split(self, expression: str) -> Records:
         """The records of `"train"`, `"train[:10%]+val"`: a sequence."""
         return self._in_split(expression)
