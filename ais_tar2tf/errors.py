@@ -11,7 +11,7 @@
     │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
     │   ├── ObjectChanged                           the object is not the one whose first half was read
     │   ├── ChecksumMismatch                        the bytes are not those that the store says it holds
-    │   └── IndexMissing                            what was asked for needs an index, and there is none
+    │   └── IndexMissing       (TypeError)          the call needs an index, and there is none
     ├── ArchiveError           .shard .offset       the bytes are not a well-formed archive
     │   ├── TruncatedArchive                        it ends before its end mark
     │   ├── UnsupportedArchive                      a format or feature that is not read here
@@ -190,8 +190,11 @@ class ChecksumMismatch(StoreError):
     """The bytes that came are not those that the store says it holds."""
 
 
-class IndexMissing(StoreError):
-    """What was asked for needs an index of the shards, and there is none that is true of them."""
+class IndexMissing(StoreError, TypeError):
+    """The call needs an index of the shards, and none describes them.
+
+    It is a TypeError too, as `len()` of an object without a length raises: `list(source)` then counts while it reads.
+    """
 
 
 class ArchiveError(Tar2TFError):

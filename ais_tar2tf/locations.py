@@ -21,23 +21,44 @@ Locations = Location | Iterable[Location]
 _MAX_SHOWN = 200  # characters of a location in the text of an error
 _MAX_LISTED = 10_000_000  # locations in a list: shards are named by a template long before that
 _UNFIT = (bytes, bytearray, memoryview, set, frozenset, dict)  # no text, or without an order
+_SCHEMES = frozenset({"ais", "az", "file", "gs", "http", "https", "s3"})
 _URL_IN_A_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)", re.DOTALL)
 
 
 def location_text(location: object, what: str = "a template is a str or a path") -> str:
-    """Return a location as text.
+    """Return a location as text, with the home folder in place of a `~` at its beginning.
 
     Args:
         location: Text, or an `os.PathLike` such as `pathlib.Path`.
         what: The beginning of the error's text: what is expected.
 
     Raises:
-        TemplateError: It is neither, or a `Path` that was made of a URL, which loses a slash.
+        TemplateError: It is neither, or a URL that lacks a slash.
 
     >>> from pathlib import PurePosixPath
     >>> location_text(PurePosixPath("shards") / "train-{0..3}.tar")
     'shards/train-{0..3}.tar'
     """
+    text = _name_text(location, what)
+    if text == "~" or text.startswith("~/"):
+        return os.path.expanduser(text)  # noqa: PTH111  # a Path would drop a slash at the end
+    _check_scheme(text)
+    return text
+
+
+def _check_scheme(text: str) -> None:
+    """Refuse a location that is nearly a URL, and would be read as a path."""
+    scheme, colon, rest = text.partition(":")
+    if not colon or rest.startswith("//"):
+        return
+    if scheme == "pipe":
+        raise TemplateError(f"{shown_location(text)} would run a command: give the URL that the command reads")
+    if scheme.lower() in _SCHEMES and (scheme.lower() != "file" or rest.startswith("/")):
+        url = f"{scheme}://{rest}" if scheme.lower() == "file" else f"{scheme}://{rest.lstrip('/')}"
+        raise TemplateError(f"{shown_location(text)} is no URL: did you mean {shown_location(url)}?")
+
+
+def _name_text(location: object, what: str) -> str:
     if isinstance(location, str):
         return location
     if not isinstance(location, os.PathLike):
@@ -57,7 +78,8 @@ def location_texts(locations: object, text_of: Callable[[Location], str] | None 
 
     Args:
         locations: A location, or an iterable of them that has an order.
-        text_of: What makes text of a location; by default `location_text`.
+        text_of: What makes text of a location, such as `location_text`; by default a `~` stays as it is, for
+            names of objects.
 
     Raises:
         TemplateError: They are not locations, or none, or have no order.
@@ -79,7 +101,7 @@ def location_texts(locations: object, text_of: Callable[[Location], str] | None 
 
 
 def _text(location: object, text_of: Callable[[Location], str] | None, what: str) -> str:
-    text = location_text(location, what)
+    text = _name_text(location, what)
     if not text:
         raise TemplateError("the template is empty: name a shard, a prefix that ends in '/', or a glob")
     return text if text_of is None else text_of(location)  # type: ignore[arg-type]  # `location_text` accepted it

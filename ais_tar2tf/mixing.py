@@ -105,6 +105,10 @@ class Mixture(Completed):
         chosen = [source.select(*fields) for source in self._sources]
         return Mixture(chosen, self._weights, seed=self._seed, at_end=self._at_end)
 
+    def __iter__(self) -> Iterator[Record]:
+        """Return `self.records()`."""
+        return self.records()
+
     @known_options
     def records(
         self,

@@ -89,6 +89,17 @@ def test_beside_the_shards_and_elsewhere(memory, tmp_path):
         len(t2t.open(url, index=tmp_path / "nothing"))
 
 
+def test_sources_and_mixtures_are_iterated_with_and_without_an_index(memory):
+    url = put(memory)
+    records = list(t2t.open(url).records())
+    assert list(t2t.open(url)) == list(t2t.mix([t2t.open(url)])) == records
+    with pytest.raises(TypeError, match="needs an index"):
+        len(t2t.open(url))
+    t2t.index(url)
+    assert list(t2t.open(url)) == records
+    assert [record for _, record in zip(range(3), t2t.open(url), strict=False)] == records[:3]
+
+
 def test_an_index_is_no_shard(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.tar").write_bytes(made.labelled(f"s{number}", 2))

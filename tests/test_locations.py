@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -324,3 +325,74 @@ def test_an_export_that_is_read_beside_its_own_shards_is_told(pets: Path, caplog
     twice = t2t.open(pets)
     assert "record files of this export are read together with" in caplog.text
     assert len(list(twice.shards)) > len(list(t2t.open(f"{pets}/*.tar").shards))
+
+
+# The home folder, and URLs that lack a slash.
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's home; the working folder is another one, and stays empty."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(work)
+    return folder
+
+
+def test_a_tilde_is_the_home_folder_in_every_call(home: Path) -> None:
+    put_shards(home / "pets", "a.tar", "b.tar")
+    assert keys(t2t.open("~/pets/{a,b}.tar")) == ["a", "b"]
+    assert keys(t2t.open(["~/pets/b.tar", Path("~/pets/a.tar")])) == ["b", "a"]
+    source = t2t.open("~/pets/", cache="~/cache")
+    assert keys(source) == ["a", "b"]
+    t2t.index("~/pets/")
+    assert len(t2t.open("~/pets/")) == 2
+    source.export("~/out", format="tar")
+    assert keys(t2t.load("~/out").records()) == ["a", "b"]
+    t2t.write_dataset(t2t.load("~/out").dataset(), "~/written")
+    rows = [{"__key__": "r", "txt": "x"}]
+    assert t2t.pack(rows, "~/packed/{}.tar", create=True) == [str(home / "packed/0.tar")]
+    (home / "files/ant").mkdir(parents=True)
+    (home / "files/ant/1.txt").write_text("x")
+    t2t.pack("~/files", "~/again-{}.tar")
+    assert {"pets", "cache", "out", "written", "packed", "files"} < {path.name for path in home.iterdir()}
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_tilde_in_a_bucket_is_part_of_a_name() -> None:
+    rows = [{"__key__": "r", "txt": "x"}]
+    t2t.pack(rows, "memory://tilde/~/a-{}.tar", create=True)
+    assert keys(t2t.open("memory://tilde/~/a-0.tar")) == ["r"]
+    assert list(expand("~/a-{0..1}.tar", limit=9)) == ["~/a-0.tar", "~/a-1.tar"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("s3:bucket/a.tar", "'s3://bucket/a.tar'"),
+        ("gs:/bucket/a.tar", "'gs://bucket/a.tar'"),
+        ("ais:/bucket/a.tar", "'ais://bucket/a.tar'"),
+        ("AIS:bucket/a.tar", "'AIS://bucket/a.tar'"),
+        ("https:/host/a.tar", "'https://host/a.tar'"),
+        ("file:/data/a.tar", "'file:///data/a.tar'"),
+        ("pipe:curl -s http://host/a.tar", "give the URL that the command reads"),
+    ],
+)
+def test_a_url_that_lacks_a_slash_is_not_read_as_a_path(home: Path, written: str, meant: str) -> None:
+    with pytest.raises(TemplateError, match=re.escape(meant)):
+        t2t.open(written)
+    with pytest.raises(TemplateError, match=re.escape(meant)):
+        t2t.pack([{"__key__": "r", "txt": "x"}], written, create=True)
+    with pytest.raises(TemplateError, match=re.escape(meant)):
+        t2t.load(written)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_file_whose_name_only_resembles_a_url_is_read(home: Path) -> None:
+    put_shards(home, "s3.tar", "12:30.tar", "file:a.tar")
+    assert keys(t2t.open(str(home / "s3.tar"))) == ["s3"]
+    assert keys(t2t.open(str(home / "12:30.tar"))) == ["12:30"]
+    assert keys(t2t.open(home / "file:a.tar")) == ["file:a"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.errors import OptionTypeError, ShardNotFound
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.csv_rows import contents_of_csv
 from ais_tar2tf.packing.folders import contents_of_folder
@@ -44,7 +45,7 @@ def contents_of(
             raise OptionTypeError(f"source is a folder, a CSV file or dicts of fields, not {source!r}")
         options.refuse_for_rows()
         return contents_of_rows(source, options)
-    path = Path(source)
+    path = Path(location_text(source, "a source is a folder or a file (a str or a path)"))
     if path.is_dir():
         options.refuse_for_folder()
         contents = contents_of_folder(path, options, found, is_own)

@@ -141,6 +141,10 @@ class Source(Completed):
     def __bool__(self) -> bool:
         return True  # not by `len`, which may have no answer
 
+    def __iter__(self) -> Iterator[Record]:
+        """Return `self.records()`."""
+        return self.records()
+
     def __len__(self) -> int:
         """The number of records, as the index has it."""
         return self._needed_index().records_of(self._shards.names)

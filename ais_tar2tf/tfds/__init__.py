@@ -91,6 +91,6 @@ def _named(urls: Locations | None, splits: Mapping[str, Locations] | None) -> di
 
 
 def _from(base: str | None, template: str) -> str:
-    if base is None or "://" in template or template.startswith("/"):
+    if base is None or "://" in template or template.startswith(("/", "~/")):
         return template
     return f"{base.rstrip('/')}/{template}"
