@@ -58,6 +58,7 @@ __all__ = [
     "TAR_BLOCK",
     "Entry",
     "described",
+    "is_index",
     "packed_keys",
     "parse_index",
     "to_bytes",
@@ -135,6 +136,11 @@ def to_wids(entries: Iterable[Entry], urls: Mapping[str, str], name: str) -> byt
 def _wids_checksum(shards: Sequence[Mapping[str, Any]]) -> str:
     counted = [[each["url"].rpartition("/")[2], each["nsamples"], each.get("filesize")] for each in shards]
     return checksum_of(json.dumps(counted, separators=(",", ":")).encode())
+
+
+def is_index(data: bytes) -> bool:
+    """Return whether a file, which may be damaged, is an index of ours or of webdataset's."""
+    return data.startswith(_MAGIC) or (data.lstrip()[:1] == b"{" and _WIDS.encode() in data)
 
 
 def parse_index(data: bytes, *, where: str) -> tuple[str, list[Entry]] | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import AccessDenied, LimitExceeded, SchemaError, ShardNotFound, StoreError
+from ais_tar2tf.errors import AccessDenied, ExportError, LimitExceeded, SchemaError, ShardNotFound, StoreError
 from ais_tar2tf.extraction import SelectsInside, listed_records
 from ais_tar2tf.fetch.whole import fetch_whole
+from ais_tar2tf.index_format import is_index
 from ais_tar2tf.index_proof import prove, with_checksum
 from ais_tar2tf.locations import location_text
 from ais_tar2tf.progress import progress_for
@@ -145,10 +146,18 @@ def write(
 
 
 def _known_before(shards: Shards, place: Place, folder: str) -> Index | None:
-    """The index that is there, to be gone on with; whatever else is there is replaced."""
+    """Return the index that is there, to be gone on with; a damaged one is replaced.
+
+    Raises:
+        ExportError: Something else is there, which `t2t.index` did not write.
+    """
     data = _read(shards, replace(place, named=False))
+    if not data:
+        return None
+    if not is_index(data):
+        raise ExportError(f"{place.url}: this file is there, and is no index; say another out= for the index")
     try:
-        index = Index.from_bytes(data, where=place.url) if data is not None else None
+        index = Index.from_bytes(data, where=place.url)
     except SchemaError:
         return None
     return index.within(folder) if index is not None and index.grouping == shards.grouping else None

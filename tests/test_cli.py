@@ -494,7 +494,7 @@ def test_a_card_is_one_file_also_of_what_is_bad(folder, tmp_path):
     assert "TruncatedArchive" in page
     assert page.count("<img") > 20
     assert [each.name for each in tmp_path.iterdir() if "card" in each.name] == ["card.html"]
-    assert run("card", folder, "-o", tmp_path / "none" / "card.html").exit_code == 1
+    assert run("card", folder, "-o", tmp_path / "none" / "card.html").exit_code == 2
     assert not (tmp_path / "other.html").exists()
     rehearsed = run("card", folder, "-o", tmp_path / "other.html", "--dry-run", "--json")
     assert json.loads(rehearsed.stdout)["shards"] == 3

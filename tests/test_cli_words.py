@@ -233,6 +233,40 @@ def test_a_device_is_not_replaced_by_a_file(place: Path) -> None:
     assert Path("pipe.txt").is_fifo()
 
 
+@pytest.mark.parametrize("verb", [("card",), ("bench", "--no-tensorflow", "--seconds", "0.05")])
+def test_a_page_replaces_pages_and_nothing_else(place: Path, verb: tuple[str, ...]) -> None:
+    mine = {path: path.read_bytes() for path in map(Path, ("shards/train-0.tar", "notes.txt"))}
+    for path in mine:
+        refused = run(*verb, "shards", "-o", path)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert (
+            f"--out {path}: this file is there, and is no page of ais-tar2tf; choose another name" in refused.stderr
+        )
+    assert {path: path.read_bytes() for path in mine} == mine
+    Path("page.html").touch()
+    for _ in range(2):
+        assert run(*verb, "shards", "-o", "page.html").exit_code == 0
+    refused = run(*verb, "shards", "-o", "more files")
+    assert (refused.exit_code, "say --out 'more files/card.html'" in refused.stderr) == (2, True)
+    refused = run(*verb, "shards", "-o", "none/page.html")
+    assert (refused.exit_code, "there is no folder none; make it" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["shards/train-0.tar", "notes.txt", "records/manifest.json", "settings.json"])
+def test_an_index_replaces_indexes_and_nothing_else(place: Path, name: str) -> None:
+    t2t.open("shards").export("records", workers=1)
+    Path("settings.json").write_text('{"mine": 1} // and my remark')
+    before = Path(name).read_bytes()
+    refused = run("index", "shards", "-o", name)
+    assert (refused.exit_code, Path(name).read_bytes()) == (1, before)
+    assert f"{name}: this file is there, and is no index" in refused.stderr
+    assert steps_of(refused) == ["the same command with another --out; that file stays as it is"]
+    for out in ("index.t2t", "wids.json"):
+        assert run("index", "shards", "-o", out).exit_code == 0
+        Path(out).write_bytes(Path(out).read_bytes()[:-2])  # one that is damaged is written again
+        assert run("index", "shards", "-o", out).exit_code == 0
+
+
 def test_a_page_without_a_record_is_a_failure(place: Path) -> None:
     done = run("card", "more files/bad.tar", "-o", "c.html")
     assert (done.exit_code, Path("c.html").is_file()) == (6, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shlex
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ais_tar2tf.cli.surveying import Reading
 
 __all__ = ["card", "check_page", "write_page"]
+
+_FOOTER = b"<footer>Made by <code>ais-tar2tf"  # which `card.document` puts at the end of each page
+_FOOTER_WITHIN = 1_000  # bytes from the end
 
 
 @verb
@@ -100,11 +104,26 @@ def check_page(out: Path) -> None:
     if ":/" in text:
         raise OptionError(f"--out is a file on this machine, not {text!r}")
     if out.is_dir():
-        raise ExportError(f"{text}: the page cannot be written there, it is a folder; say {out / 'card.html'}")
+        raise OptionError(f"--out is a file, and {text} is a folder: say --out {shlex.quote(str(out / 'card.html'))}")
+    if not out.parent.is_dir():
+        raise OptionError(f"--out {text}: there is no folder {out.parent}; make it, or say --out card.html")
     if out.exists() and not out.is_file():  # a rename would replace a device by a file
         raise OptionError(f"--out is a file, and {text} is a device or a pipe")
-    if not out.parent.is_dir():
-        raise ExportError(f"{text}: the page cannot be written there, there is no folder {out.parent}")
+    if not _is_ours(out):
+        raise OptionError(f"--out {text}: this file is there, and is no page of ais-tar2tf; choose another name")
+
+
+def _is_ours(out: Path) -> bool:
+    """Return whether nothing would be lost: there is no file, or an empty one, or a page that was made before."""
+    try:
+        with out.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _FOOTER_WITHIN, 0))
+            return size == 0 or _FOOTER in file.read()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise ExportError(f"{out}: the page cannot be written there ({error.strerror})") from error
 
 
 def write_page(out: Path, page: str) -> None:

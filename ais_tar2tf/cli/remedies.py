@@ -78,6 +78,7 @@ _BY_TEXT = (
     ("(--splits) finds no folder", f"leave --splits out, or {_FOLDERS}"),
     ("which exists='error' refuses", "choose another OUT; or leave --exists error out: those files stay"),
     ("the page cannot be written there", "choose another file, in a folder that is there: --out card.html"),
+    ("this file is there, and is no index", "the same command with another --out; that file stays as it is"),
     ("was memory short?", "the same command with fewer processes, as --workers 1"),
     ("no endpoint", _NO_ENDPOINT),
     ("is the endpoint an AIStore proxy?", _NO_ENDPOINT),
