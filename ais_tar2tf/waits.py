@@ -48,7 +48,8 @@ class Reports:
         cause = _SILENCE if error is None else error.message.removeprefix(f"{error.url}: ").partition("; ")[0]
         if self._is_new((_place(url), _VARYING.sub("", cause))):
             ends = _ENDS if error is None else _ENDS_AFTER_TRIES
-            _LOG.warning("%s: waiting for %.0f s: %s. %s.", _redacted(url), seconds, _redacted(cause), ends)
+            told = (_redacted(url), seconds, _redacted(cause), ends)
+            _LOG.warning("%s: waiting for %.0f s: %s. %s.", *told, extra={"is_wait": True})
 
     def _is_new(self, cause: tuple[str, str]) -> bool:
         now = self.clock()

@@ -211,12 +211,36 @@ def test_a_folder_of_other_files_is_told_or_refused(place: Path) -> None:
         t2t.open("shards").export("photos", workers=1, exists="error")
 
 
-def test_documents_of_another_data_set_are_not_written_over(place: Path) -> None:
+@pytest.mark.parametrize("exists", ["resume", "replace"])
+def test_python_too_is_told_of_a_folder_of_other_files(place: Path, caplog: pytest.LogCaptureFixture, exists: str):
+    t2t.open("shards").export("more files", workers=1, exists=exists)
+    assert "more files holds other files, as bad.tar; they stay. An empty folder keeps" in caplog.text
+    caplog.clear()
+    t2t.open("shards").export("more files", workers=1, exists=exists)
+    t2t.open("shards").export("empty", workers=1, exists=exists)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("name", ["features.json", "cls.labels.txt"])
+def test_documents_of_another_data_set_are_not_written_over(place: Path, name: str) -> None:
+    assert run("pack", "photos", "classed/{}.tar").exit_code == 0
     Path("tfds").mkdir()
-    Path("tfds/features.json").write_text("{}")
-    done = run("convert", "shards", "tfds", "--workers", "1")
+    Path("tfds", name).write_text("{}")
+    done = run("convert", "classed", "tfds", "--workers", "1", "--types", "cls=int64")
     assert (done.exit_code, "no manifest knows it" in done.stderr) == (1, True)
-    assert [(each.name, each.read_text()) for each in Path("tfds").iterdir()] == [("features.json", "{}")]
+    assert [(each.name, each.read_text()) for each in Path("tfds").iterdir()] == [(name, "{}")]
+
+
+@pytest.mark.parametrize("exists", ["resume", "replace", "error"])
+@pytest.mark.parametrize("theirs", [b'{"name": "an extension of a browser"}', b"no JSON", b""])
+def test_a_manifest_of_another_program_is_refused(place: Path, theirs: bytes, exists: str) -> None:
+    Path("more files/manifest.json").write_bytes(theirs)
+    done = run("convert", "shards", "more files", "--exists", exists)
+    assert (done.exit_code, Path("more files/manifest.json").read_bytes()) == (1, theirs)
+    assert "more files/manifest.json: another program's file is there" in done.stderr
+    assert steps_of(done) == ["choose another OUT, or move that file away"]
+    with pytest.raises(ExportError, match="no manifest of an export: name another folder"):
+        t2t.load("more files")
 
 
 def test_a_device_is_not_replaced_by_a_file(place: Path) -> None:

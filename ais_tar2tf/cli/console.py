@@ -53,17 +53,21 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class _Waits(logging.Handler):
-    """Narrates what a command waits for, so that nobody looks at a terminal where nothing moves; with -v each try."""
+class _Told(logging.Handler):
+    """Shows what is logged: warnings; waits as narration, so that nobody looks at a terminal where nothing moves.
+
+    With -v also each try.
+    """
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            remark = " Ctrl-C ends it." if record.name == "ais_tar2tf" else ""
-            self._console.note(f"{record.getMessage()}{remark}")
+        if getattr(record, "is_wait", False):
+            self._console.note(f"{record.getMessage()} Ctrl-C ends it.")
+        elif record.levelno >= logging.WARNING:
+            self._console.warn(record.getMessage())
         else:
             self._console.detail(record.getMessage())
 
@@ -124,8 +128,8 @@ class Console:
 
     @contextmanager
     def telling_of_waits(self) -> Generator[None]:
-        """Show as narration of this command what is logged of waits and retries."""
-        logger, handler = logging.getLogger("ais_tar2tf"), _Waits(self)
+        """Show what is logged while this command runs: waits, retries, warnings."""
+        logger, handler = logging.getLogger("ais_tar2tf"), _Told(self)
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

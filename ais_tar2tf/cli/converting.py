@@ -33,7 +33,6 @@ from ais_tar2tf.cli.verbs import (
     verb,
 )
 from ais_tar2tf.errors import AccessDenied, OptionError
-from ais_tar2tf.escaping import one_line
 from ais_tar2tf.nearest import check_choice
 
 if TYPE_CHECKING:
@@ -139,8 +138,6 @@ def convert(
             _rehearse(console, urls, out, endpoint, {**export, "shard": share})
             return
         _make_bucket(out, endpoint)
-        if exists != "error":
-            _warn_of_others(console, out, endpoint)
         try:
             if runner is not None:
                 _run_beam(source, out, runner, runner_option or [], reading, export)
@@ -229,17 +226,6 @@ def _make_bucket(out: str, endpoint: str | None) -> None:
     store, _ = store_of(as_listed(out), endpoint)
     with contextlib.closing(store), contextlib.suppress(AccessDenied):
         store.create()
-
-
-def _warn_of_others(console: Console, out: str, endpoint: str | None) -> None:
-    """Say when OUT holds files of other kinds: whoever reads the folder then reads both."""
-    from ais_tar2tf.export.manifest import MANIFEST
-    from ais_tar2tf.export.places import place_of
-
-    place = place_of(out, endpoint=endpoint)
-    other = next((name for name in place.names("") if not name.startswith(".")), None)
-    if other is not None and place.size(MANIFEST) is None:
-        console.warn(f"{out} holds other files, as {one_line(other)}; they stay. --exists error refuses such a place")
 
 
 def _end(console: Console, loaded: Loaded, split: str, out: str) -> None:

@@ -76,6 +76,11 @@ _BY_TEXT = (
     ("other splits are there, written as", "choose another OUT, or the same --format and --name as theirs"),
     ("among the given classes", "name all classes in the order of their numbers: --classes ant,bee,cat"),
     ("(--splits) finds no folder", f"leave --splits out, or {_FOLDERS}"),
+    ("and no manifest of an export: name another folder", "choose another OUT, or move that file away"),
+    (
+        "manifest.json: the document is damaged",
+        "move that file away, then write everything anew: the same command with --exists replace",
+    ),
     ("which exists='error' refuses", "choose another OUT; or leave --exists error out: those files stay"),
     ("the page cannot be written there", "choose another file, in a folder that is there: --out card.html"),
     ("this file is there, and is no index", "the same command with another --out; that file stays as it is"),

@@ -20,8 +20,9 @@ from ais_tar2tf.export.finishing import publish_portions, publishing
 from ais_tar2tf.export.manifest import Manifest
 from ais_tar2tf.export.portions import Portion, Share, Staging, plan_key
 from ais_tar2tf.export.request import ExportOptions, export_source, target_of
-from ais_tar2tf.export.run import Target, finished
+from ais_tar2tf.export.run import Target
 from ais_tar2tf.export.sources import Sources
+from ais_tar2tf.export.there import finished
 from ais_tar2tf.listing import natural_order
 from ais_tar2tf.locations import Location, location_text
 from ais_tar2tf.reader import Shards

@@ -138,9 +138,13 @@ class Manifest:
             where: Its file or URL, for errors.
 
         Raises:
-            ExportError: The document is damaged, or no manifest of this version.
+            ExportError: The document is damaged, no manifest of this version, or another program's.
             UnsafeName: It names a file outside its folder.
         """
+        if b'"manifest"' not in data:
+            raise ExportError(
+                f"{where}: another program's file is there, and no manifest of an export: name another folder"
+            )
         document = parse_document(data, _DOCUMENT, where=where, fail=ExportError)
         del document["manifest"]
         return cls(**document)

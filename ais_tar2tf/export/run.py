@@ -16,25 +16,24 @@ from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ExportError, Tar2TFError
-from ais_tar2tf.export.alone import alone
 from ais_tar2tf.export.boundaries import Bounds
 from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry, classes_of
-from ais_tar2tf.export.metadata import METADATA
 from ais_tar2tf.export.observed import Observed
 from ais_tar2tf.export.parts import SplitWriter, Syncer
 from ais_tar2tf.export.places import Destination, place_of
 from ais_tar2tf.export.pool import WorkerPool, portable
 from ais_tar2tf.export.portions import PREFIX, Portion, Share, Staging, plan_key
-from ais_tar2tf.export.publish import Output, Publisher, WorkOutput, read_manifest
+from ais_tar2tf.export.publish import Output, Publisher, WorkOutput
 from ais_tar2tf.export.shard_units import Event, Job, ShardRead, read_shards
 from ais_tar2tf.export.sources import Sources, check_same, objects_of
+from ais_tar2tf.export.there import finished
 from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.stores import Identity, TokenSource, split_url
 
-__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards", "finished"]
+__all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards"]
 
 EXISTS = ("resume", "replace", "error")
 
@@ -155,91 +154,6 @@ def export_events(
         if isinstance(error, Tar2TFError):
             raise
         raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
-
-
-def finished(target: Target, place: Destination, sources: Sources | None) -> Manifest | None:
-    """The manifest, if all of this was done before. Raises where something else is there that is to stay."""
-    if target.exists == "replace":
-        _check_same_place(target, read_manifest(place))
-        return None
-    manifest = read_manifest(place)
-    there = [] if manifest is None else [split for split in target.splits if split in manifest.splits]
-    if target.exists == "error" and (there or (target.resumable and target.work_path().exists())):
-        raise ExportError(f"{target.out}: there is an export already; exists='replace' writes it anew")
-    if target.exists == "error" and manifest is None and (other := _other_file(target, place)) is not None:
-        raise ExportError(f"{place.url(other)}: something else is there, which exists='error' refuses")
-    if manifest is None or not there:
-        _check_same_place(target, manifest)
-        _check_strangers(target, place, manifest)
-        return None
-    if any(manifest.splits[split].plan != target.plan for split in there) or len(there) < len(target.splits):
-        raise ExportError(
-            f"{target.out}: another export's {', '.join(there)} is there, of other sources or options; "
-            "exists='replace' writes it anew"
-        )
-    for file in (file for split in there for file in manifest.splits[split].files):
-        if place.size(file.name) != file.bytes:
-            raise ExportError(f"{place.url(file.name)}: not as the manifest says; exists='replace' writes it anew")
-    if sources is not None:
-        sources.check(manifest.splits[there[0]].sources, target.out)
-    with contextlib.suppress(OSError):
-        _leftover(target)
-    return manifest
-
-
-def _other_file(target: Target, place: Destination) -> str | None:
-    """Return the name of a file that no export wrote, if there is one; hidden files do not count.
-
-    Other splits may be published at the same time, so files of theirs may be there before their manifest is.
-    """
-    if target.share is not None or target.staged:
-        return None
-    ours = (".", f"{target.name}-")
-    return next((each for each in place.names("") if not each.startswith(ours) and each not in METADATA), None)
-
-
-def _leftover(target: Target) -> None:
-    """The work folder of an export that was killed just behind its end."""
-    if target.work_path().exists():
-        work = target.work(start_over=True)
-        work.remove()
-        work.close()
-
-
-def _check_same_place(target: Target, manifest: Manifest | None) -> None:
-    """Splits that stay beside the new ones share format and name with them."""
-    if manifest is None or not manifest.splits.keys() - set(target.splits):
-        return
-    ours = (target.kind, target.name, target.index_files)
-    theirs = (manifest.format, manifest.name, manifest.index_files)
-    if ours != theirs:
-        raise ExportError(
-            f"{target.out}: other splits are there, written as (format, name, idx) {theirs}, not {ours}; "
-            "choose another place"
-        )
-
-
-def _check_strangers(target: Target, place: Destination, manifest: Manifest | None) -> None:
-    """Refuse to write over files that another program, or an export that is not known here, may need."""
-    if target.share is not None or target.staged or target.work_path().exists():
-        return
-    strangers = target.publisher(place).strangers(set())
-    if manifest is None and not strangers:
-        strangers = _foreign_metadata(place)
-    if strangers:
-        raise ExportError(
-            f"{place.url(strangers[0])}: a file of that kind is there, and no manifest knows it; "
-            "exists='replace' takes it away"
-        )
-
-
-def _foreign_metadata(place: Destination) -> list[str]:
-    """Return documents for TFDS that no export of ours wrote. One that publishes now writes its manifest last."""
-    found = [name for name in METADATA if place.size(name) is not None]
-    if not found:
-        return []
-    with alone(place):
-        return found if read_manifest(place) is None else []
 
 
 def _export(
