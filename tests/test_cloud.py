@@ -107,6 +107,15 @@ def test_the_environment_of_aws_tools(web: WebServer, name: str, monkeypatch: py
     store.close()
 
 
+@pytest.mark.parametrize("with_scheme", [True, False])
+def test_the_emulator_of_googles_tools(web: WebServer, with_scheme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes requests without credentials, of which there are none here."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", web.url if with_scheme else web.url.partition("://")[2])
+    store = open_store("gs", "bucket", QUICK)
+    assert drain(store.open("x.tar")) == DATA
+    store.close()
+
+
 def test_a_profile_is_read(web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = lab-id\naws_secret_access_key = s\n")
     (tmp_path / "config").write_text("[profile lab]\nregion = eu-lab-7\n")

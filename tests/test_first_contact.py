@@ -133,7 +133,7 @@ def test_another_protocol_is_told_at_once(way: str, banner: bytes, shown: str) -
     with Listener(says(banner)) as server:
         error = failure(way, f"http://{server.netloc}")
         assert f"the server at {server.netloc} does not speak HTTP: {shown}" in str(error)
-        assert server.count <= 2  # obstore's own request, and one that tells more
+        assert server.count <= 4  # one a shard; obstore's own request, and one that tells more
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -185,6 +185,16 @@ def test_one_that_closes_is_asked_again_and_not_for_as_long_as_a_known_one(
         error = failure(way, f"http://{server.netloc}")
         assert "is the endpoint right, and is it up?" in str(error)
         assert server.count >= Retry().attempts
+
+
+@pytest.mark.parametrize("way", ["GET", "GET of AIStore", "GET of S3", "GET of GCS"])
+def test_one_loop_alone_tries_again(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Retry, "delay", lambda *_, **__: 0.001)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    error = failure(way, f"http://127.0.0.1:{port}")
+    assert f"no connection to http://127.0.0.1:{port}" in str(error)
+    assert str(error).count("given up after 11 tries") == str(error).count("given up") == 1
 
 
 def ended(silence: float, retry: Retry) -> tuple[int, float]:

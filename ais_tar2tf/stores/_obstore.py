@@ -15,15 +15,33 @@ from ais_tar2tf.options import Read, Tls
 from ais_tar2tf.stores._answers import error_for, is_endpoint
 from ais_tar2tf.stores._contact import NO_ANSWER, NO_CONNECTION
 
-__all__ = ["DEFAULT_REGION", "Region", "endpoint_of", "error_of", "make", "obstore", "status_of"]
+__all__ = [
+    "DEFAULT_REGION",
+    "Region",
+    "endpoint_of",
+    "error_of",
+    "is_public",
+    "is_set",
+    "make",
+    "obstore",
+    "status_of",
+]
 
 DEFAULT_REGION = "us-east-1"  # what S3 itself takes for none
+_EMULATOR = "STORAGE_EMULATOR_HOST"  # of GCS, in the environment: Google's own tools send it no signatures
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": (_EMULATOR,),
+    "az": ("AZURE_STORAGE_ENDPOINT",),
+}
+_PROVIDERS = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}  # whose endpoints need no name
 _LONGEST = timedelta(days=2)  # obstore bounds a whole request; ours may take hours while bytes keep coming
 _IDLE = timedelta(seconds=2)  # that obstore keeps its connections for the next request
 _LISTING = timedelta(minutes=3)  # for all tries of one request of its own
 _STATUS = re.compile(r"status code: (\d{3})[^:]*: ?(<.*?</Error>)?", re.DOTALL)
 _NO_CONNECTION = re.compile(r"\bkind: Connect\b")  # in the error that obstore shows of reqwest's
 _SILENT = re.compile(r"\bkind: Timeout\b|\bTimedOut\b")
+_YES = frozenset({"1", "true", "yes"})
 _CREDENTIALS = re.compile(r"credential|169\.254\.|metadata|oauth|token", re.IGNORECASE)
 
 Region = str
@@ -39,13 +57,27 @@ def obstore() -> Any:
 
 def endpoint_of(scheme: str, given: str | None) -> str | None:
     """The endpoint that was given, else that of the environment; None: the provider's own."""
-    names = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "az": ("AZURE_STORAGE_ENDPOINT",)}
-    endpoint = given or next(filter(None, map(os.environ.get, names.get(scheme, ()))), None)
+    endpoint = given or next(filter(None, map(os.environ.get, _ENDPOINTS[scheme])), None)
     if endpoint is None:
         return None
+    if not given and scheme == "gs" and "://" not in endpoint:
+        endpoint = f"http://{endpoint}"  # as Google's own tools read it
     if not is_endpoint(endpoint):
         raise StoreError("the endpoint is no http(s)://host[:port][/path], or holds a password", url=f"{scheme}://")
     return endpoint.rstrip("/")
+
+
+def is_public(scheme: str, endpoint: str | None) -> bool:
+    """Return whether requests go without a signature."""
+    if scheme == "gs" and endpoint is not None and endpoint == endpoint_of("gs", None):
+        return True
+    names = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}
+    return is_set(names[scheme])
+
+
+def is_set(name: str) -> bool:
+    """Return whether a variable of the environment says yes."""
+    return os.environ.get(name, "").strip().lower() in _YES
 
 
 def make(
@@ -62,6 +94,8 @@ def make(
         config = _s3_config(endpoint)
         return stores.S3Store(bucket, config=config, **options), config["region"]
     where: dict[str, Any] = {"base_url" if scheme == "gs" else "endpoint": endpoint} if endpoint else {}
+    if scheme == "gs" and is_public(scheme, endpoint):
+        where["skip_signature"] = True
     kind = stores.GCSStore if scheme == "gs" else stores.AzureStore
     return kind(bucket, config=where, **options), ""
 
@@ -153,7 +187,9 @@ def error_of(error: Exception, url: str, endpoint: str | None = None) -> StoreEr
             url=url,
         )
     if _NO_CONNECTION.search(text):
-        message = f"no connection to {endpoint or 'its endpoint'}; is the endpoint right, and is it up?"
+        message = (
+            f"no connection to {endpoint or _PROVIDERS[url.partition(':')[0]]}; is the endpoint right, and is it up?"
+        )
         return TransportError(message, url=url, silence=NO_CONNECTION)
     silent = _SILENT.search(text) is not None
     why = "timed out" if silent else type(error).__name__

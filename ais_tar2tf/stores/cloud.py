@@ -6,7 +6,6 @@ Public buckets of S3 need no signature. Where obstore cannot sign elsewhere, bod
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,16 @@ from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpPool, body_of, info_of, range_header
 from ais_tar2tf.stores._listing import below
-from ais_tar2tf.stores._obstore import DEFAULT_REGION, endpoint_of, error_of, make, obstore, status_of
+from ais_tar2tf.stores._obstore import (
+    DEFAULT_REGION,
+    endpoint_of,
+    error_of,
+    is_public,
+    is_set,
+    make,
+    obstore,
+    status_of,
+)
 from ais_tar2tf.stores._tls import aws_tls, warn_if_unverified
 from ais_tar2tf.stores._unanswered import check_first_answer, note_failure
 from ais_tar2tf.waits import Wait
@@ -47,7 +55,6 @@ _NAMES_AT_ONCE = 1_000  # a page of S3
 _ASK_FIRST = 8 * MIB  # a larger body does not survive AIStore's redirect: its target is asked for before
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
-_YES = frozenset({"1", "true", "yes"})
 
 
 class CloudStore:
@@ -64,7 +71,7 @@ class CloudStore:
         warn_if_unverified(self._tls, self._endpoint or f"{scheme}://{bucket}")
         self._patient = False  # whether `_made` tries again by itself
         self._made, self._region = self._make()
-        self._signs = not _is_public(scheme)
+        self._signs = not is_public(scheme, self._endpoint)
         self._pool = HttpPool(read.timeouts, self._tls)
         self._control = ControlPlane(self._endpoint or "", None, read.timeouts, read.retry, tls=self._tls)
 
@@ -105,7 +112,7 @@ class CloudStore:
         shown = self.url(name)
         asked: Any = {"range": {"offset": start} if stop is None else (start, stop)} if start or stop else {}
         try:
-            result = self._ask_obstore(lambda store: obstore().get(store, name, options=asked), name)
+            result = self._ask_once(lambda store: obstore().get(store, name, options=asked), name)
         except TransportError:
             raise
         except StoreError:
@@ -324,19 +331,10 @@ class CloudStore:
 
     def _unsigned(self, name: str) -> str | None:
         """Where a public object is; None where only obstore knows."""
-        if self._scheme != "s3" or _is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
+        if self._scheme != "s3" or is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
             return None
         endpoint = self._endpoint or f"https://s3.{self._region}.amazonaws.com"
         return f"{endpoint}/{quote(self._bucket)}/{quote(name)}"
-
-
-def _is_set(name: str) -> bool:
-    return os.environ.get(name, "").strip().lower() in _YES
-
-
-def _is_public(scheme: str) -> bool:
-    name = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}[scheme]
-    return _is_set(name)
 
 
 def _info(name: str, meta: Any) -> ObjectInfo:
