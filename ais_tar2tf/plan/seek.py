@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ais_tar2tf.options import Shuffle
 from ais_tar2tf.plan import Mark, Order, Plan, Position, behind_the_end
+from ais_tar2tf.plan.windows import cut_batch, fill_window
 from ais_tar2tf.shard_index import Cut, ShardIndex
 
 __all__ = ["seek"]
@@ -105,16 +106,9 @@ class _Lane:
                 return 0, 0
             self._at += self._step
             self._open()
-        extents = self._extents[self._next : self._next + most]
-        total = sum(extents)
-        if total >= most_bytes:
-            total = count = 0
-            while total < most_bytes:
-                total += extents[count]
-                count += 1
-            extents = extents[:count]
-        self._next += len(extents)
-        return len(extents), total
+        begin = self._next
+        self._next, total = cut_batch(self._extents, begin, most, most_bytes)
+        return self._next - begin, total
 
     @property
     def mark(self) -> Mark:
@@ -125,27 +119,15 @@ class _Lane:
 
 def _behind_windows(shuffle: Shuffle, position: Position, lanes: list[_Lane], records: int) -> Position:
     """The start of the window that has the record, and how many of it came before."""
+
+    def take(lane: int, most: int, most_bytes: int) -> tuple[int, int]:
+        return lanes[lane].take(most, most_bytes)
+
     while True:
         marks = tuple(lane.mark for lane in lanes)
         position = replace(position, marks=marks)
-        count, lane, turn = _pass_window(shuffle, lanes, position.lane, position.turn)
+        count, lane, turn = fill_window(shuffle, len(lanes), position.lane, position.turn, take)
         if records < count or not count:
             return replace(position, emitted=min(records, count))
         records -= count
         position = replace(position, lane=lane, turn=turn, window=position.window + 1)
-
-
-def _pass_window(shuffle: Shuffle, lanes: list[_Lane], lane: int, turn: int) -> tuple[int, int, int]:
-    """As the reader fills a window: how many records, and whose turn it is then."""
-    count, size, ended = 0, 0, 0
-    while count < shuffle.window and size < shuffle.window_bytes and ended < len(lanes):
-        taken, taken_bytes = lanes[lane].take(
-            min(shuffle.in_turn - turn, shuffle.window - count), shuffle.window_bytes - size
-        )
-        count += taken
-        size += taken_bytes
-        turn += taken
-        ended = 0 if taken else ended + 1
-        if not taken or turn == shuffle.in_turn:
-            lane, turn = (lane + 1) % len(lanes), 0
-    return count, lane, turn

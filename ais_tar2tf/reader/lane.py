@@ -13,6 +13,7 @@ from ais_tar2tf.fetch.files import FileFetch
 from ais_tar2tf.options import LEAST_READ_AHEAD
 from ais_tar2tf.plan import Mark, Order
 from ais_tar2tf.plan.single_records import SingleRecords
+from ais_tar2tf.plan.windows import cut_batch
 from ais_tar2tf.reader.open_shard import OpenShard
 from ais_tar2tf.reader.shards import Shards
 from ais_tar2tf.records import RecordBatch, Records
@@ -58,11 +59,7 @@ class Lane:
             if not self._advance():
                 return Records(), 0
         begin, sizes = self._taken, self._batch.extents if of_archive else self._batch.sizes
-        end = min(len(sizes), begin + most)
-        total = sum(sizes[begin:end])
-        while end > begin + 1 and total - sizes[end - 1] >= most_bytes:
-            end -= 1
-            total -= sizes[end]
+        end, total = cut_batch(sizes, begin, most, most_bytes)
         taken = self._batch.records[begin:end]
         self._taken = end
         if end == len(sizes):  # nobody else needs it: what was taken is not held here until the next one comes

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ais_tar2tf.account import Account
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.plan import Plan, Position
+from ais_tar2tf.plan.windows import fill_window
 from ais_tar2tf.reader.epochs import EpochStream
 from ais_tar2tf.reader.lane import Lane
 from ais_tar2tf.reader.shards import Shards
@@ -133,20 +134,16 @@ class RecordStream(EpochStream):
         marks, bound = list(begin.marks), set[int]()
         window = self._window
         window.clear()
-        size, lane, turn, ended = 0, begin.lane, begin.turn, 0
-        while len(window) < shuffle.window and size < shuffle.window_bytes and ended < len(self._lanes):
-            most = min(shuffle.in_turn - turn, shuffle.window - len(window))
-            taken, taken_bytes = self._lanes[lane].take(most, shuffle.window_bytes - size, of_archive=True)
-            count = len(taken)
+
+        def take(lane: int, most: int, most_bytes: int) -> tuple[int, int]:
+            taken, taken_bytes = self._lanes[lane].take(most, most_bytes, of_archive=True)
             window.add(taken, taken_bytes)
-            if count and lane not in bound:
+            if taken and lane not in bound:
                 bound.add(lane)
                 marks[lane] = marks[lane].bound_to(self._lanes[lane].read)
-            size += taken_bytes
-            turn += count
-            ended = 0 if count else ended + 1
-            if not count or turn == shuffle.in_turn:
-                lane, turn = (lane + 1) % len(self._lanes), 0
+            return len(taken), taken_bytes
+
+        _, lane, turn = fill_window(shuffle, len(self._lanes), begin.lane, begin.turn, take)
         window.permute(self._plan.window_order(len(window), begin))
         self.position = replace(begin, marks=tuple(marks))
         self._behind_window = replace(
