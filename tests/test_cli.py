@@ -517,10 +517,12 @@ def test_inspect_and_card_of_what_was_converted(folder, tmp_path):
 
 
 def test_a_kind_of_fault_is_shown_a_few_times(folder):
-    done = run("inspect", folder, "--fields", "png")
+    rows = [{"__key__": str(number), **({"a": "x"} if number == 0 else {"b": "x"})} for number in range(20)]
+    t2t.pack(rows, folder / "mixed.tar")
+    done = run("inspect", folder / "mixed.tar", "--fields", "a")
     assert done.exit_code == 6
-    assert re.search(r"^ +20 × MissingField$", done.stdout, re.MULTILINE)
-    assert done.stdout.count("field 'png' is missing") == 3
+    assert re.search(r"^ +19 × MissingField$", done.stdout, re.MULTILINE)
+    assert done.stdout.count("field 'a' is missing") == 3
 
 
 def test_convert_makes_the_bucket_and_says_when_there_was_nothing_to_do(server):

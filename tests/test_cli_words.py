@@ -185,10 +185,23 @@ def test_every_failure_has_a_next_step_that_can_be_taken(line: str, place: Path)
         assert again.exit_code not in (1, 2), again.output
 
 
-def test_a_misspelt_field_is_named_with_the_nearest_one(place: Path) -> None:
-    done = run("inspect", "shards", "--fields", "jgp")
-    assert done.exit_code == 6
-    assert steps_of(done)[0].startswith("did you mean --fields jpg?")
+@pytest.mark.parametrize("verb", [("inspect",), ("inspect", "--json"), ("card", "-o", "c.html")])
+def test_a_field_that_no_record_has_is_a_slip_of_the_hand(place: Path, verb: tuple[str, ...]) -> None:
+    Path("many.tar").write_bytes(made.labelled("m", 300))
+    for shards, tried in (("shards", "the 8 records"), ("many.tar", "the first 64 records")):
+        done = run(*verb, shards, "--fields", "jgp,cls")
+        assert (done.exit_code, done.stdout, Path("c.html").exists()) == (2, "", False)
+        assert f"error: --fields jgp,cls fits none of {tried}: " in done.stderr
+        assert "did you mean 'jpg'?" in done.stderr
+        assert steps_of(done) == [f"see which fields there are: ais-tar2tf inspect --records 1 {shards}"]
+    Path("shards/other.tar").write_bytes(made.labelled("o", 2, lambda _: {"cls": b"1"}))
+    some = run(*verb, "shards", "--fields", "jpg")
+    assert (some.exit_code, "fits none" in some.stderr) == (6 if verb[0] == "inspect" else 0, False)
+
+
+def test_a_type_of_a_field_that_is_not_there_names_the_nearest_one(place: Path) -> None:
+    done = run("convert", "shards", "out", "--types", "clas=int64", "--workers", "1")
+    assert "types= names field 'clas', and there are: jpg, cls; did you mean 'cls'?" in done.stderr
 
 
 def test_a_command_that_failed_does_not_stand_in_the_way_of_the_right_one(place: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Stats
 from ais_tar2tf.card import Survey
 from ais_tar2tf.class_names import find_class_names
-from ais_tar2tf.cli.console import Console
+from ais_tar2tf.cli import exits
+from ais_tar2tf.cli.console import Console, counted
 from ais_tar2tf.cli.places import as_listed, chosen_fields, chosen_grouping, extent, store_of
+from ais_tar2tf.cli.verbs import fail
 from ais_tar2tf.errors import AccessDenied, MissingField, SchemaError, ShardNotFound, Tar2TFError, TransportError
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.signed_urls import shown_url
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "extent_of", "next_of_bad", "opened", "read_all"]
 
-_NEAR = re.compile(r"did you mean '([^']+)'\?")  # in the text of MissingField
+_TRIED = 64  # records that all lack a field: as many as a source takes for its sample
 _NO_FAULT_OF_THE_DATA = (ShardNotFound, AccessDenied, TransportError)
 
 
@@ -52,7 +54,7 @@ def opened(
         if isinstance(error, _NO_FAULT_OF_THE_DATA) or survey is None:
             return False
         survey.fault(error)
-        return True
+        return not _fits_none(survey) or survey.faulty < _TRIED
 
     return open_source(
         list(urls),
@@ -84,10 +86,19 @@ def read_all(
         reading.shards = sum(1 for _ in source.shards)
         console.detail(f"{reading.shards:,} shards")
         _name_classes(reading, source)
-        with console.progress(what, reading.shards) as progress:
+        with console.progress(what, reading.shards) as progress, contextlib.suppress(MissingField):
             _read(reading, source.records(), progress, most)
+    if _fits_none(reading.survey):
+        tried = f"the {'' if reading.whole else 'first '}{counted(reading.survey.faulty, 'record')}"
+        there = f"see which fields there are: ais-tar2tf inspect --records 1 {shlex.quote(shown_url(urls[0]))}"
+        fail(console, f"--fields {fields} fits none of {tried}: {reading.survey.bad[0].text}", there, exits.USAGE)
     reading.survey.check_classes()
     return reading
+
+
+def _fits_none(survey: Survey) -> bool:
+    """Return whether every record so far lacks a field that was asked for: its name is misspelt, most likely."""
+    return not survey.records and 0 < survey.faults[MissingField.__name__] == survey.faulty
 
 
 def _name_classes(reading: Reading, source: Source) -> None:
@@ -102,10 +113,6 @@ def next_of_bad(reading: Reading, urls: Sequence[str]) -> str:
     """Return what to do next about records that are bad."""
     survey = reading.survey
     where = shlex.quote(shown_url(urls[0]))
-    if survey.faults.get(MissingField.__name__) == survey.faulty and not survey.records:
-        near = _NEAR.search(survey.bad[0].text) if survey.bad else None
-        meant = f"did you mean --fields {near[1]}? " if near is not None else ""
-        return f"{meant}See which fields there are: ais-tar2tf inspect --records 1 {where}"
     if survey.records:
         return "read past them: on_error='skip-record', or convert --on-error skip-shard"
     return f"look at the shards: ais-tar2tf ls {where}; tar, zip and TFRecord files are read"

@@ -19,6 +19,7 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export.raw import Row, example_rows, framed_rows
 from ais_tar2tf.export.tarfiles import record_members
 from ais_tar2tf.mapping import LABEL, mapping_error
+from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
 from ais_tar2tf.schema import number_of_text
 
@@ -70,7 +71,7 @@ class Typed:
         for name, dtype in self.types:
             if name not in fields:
                 raise MissingField(
-                    f"types= names field {name!r}, and there are: {said_fields(record)}",
+                    f"types= names field {name!r}, and there are: {said_fields(record)}{suggestion(name, fields)}",
                     shard=record["__shard__"],
                     key=record["__key__"],
                 )
