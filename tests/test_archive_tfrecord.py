@@ -220,8 +220,13 @@ def test_a_dataset_of_numbers_says_what_to_do(tmp_path: Path) -> None:
     with opened("numbers", written(tmp_path, numbered(3))) as source:
         lengths = source.dataset(lambda record: tf.strings.length(record["image/encoded"]))
         assert list(lengths.as_numpy_iterator()) == [50] * 3
-        with pytest.raises(SchemaError, match="holds numbers, and a dataset's fields are bytes"):
+        told = r"record '0+': feature '(box|label)' holds numbers, and a dataset's fields are bytes.*by t2t\.load"
+        with pytest.raises(SchemaError, match=told):
             list(source.dataset())
+        with pytest.raises(SchemaError, match=told):  # of a mapping that can fail on data
+            list(source.dataset(lambda record: tf.strings.to_number(record["label"])))
+        with pytest.raises(SchemaError, match=told):
+            list(source.dataset(decode={"label": "int64"}))
 
 
 def test_every_byte_flipped(tmp_path: Path) -> None:

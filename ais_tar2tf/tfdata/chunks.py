@@ -145,29 +145,36 @@ class Chunks:
             return self._as_arrays(state, at, Records())
         try:
             stream = stream or self._stream_at(at)
-            chunk = self._read(stream, at)
-            position = stream.position
-            following = position.to_text().encode()
-            stream = self._at_its_end(stream) if chunk else stream
+            return self._next(stream, at, token)
         except Exception as error:
+            if stream is not None:
+                stream.close()
             if self.begin.trail is not None:
                 self.begin.trail.failed(at.run)
             if self._mapping is None:
                 raise
             run.error = error
             return self._as_arrays(state, at, Records())
+
+    def _next(self, stream: Stream, at: At, token: int) -> tuple[Any, ...]:
+        """Return the chunk of a stream that stands at a position, as `step` does without the token."""
+        chunk = self._read(stream, at)
         if chunk is None:
             return self._as_arrays(at.to_text().encode(), at, Records(), again=True)
+        position = stream.position
+        following = position.to_text().encode()
+        answer = self._as_arrays(following, at, chunk)
+        stream = self._at_its_end(stream) if chunk else stream
         self._note(at, position, following)
         if chunk:
             self._check_length(position, at_end=False)
             self._pool.put(following, stream, token)
             self.request.account.emitted(len(chunk))
         else:
-            run.end = at.count
+            self._run(at).end = at.count
             stream.close()
             self._check_length(at, at_end=True)
-        return self._as_arrays(following, at, chunk)
+        return answer
 
     def _note(self, at: At, following: At, text: bytes) -> None:
         """Tell whoever follows the iterators how far this one is."""

@@ -60,7 +60,8 @@ def _no_bytes(name: str, record: Record) -> SchemaError:
     kind = "several strings, or none" if isinstance(record[name], list) else "numbers"
     return SchemaError(
         f"{record['__shard__']}, record {record['__key__']!r}: feature {name!r} holds {kind}, and a dataset's fields "
-        "are bytes; select() the features that hold one string each, or read the others by records()"
+        "are bytes; select() the features that hold one string each, or read the others by records(), or, of what an "
+        "export wrote, by t2t.load(folder).dataset(split)"
     )
 
 
