@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from ais_tar2tf import forking
-from ais_tar2tf.errors import OptionError, Tar2TFError
+from ais_tar2tf.errors import OptionError, Tar2TFError, TransportError
 from ais_tar2tf.nearest import check_choice
 
 __all__ = ["Account", "Busy", "Choice", "OnError", "Stats"]
@@ -149,8 +149,12 @@ class Account:
         self.record_error(error)
 
     def shard_error(self, error: Tar2TFError) -> None:
-        """Returns when the rest of the shard is to be skipped; raises the error otherwise."""
-        self._decide(error, skips=self.on_error == "skip-shard")
+        """Return when the rest of the shard is to be skipped; raise the error otherwise.
+
+        That an endpoint has never answered is no fault of the shard: all others would be skipped, too.
+        """
+        unanswered = isinstance(error, TransportError) and error.silence is not None
+        self._decide(error, skips=self.on_error == "skip-shard" and not unanswered)
 
     def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
         if not (_decision(self.on_error, error) if callable(self.on_error) else skips):

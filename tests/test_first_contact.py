@@ -197,6 +197,20 @@ def test_one_loop_alone_tries_again(way: str, monkeypatch: pytest.MonkeyPatch) -
     assert str(error).count("given up after 11 tries") == str(error).count("given up") == 1
 
 
+def test_a_shard_is_not_skipped_because_nothing_has_ever_answered(stranger: Contacts) -> None:
+    """Else all of them would be, one wait after the other, and the run would end well with no record."""
+    with Listener(_closes) as server:
+        endpoint = f"http://{server.netloc}"
+        read: dict[str, Any] = {"endpoint": endpoint, "on_error": "skip-shard", "retry": _BRIEF}
+        with pytest.raises(TransportError, match="the request failed"):
+            _take(t2t.open("ais://b/x-{0..99}.tar", **read).records())
+        assert server.count < 20
+        stranger.note_answer(("http", server.netloc))
+        with t2t.open("ais://b/x-{0..3}.tar", **read) as source:
+            assert list(source.records()) == []
+            assert source.stats.skipped == {"TransportError": 4}
+
+
 def ended(silence: float, retry: Retry) -> tuple[int, float]:
     """How many requests are sent, in how many seconds, where each ends after `silence` without an answer."""
     tries, now = Tries(retry), 0.0
