@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,7 +15,7 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf.cli.app import app
 from ais_tar2tf.cli.remedies import remedy_for
-from ais_tar2tf.errors import AccessDenied, ExportError, StoreError
+from ais_tar2tf.errors import AccessDenied, ExportError, OptionError, StoreError
 
 VERBS = ("ls", "inspect", "card", "convert", "finish", "verify", "index", "pack", "put", "serve", "bench")
 _COMMAND = re.compile(r"ais-tar2tf ((?:ls|inspect|doctor) [^;…]*?)(?: \(|; | shows|$)", re.MULTILINE)
@@ -257,8 +259,6 @@ def test_a_manifest_of_another_program_is_refused(place: Path, theirs: bytes, ex
 
 
 def test_a_device_is_not_replaced_by_a_file(place: Path) -> None:
-    import os
-
     os.mkfifo("pipe.html")
     assert run("card", "shards", "-o", "pipe.html").exit_code == 2
     assert run("bench", "shards", "-o", "pipe.html").exit_code == 2
@@ -268,6 +268,47 @@ def test_a_device_is_not_replaced_by_a_file(place: Path) -> None:
         t2t.open("shards").write_files("pipe.html", lambda record: {"a": record["cls"]})
     assert Path("pipe.html").is_fifo()
     assert Path("pipe.txt").is_fifo()
+
+
+CALLS = {
+    "open": lambda given: t2t.open("shards", **given),
+    "iter_records": lambda given: t2t.iter_records("shards/train-{0..1}.tar", **given),
+    "index": lambda given: t2t.index("shards", "elsewhere", **given),
+    "load": lambda given: t2t.load("done", **given),
+    "export": lambda given: t2t.open("shards").export("out", workers=1, **given),
+    "finish": lambda given: t2t.finish("done", **given),
+    "pack": lambda given: t2t.pack([{"__key__": "a", "txt": "x"}], "packed/{}.tar", **given),
+}
+
+
+@pytest.mark.parametrize("given", [{"endpoint": "http://127.0.0.1:1"}, {"token": "secret"}, {"token": str}])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_endpoint_or_a_token_of_a_path_is_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch, call: str, given: dict[str, Any]
+) -> None:
+    t2t.open("shards").export("done", workers=1)
+    before = sorted(place.rglob("*"))
+    with pytest.raises(OptionError, match=f"^{next(iter(given))}= has no effect for .*; say 'ais://") as refused:
+        CALLS[call](given)
+    assert "secret" not in str(refused.value)
+    assert sorted(place.rglob("*")) == before
+    monkeypatch.setenv("AIS_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("AIS_AUTHN_TOKEN", "of another program")
+    CALLS[call]({})
+
+
+def test_an_endpoint_of_one_of_two_places_is_taken(place: Path) -> None:
+    url = os.environ.pop("AIS_ENDPOINT")
+    for urls, out in (("shards", "ais://b/index"), ("ais://b/sub/", "index")):
+        assert len(t2t.index(urls, out, endpoint=url)) == 2
+        assert len(t2t.open(urls, index=out, endpoint=url)) == 8
+    for urls, out in (("shards", "ais://b/out"), ("ais://b/sub/", "out")):
+        assert run("convert", urls, out, "--endpoint", url, "--workers", "1").exit_code == 0
+    for urls in ("http://h/0.tar", "https://h/0.tar", "s3://b/0.tar"):
+        with pytest.raises(OptionError, match="token= has no effect for"):
+            t2t.open(urls, token="x")
+    with pytest.raises(StoreError, match="no store for this scheme"):
+        t2t.open("aiss://b/0.tar", endpoint=url, token="x")
 
 
 @pytest.mark.parametrize("verb", [("card",), ("bench", "--no-tensorflow", "--seconds", "0.05")])

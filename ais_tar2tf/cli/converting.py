@@ -34,6 +34,7 @@ from ais_tar2tf.cli.verbs import (
 )
 from ais_tar2tf.errors import AccessDenied, OptionError
 from ais_tar2tf.nearest import check_choice
+from ais_tar2tf.stores import has_endpoint
 
 if TYPE_CHECKING:
     from ais_tar2tf.account import Stats
@@ -125,10 +126,10 @@ def convert(
         "exists": exists,
         "idx": idx,
         "types": _types(types),
-        "endpoint": endpoint,
+        "endpoint": endpoint if has_endpoint(out) else None,
     }
     reading: dict[str, Any] = {
-        "endpoint": endpoint,
+        "endpoint": endpoint if any(map(has_endpoint, urls)) else None,
         "fields": chosen_fields(fields),
         "grouping": chosen_grouping(grouping),
         "on_error": on_error,
@@ -207,7 +208,7 @@ def tell_finished(
     """What stands in `out` now, as a table or a document; ends with 7 when records were skipped."""
     from ais_tar2tf.loading.files import load
 
-    loaded = load(out, endpoint=endpoint)
+    loaded = load(out, endpoint=endpoint if has_endpoint(out) else None)
     chosen = [split] if split else sorted(loaded.splits)
     shown = [file for each in chosen for file in loaded.files(each)] if files is None else files
     console.document(_document(loaded, shown, stats), lambda: _show(console, loaded, shown))

@@ -16,6 +16,7 @@ from ais_tar2tf.cli.console import Console
 from ais_tar2tf.cli.remedies import remedy_for
 from ais_tar2tf.errors import OptionError, Tar2TFError
 from ais_tar2tf.signed_urls import shown_url
+from ais_tar2tf.stores import has_endpoint
 
 __all__ = [
     "ON_ERRORS",
@@ -56,7 +57,6 @@ _GROUPINGS = ("first-dot", "last-dot")
 ON_ERRORS = ("raise", "skip-record", "skip-shard")
 
 _PLACES = ("urls", "url", "out")  # parameters of verbs that are URLs
-_WITH_ENDPOINT = ("ais://", "s3://", "gs://", "az://")
 
 # What verbs take.
 
@@ -210,9 +210,8 @@ def _check_endpoint(given: Mapping[str, object]) -> None:
     """Refuse `--endpoint` where nothing that a verb reads or writes is in a store that has one."""
     named = [given.get(name) for name in _PLACES]
     places = [str(each) for value in named if value for each in (value if isinstance(value, list) else [value])]
-    if places and not any(place.lower().startswith(_WITH_ENDPOINT) for place in places):
-        known = ", ".join(_WITH_ENDPOINT)
-        advice = f"a URL that begins with one of {known} has an endpoint; leave it out"
+    if places and not any(map(has_endpoint, places)):
+        advice = "a URL that begins with one of ais://, s3://, gs://, az:// has an endpoint; leave it out"
         refuse_flag("--endpoint", given.get("endpoint"), f"for {shown_url(places[0])!r}", advice)
 
 

@@ -31,7 +31,7 @@ from ais_tar2tf.export.work import Identified, Place, SourceShard, WorkFolder
 from ais_tar2tf.options import Read, Writing
 from ais_tar2tf.progress import Progress
 from ais_tar2tf.schema import Schema
-from ais_tar2tf.stores import Identity, TokenSource, split_url
+from ais_tar2tf.stores import Identity, TokenSource, check_access, split_url
 
 __all__ = ["EXISTS", "Target", "cores", "entries_of", "export_events", "export_shards"]
 
@@ -62,6 +62,9 @@ class Target:
     token: TokenSource | None = None
     share: Share | None = None  # what is written waits beside the others' for `finish`
     staged: bool = False  # what is published was written by shares
+
+    def __post_init__(self) -> None:
+        check_access(self.out, endpoint=self.endpoint, token=self.token)
 
     def place(self) -> Destination:
         return place_of(self.out, read=self.read, endpoint=self.endpoint, token=self.token)

@@ -32,7 +32,7 @@ from ais_tar2tf.source import (
     read_options,
     shuffle_option,
 )
-from ais_tar2tf.stores import TokenSource
+from ais_tar2tf.stores import TokenSource, check_access
 from ais_tar2tf.templates import escape
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def load(
 ) -> Loaded:
     """What `export`, or `write_dataset`, wrote to a folder or a URL."""
     where = location_text(out)
+    check_access(where, endpoint=endpoint, token=token)
     read = read_options(limits=limits, retry=retry, timeouts=timeouts)
     place, files = (
         place_of(where, read=read, endpoint=endpoint, token=token),

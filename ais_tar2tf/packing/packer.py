@@ -24,7 +24,7 @@ from ais_tar2tf.packing.shard_files import put_shard, shard_files
 from ais_tar2tf.progress import Progress, progress_for
 from ais_tar2tf.records import Record, splitter
 from ais_tar2tf.source import read_options
-from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, check_access, open_store, split_url
 
 __all__ = ["look", "pack", "run"]
 
@@ -151,6 +151,7 @@ def run(
     token: TokenSource | None = None,
 ) -> Packed:
     """Write what `plan` says."""
+    check_access(plan.url, endpoint=endpoint, token=token)
     scheme, bucket, _ = split_url(plan.url)
     records = {part.split: _begun(part, plan) for part in plan.contents.parts if part.records is None}
     options = plan.options

@@ -10,7 +10,7 @@ from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.indexing import place_at
-from ais_tar2tf.locations import Locations
+from ais_tar2tf.locations import Locations, location_text
 from ais_tar2tf.nearest import known_options, known_options_and_those_of
 from ais_tar2tf.options import Cache, Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
@@ -20,7 +20,7 @@ from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.source._arguments import read_options
 from ais_tar2tf.source._naming import given_places, shard_names
 from ais_tar2tf.source._source import Source
-from ais_tar2tf.stores import TokenSource, open_store
+from ais_tar2tf.stores import TokenSource, check_access, open_store
 
 __all__ = ["index_shards", "iter_records", "open_source"]
 
@@ -70,11 +70,13 @@ def open_source(
         allow_concatenated=allow_concatenated,
     )
     places = given_places(urls)
-    scheme, bucket, _ = places[0]
+    scheme, bucket, name = places[0]
     for other in places:
         if other[:2] != (scheme, bucket):
             several = len({place[:2] for place in places})
             raise TemplateError(f"one bucket or host at a time, not {several}: {shown_url(bucket)!r} …")
+    where = name if scheme == "file" else f"{scheme}://{bucket}/{name}"
+    _check_access(where, index, endpoint, token)
     store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
     account = Account(on_error)
     templates = [name for *_, name in places]
@@ -85,6 +87,12 @@ def open_source(
     shards = Shards(store, names, read, grouping, selection)
     place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
     return Source(shards, account, index=place if place is not None else bool(index))
+
+
+def _check_access(where: str, index: object, endpoint: str | None, token: TokenSource | None) -> None:
+    """Refuse what has no effect on the shards, nor on an index that is elsewhere."""
+    elsewhere = [] if isinstance(index, bool) else [location_text(index, "index= is a path or a URL")]
+    check_access(where, *elsewhere, endpoint=endpoint, token=token)
 
 
 @known_options_and_those_of(open_source)
@@ -104,8 +112,8 @@ def index_shards(
     records and no more. `counts_only`: lengths are all that is wanted; AIStore then lists what is in its shards, and
     none of them is read.
     """
-    source = open_source(urls, endpoint=endpoint, token=token, index=False, **options)
-    with source:
+    place = False if out is None else out  # which may be where the endpoint is of
+    with open_source(urls, endpoint=endpoint, token=token, index=place, **options) as source:
         return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
 
 

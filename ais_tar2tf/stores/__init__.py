@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from ais_tar2tf.errors import StoreError
+from ais_tar2tf.errors import OptionError, StoreError
+from ais_tar2tf.locations import shown_location
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores._base import (
     Asks,
@@ -40,6 +41,8 @@ __all__ = [
     "Store",
     "TokenSource",
     "asked",
+    "check_access",
+    "has_endpoint",
     "moved",
     "open_store",
     "remember",
@@ -119,6 +122,37 @@ def split_url(url: str) -> tuple[str, str, str]:
     return scheme, bucket, name
 
 
+def has_endpoint(url: str) -> bool:
+    """Return whether a URL is in a store that has an endpoint; a path, for example, is not.
+
+    >>> has_endpoint("s3://bucket/0.tar"), has_endpoint("http://host/0.tar"), has_endpoint("data/0.tar")
+    (True, False, False)
+    """
+    return split_url(url)[0] not in _WITHOUT_ENDPOINT
+
+
+def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) -> None:
+    """Refuse an endpoint or a token that none of these URLs and paths makes use of.
+
+    Those of the environment are refused nowhere: they may be set for other programs, or for other calls.
+
+    Raises:
+        OptionError: They would have no effect.
+    """
+    if endpoint and not any(map(has_endpoint, urls)):
+        raise OptionError(_no_effect("endpoint", urls[0], "ais://, s3://, gs:// or az://"))
+    schemes = {split_url(url)[0] for url in urls}
+    if token and schemes <= _WITHOUT_TOKEN:
+        raise OptionError(_no_effect("token", urls[0], "ais://"))
+
+
+def _no_effect(name: str, url: str, known: str) -> str:
+    scheme, _, path = split_url(url)
+    meant = scheme == "file" and path and not path.startswith(("/", "."))
+    advice = f"say {shown_location(f'ais://{path}')} if that is meant, or leave it out" if meant else "leave it out"
+    return f"{name}= has no effect for {shown_location(url)}: it goes with URLs that begin with {known}; {advice}"
+
+
 def open_store(
     scheme: str, bucket: str, read: Read, *, endpoint: str | None = None, token: TokenSource | None = None
 ) -> Store:
@@ -132,6 +166,8 @@ def open_store(
     return store
 
 
+_WITHOUT_ENDPOINT = frozenset({"file", "http", "https"})  # memory:// stands in for any other store
+_WITHOUT_TOKEN = _WITHOUT_ENDPOINT | {"az", "gs", "s3"}
 _OF_THIS_PROCESS = frozenset({"memory"})
 _reopeners: weakref.WeakKeyDictionary[Store, Callable[[], Store]] = weakref.WeakKeyDictionary()
 
