@@ -92,6 +92,30 @@ def _closes(taken: socket.socket, _: int) -> None:
     taken.close()
 
 
+def _context(certified: Certificates) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certified.server, certified.server_key)
+    return context
+
+
+def _tls_port(certified: Certificates, answers: bool) -> Callable[[socket.socket, int], None]:
+    """What a port does that expects TLS, and answers a plain request or closes its connection."""
+    context = _context(certified)
+
+    def serve(taken: socket.socket, _: int) -> None:
+        if answers and taken.recv(1, socket.MSG_PEEK) != _TLS_RECORD:
+            taken.recv(65_536)
+            taken.sendall(_PLAIN)
+            taken.close()
+            return
+        try:
+            context.wrap_socket(taken, server_side=True).close()
+        except OSError:
+            taken.close()
+
+    return serve
+
+
 def _store(url: str, endpoint: str, read: Read | None = None) -> Any:
     scheme, bucket, _ = stores.split_url(url)
     return stores.open_store(scheme, bucket, read or Read(), endpoint=endpoint)
@@ -139,21 +163,7 @@ def test_another_protocol_is_told_at_once(way: str, banner: bytes, shown: str) -
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("answers", [True, False], ids=["answers in plain", "closes"])
 def test_http_to_a_tls_port_names_the_other_scheme(way: str, answers: bool, certified: Certificates) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certified.server, certified.server_key)
-
-    def serve(taken: socket.socket, _: int) -> None:
-        if answers and taken.recv(1, socket.MSG_PEEK) != _TLS_RECORD:
-            taken.recv(65_536)
-            taken.sendall(_PLAIN)
-            taken.close()
-            return
-        try:
-            context.wrap_socket(taken, server_side=True).close()
-        except OSError:
-            taken.close()
-
-    with Listener(serve) as server:
+    with Listener(_tls_port(certified, answers)) as server:
         error = failure(way, f"http://{server.netloc}")
         assert "speaks TLS" in str(error)
         assert f"write https://{server.netloc}" in str(error)
@@ -332,6 +342,34 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
             done = CliRunner().invoke(app, [*verb, "--endpoint", url])
             assert done.exit_code == 5
             assert "it sent '220 mail ESMTP'" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("place", ["ais://b/x.tar", "s3://b/x.tar", "gs://b/x.tar", ""])
+def test_the_command_line_says_what_to_do_about_a_certificate(place: str, certified: Certificates) -> None:
+    from typer.testing import CliRunner
+
+    from ais_tar2tf.cli.app import app
+
+    with FaultServer(tls=_context(certified)) as server:
+        where = [place, "--endpoint", server.url] if place else [f"{server.url}/x.tar"]
+        for verb in ("ls", "inspect"):
+            done = CliRunner().invoke(app, [verb, *where])
+            told = " ".join(done.stderr.split())
+            assert f"TLS with {server.url[8:]} failed (CERTIFICATE_VERIFY_FAILED: certificate verify failed" in told
+            assert "next: trust its CA: export AIS_CLIENT_CA=" in told
+            assert done.exit_code == 5
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers in plain", "closes"])
+def test_a_doctor_names_the_other_scheme(answers: bool, certified: Certificates) -> None:
+    from typer.testing import CliRunner
+
+    from ais_tar2tf.cli.app import app
+
+    with Listener(_tls_port(certified, answers)) as server:
+        done = CliRunner().invoke(app, ["doctor", "--no-tensorflow", "--endpoint", f"http://{server.netloc}"])
+        assert f"it speaks TLS: write https://{server.netloc}" in " ".join(done.stdout.split())
+        assert done.exit_code == 5
 
 
 @pytest.fixture(autouse=True)

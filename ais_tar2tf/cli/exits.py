@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from ais_tar2tf.errors import (
     AccessDenied,
     ArchiveError,
@@ -64,6 +66,9 @@ def code_of(error: BaseException) -> int:
     >>> code_of(ShardNotFound("there is no such file", url="a.tar"))
     3
     """
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLError) and cause.library == "SSL":  # not those that read certificates and keys
+        return NETWORK
     if _is_of_this_machine(error):
         return FAILED
     for kind, code in _CODES:

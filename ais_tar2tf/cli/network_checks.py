@@ -19,6 +19,7 @@ from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.options import Tls
 from ais_tar2tf.stores._tls import ais_tls, context_of
 from ais_tar2tf.stores._token import Token
+from ais_tar2tf.stores._unanswered import speaks_tls
 
 __all__ = ["data", "endpoint"]
 
@@ -100,16 +101,23 @@ def _health(url: str, now: Callable[[], float]) -> Iterator[Finding]:
     try:
         answer = requests.get(f"{url}/v1/health", timeout=_TIMEOUT, allow_redirects=False, **_how(tls))
     except requests.RequestException as error:
-        remedy = "something listens there that is no HTTP server: check the port"
+        remedy = _other_scheme(url) or "something listens there that is no HTTP server: check the port"
         yield Finding("health", FAULT, f"no answer ({type(error).__name__})", remedy, exits.NETWORK)
         return
     if not answer.ok:
-        remedy = "wait until the cluster is ready; a 404 or 400 says that this is no AIStore proxy"
+        no_proxy = "wait until the cluster is ready; a 404 or 400 says that this is no AIStore proxy"
+        remedy = _other_scheme(url) or no_proxy
         yield Finding("health", FAULT, f"/v1/health answers {answer.status_code}", remedy, exits.NETWORK)
         return
     yield Finding("health", OK, "/v1/health answers 200")
     yield from _clock(answer.headers.get("Date"), now())
     yield _token(url, tls)
+
+
+def _other_scheme(url: str) -> str:
+    """Return what to write where a plain URL leads to a port that speaks TLS; otherwise nothing."""
+    scheme, netloc = urlsplit(url)[:2]
+    return f"it speaks TLS: write https://{netloc}" if scheme == "http" and speaks_tls(netloc, _TIMEOUT) else ""
 
 
 def _how(tls: Tls) -> dict[str, Any]:

@@ -33,6 +33,7 @@ __all__ = ["remedy_for"]
 _SAME = "the same command with that template, in quotes"
 _FOLDERS = "name the folders in SOURCE train, val, test"
 _NO_ENDPOINT = "--endpoint http://host:51080, or export AIS_ENDPOINT=…; without a cluster: ais-tar2tf demo"
+_TRUST = "trust its CA: export AIS_CLIENT_CA=/path/to/ca.pem; for s3://, AWS_CA_BUNDLE"
 _REPLACING = {
     "convert": "write it anew: the same command with --exists replace; or choose another OUT",
     "finish": "run every host again: ais-tar2tf convert … --shard I/N --exists replace",
@@ -87,6 +88,12 @@ _BY_TEXT = (
     ("was memory short?", "the same command with fewer processes, as --workers 1"),
     ("no endpoint", _NO_ENDPOINT),
     ("is the endpoint an AIStore proxy?", _NO_ENDPOINT),
+    (
+        "is the CA right (Tls.ca, AIS_CLIENT_CA)?",
+        _TRUST,
+    ),
+    ("speaks TLS, and was asked without", "the same command with https:// in place of http://"),
+    ("does not speak TLS", "the same command with http:// in place of https://"),
 )
 
 
@@ -99,6 +106,8 @@ def remedy_for(error: BaseException, verb: str = "", endpoint: object = None) ->
         if part in text:
             return remedy
     remedy = _by_kind(error)
+    if verb == "doctor" and "ais-tar2tf doctor" in remedy:  # which has just looked
+        return "check the name and the port of its endpoint, and that it is up"
     place = remedy.rpartition(" ")[2]
     again = f" --endpoint {shlex.quote(str(endpoint))}" if endpoint and place.startswith("ais://") else ""
     return f"{remedy}{again}" if remedy else f"see the options: ais-tar2tf {verb} --help".replace("  ", " ")

@@ -7,7 +7,6 @@ import http.client
 import logging
 import os
 import random
-import re
 import ssl
 import time
 import warnings
@@ -40,7 +39,6 @@ _MOST_BYTES = 64 * MIB  # of an answer: AIStore's largest page, 10,000 names, ha
 _PIECE = 64 * KIB
 _UNAUTHORIZED = 401
 _OF_FILES = ("X509", "PEM")  # the parts of OpenSSL that read certificates and keys
-_REASON = re.compile(r"CERTIFICATE_VERIFY_FAILED\]?[^()]*|certificate required|[a-z ]*alert[a-z ]*")
 
 
 class ControlPlane:
@@ -282,9 +280,7 @@ def _failed(error: requests.RequestException, url: str, shown: str) -> StoreErro
     endpoint, wraps = urlsplit(url)[:2], list(_wrapped(error))
     root = wraps[-1]
     failure: StoreError
-    if isinstance(error, SSLError) and (reason := _REASON.search(str(root))):
-        failure = StoreError(f"TLS failed ({reason[0]}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
-    elif isinstance(root, ssl.SSLError) and root.library in _OF_FILES:
+    if isinstance(root, ssl.SSLError) and root.library in _OF_FILES:
         failure = StoreError(f"the TLS files do not serve ({root.reason})", url=shown)
     elif isinstance(error, SSLError) or any(isinstance(each, NewConnectionError) for each in wraps):
         failure = no_connection(root, endpoint, shown)

@@ -7,6 +7,7 @@ never answered: whether it speaks TLS.
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
 from urllib.parse import urlsplit
@@ -17,11 +18,12 @@ from ais_tar2tf.options import Timeouts
 from ais_tar2tf.stores._contact import CONTACTS, NO_ANSWER, NO_CONNECTION, Endpoint
 from ais_tar2tf.stores._routes import route_to
 
-__all__ = ["check_first_answer", "no_answer", "no_connection", "note_failure"]
+__all__ = ["check_first_answer", "no_answer", "no_connection", "note_failure", "speaks_tls"]
 
 _NO_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"}
 )  # what OpenSSL finds where a TLS record should begin
+_MISTRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED[^()]*|[a-z ]*alert(?! internal error)[a-z ]*|certificate required")
 _TLS_ALERT = "\x15\x03"  # the record in which a TLS server refuses what it cannot read
 _SHOWN = 60  # characters of an answer that is none
 _BAD_REQUEST = 400  # what servers that expect TLS answer to plain HTTP, where they answer at all
@@ -38,15 +40,19 @@ def no_connection(error: BaseException, endpoint: Endpoint, shown: str) -> Store
             silence=NO_CONNECTION,
             final=True,
         )
+    if isinstance(error, ssl.SSLError) and (reason := _MISTRUST.search(str(error))):
+        return _mistrust(reason[0], netloc, shown)
     message = f"no connection to {scheme}://{netloc} ({_text(error)}); is the endpoint right, and is it up?"
-    if isinstance(error, ssl.SSLCertVerificationError | UnicodeError):
+    if isinstance(error, UnicodeError):
         return StoreError(message, url=shown)  # trying again would not help
     return TransportError(message, url=shown, silence=NO_CONNECTION)
 
 
-def no_answer(error: BaseException, endpoint: Endpoint, shown: str) -> TransportError:
+def no_answer(error: BaseException, endpoint: Endpoint, shown: str) -> StoreError:
     """Return the error for a request that was sent and got no answer, or none in HTTP."""
     netloc = endpoint[1]
+    if isinstance(error, ssl.SSLError) and (reason := _MISTRUST.search(str(error))):
+        return _mistrust(reason[0], netloc, shown)  # TLS 1.3 asks for the client's certificate behind the handshake
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
         line = str(error.args[0])
         if line.startswith(_TLS_ALERT):
@@ -100,15 +106,21 @@ def _expects_tls(netloc: str, shown: str) -> TransportError:
     )
 
 
+def _mistrust(reason: str, netloc: str, shown: str) -> StoreError:
+    """Return the error for a certificate, the server's or ours, that the other side does not accept."""
+    why = reason.replace("]", ":").strip()
+    return StoreError(f"TLS with {netloc} failed ({why}); is the CA right (Tls.ca, AIS_CLIENT_CA)?", url=shown)
+
+
 def _expects_another(endpoint: Endpoint, timeouts: Timeouts) -> bool:
     """Return whether an endpoint without TLS that has never answered turns out to speak TLS."""
     scheme, netloc = endpoint
     if scheme != "http" or CONTACTS.has_answered(endpoint) or route_to(scheme, netloc).before_path:
         return False
-    return _speaks_tls(netloc, min(timeouts.connect, _MOST_WAITED))
+    return speaks_tls(netloc, min(timeouts.connect, _MOST_WAITED))
 
 
-def _speaks_tls(netloc: str, seconds: float) -> bool:
+def speaks_tls(netloc: str, seconds: float) -> bool:
     """Try a handshake; nothing is sent over the connection, so whose certificate it is does not matter."""
     parts = urlsplit(f"//{netloc}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
