@@ -36,6 +36,7 @@ _ADVICE = {
     "index": ": False reads without one",
     "map": ": to choose fields, use select({value})",
     "proxy_url": ": give a URL, as 'http://localhost:51080'",
+    "schema": ": t2t.schema.infer(src.records()) makes one; for numbers alone write types={{'cls': 'int64'}}",
     "size": ": say (height, width)",
     "sources": ": give a list of what t2t.open gives",
     "splits": ": name them, as {{'train': 0.9, 'val': 0.1}}",

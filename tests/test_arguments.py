@@ -143,6 +143,10 @@ CALLS = {
     ),
     "workers": (lambda u: t2t.open(u).export("x", workers="2"), "workers is a whole number or None, not '2'"),
     "schema": (lambda u: t2t.open(u).export("x", schema=3), "schema is a Schema or None, not 3"),
+    "schema dict": (
+        lambda u: t2t.open(u).export("x", schema={"cls": "int64"}),
+        "for numbers alone write types={'cls': 'int64'}",
+    ),
     "shard": (lambda u: t2t.open(u).export("x", shard=3), "shard is 2 values, each a whole number or None"),
     "write None": (lambda _: t2t.write_dataset(None, "x"), "dataset is a tf.data.Dataset, not None"),
     "write list": (lambda _: t2t.write_dataset([1, 2], "x"), "tf.data.Dataset.from_tensor_slices makes one"),

@@ -78,13 +78,56 @@ def test_what_is_no_such_number_is_named_or_skipped(how: str, written: bytes, wh
     (tmp_path / "s.tar").write_bytes(made.tar([("good", {"cls": b"1"}), ("bad", {"cls": written})]))
     schema = t2t.schema.Schema((Field("cls", "uint8"),))
     options: dict[str, Any] = {"types": {"cls": "uint8"}} if how == "types" else {"schema": schema}
-    why = why if how == "types" else "the schema says uint8"
+    why = why if how == "types" else f"the schema says uint8.*{why}"
     with pytest.raises(SchemaError, match=f"'?bad'?.*{why}"):
         t2t.open(tmp_path / "s.tar").export(tmp_path / "out", progress=False, **options)
     patient = t2t.open(tmp_path / "s.tar", on_error="skip-record")
     patient.export(tmp_path / "patient", progress=False, **options)
     assert labels(tmp_path / "patient") == [1]
     assert sum(patient.stats.skipped.values()) == 1
+
+
+def test_a_number_that_some_records_lack(tmp_path: Path) -> None:
+    rows = [("a", {"cls": b"5", "txt": b"x"}), ("b", {"txt": b"y"})]
+    (tmp_path / "s.tar").write_bytes(made.tar(rows))
+    src = t2t.open(tmp_path / "s.tar")
+    schema = src.schema.with_field(Field("cls", "int64", optional=True))
+    src.export(tmp_path / "out", schema=schema, progress=False)
+    loaded = t2t.load(tmp_path / "out")
+    assert [record.get("cls") for record in loaded.records()] == [5, None]
+    assert [each["cls"].tolist() for each in loaded.dataset("train").as_numpy_iterator()] == [[5], []]
+    with pytest.raises(SchemaError, match=r"record 'b': field 'cls' is missing.*say optional=True"):
+        src.export(tmp_path / "other", schema=src.schema.with_field(Field("cls", "int64")), progress=False)
+    with pytest.raises(MissingField, match="where some records lack it, give schema= with a Field"):
+        src.export(tmp_path / "other", types={"cls": "int64"}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        (Field("cls", "float64"), "text becomes one number of these types: int64, .*float32"),
+        (Field("cls", "int64", (1,)), "text becomes one number"),
+        (Field("cls", "bool"), "text becomes one number"),
+        (Field("jpg", "uint8", (2, 2, 3)), r"t2t.schema.infer\(records\) makes a schema of what all records are"),
+    ],
+)
+def test_a_schema_of_other_values_says_what_to_do(field: Field, told: str, shards: str, tmp_path: Path) -> None:
+    src = t2t.open(shards)
+    with pytest.raises(SchemaError, match=f"field '{field.name}' is .*, the schema says .*{told}"):
+        src.export(tmp_path / "out", schema=src.schema.with_field(field), progress=False)
+    with pytest.raises(SchemaError, match=r"'jpg' is not in the schema.*with_field.*leave it out by src.select"):
+        src.export(tmp_path / "out", schema=src.schema.select(["cls"]), progress=False)
+    src.export(tmp_path / "out", schema=t2t.schema.infer(src.records()), progress=False)
+    assert t2t.load(tmp_path / "out").schema["cls"] == src.schema["cls"]
+
+
+def test_numbers_of_record_files_are_numbers_already(shards: str, tmp_path: Path) -> None:
+    files = t2t.open(shards).export(tmp_path / "out", types={"cls": "int64"}, progress=False)
+    src = t2t.open(files)
+    with pytest.raises(SchemaError, match="field 'cls': it is no text: leave it out of types="):
+        src.export(tmp_path / "other", types={"cls": "int64"}, progress=False)
+    src.export(tmp_path / "other", schema=src.schema, progress=False)
+    assert labels(tmp_path / "other") == WANTED
 
 
 def test_types_without_effect_are_refused(shards: str, tmp_path: Path) -> None:

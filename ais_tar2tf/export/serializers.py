@@ -21,12 +21,12 @@ from ais_tar2tf.export.tarfiles import record_members
 from ais_tar2tf.mapping import LABEL, mapping_error
 from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
-from ais_tar2tf.schema import number_of_text
+from ais_tar2tf.schema import NUMBERS, number_of_text
 
 __all__ = ["Encoded", "Serializer", "Typed", "serialized"]
 
-NUMBER_TYPES = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "float32")
-"""What `types=` may say: a record file holds integers as int64, and floats as float32."""
+
+_WHERE_SOME_LACK_IT = "; where some records lack it, give schema= with a Field(…, optional=True) instead"
 
 
 def serialized(example: Any) -> bytes:
@@ -71,11 +71,14 @@ class Typed:
         for name, dtype in self.types:
             if name not in fields:
                 raise MissingField(
-                    f"types= names field {name!r}, and there are: {said_fields(record)}{suggestion(name, fields)}",
+                    f"types= names field {name!r}, and there are: {said_fields(record)}"
+                    f"{suggestion(name, fields) or _WHERE_SOME_LACK_IT}",
                     shard=record["__shard__"],
                     key=record["__key__"],
                 )
             try:
+                if not isinstance(fields[name], bytes):
+                    raise SchemaError("it is no text: leave it out of types=, and it is written as it is")  # noqa: TRY301
                 fields[name] = number_of_text(fields[name], dtype)
             except SchemaError as error:
                 raise SchemaError(
@@ -87,10 +90,8 @@ class Typed:
 def _number_type(name: str, how: Any) -> str:
     said = str(getattr(how, "name", how) if not isinstance(how, type) else how.__name__)
     said = {"int": "int64", "float": "float32"}.get(said, said)
-    if said not in NUMBER_TYPES:
-        raise OptionError(
-            f"types= says {how!r} of field {name!r}; numbers in record files are {', '.join(NUMBER_TYPES)}"
-        )
+    if said not in NUMBERS:
+        raise OptionError(f"types= says {how!r} of field {name!r}; numbers in record files are {', '.join(NUMBERS)}")
     return said
 
 

@@ -166,7 +166,10 @@ class Schema:
             if value is not None:
                 features.update(store(field, value))
             elif not field.optional:
-                raise SchemaError(f"field {field.name!r} is missing, the schema says {field.type_text}")
+                raise SchemaError(
+                    f"field {field.name!r} is missing, the schema says {field.type_text}; say optional=True of a "
+                    "field that some records lack"
+                )
         if not record.keys() <= self._by_name.keys():
             self._refuse_unknown(record)
         return features
@@ -178,7 +181,10 @@ class Schema:
     def _refuse_unknown(self, record: Mapping[str, Any]) -> None:
         unknown = [name for name in record if name not in self._by_name and name not in NAMES]
         if unknown:
-            raise SchemaError(f"field {unknown[0]!r} is not in the schema; there are: {', '.join(self.names)}")
+            raise SchemaError(
+                f"field {unknown[0]!r} is not in the schema; there are: {', '.join(self.names)}; add it by "
+                "with_field(), or leave it out by src.select()"
+            )
 
     def decode(self, data: bytes) -> dict[str, Any]:
         """The record that a serialized tf.train.Example holds; files are still the bytes that they came as."""

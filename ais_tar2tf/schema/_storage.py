@@ -19,8 +19,9 @@ import numpy as np
 from ais_tar2tf.errors import NoFeature, SchemaError
 from ais_tar2tf.features import FLAT_VALUES, INDICES, ROW_LENGTHS, SHAPE, VALUES
 from ais_tar2tf.schema._field import TEXTS, Field, Shape
+from ais_tar2tf.schema._misfits import misfit
 from ais_tar2tf.schema._observe import observe
-from ais_tar2tf.schema._written import number_of_text
+from ais_tar2tf.schema._written import written_number
 
 __all__ = ["Sparse", "feature_names", "has_shape_feature", "ragged_rank", "restore", "store", "wire_dtype"]
 
@@ -93,18 +94,8 @@ def _as_it_is(field: Field, value: Any) -> Any:
     if of is float:
         return value if field.dtype in ("float32", "float64") and -_MOST < value < _MOST else None
     if of in (str, bytes):
-        return value if field.dtype in TEXTS else _written_number(field, value)
+        return value if field.dtype in TEXTS else written_number(field, value)
     return None
-
-
-def _written_number(field: Field, text: str | bytes) -> Any:
-    """The number that a text says, where a field is one; a shard holds numbers as text. None where it says none."""
-    if not field.dense or field.optional or field.dtype not in (*_INTEGERS, "float32"):
-        return None
-    try:
-        return number_of_text(text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text, field.dtype)
-    except SchemaError:
-        return None
 
 
 def _array_as_it_is(field: Field, array: Any) -> Any:
@@ -116,15 +107,6 @@ def _array_as_it_is(field: Field, array: Any) -> Any:
     if field.encoding == "raw" and array.dtype.isnative and sys.byteorder == "little":
         return array.tobytes()
     return array.item() if field.encoding == "list" and len(array) == 1 and array.dtype.kind == "i" else None
-
-
-def _misfit(field: Field, value: Any) -> SchemaError:
-    try:
-        seen = observe(field.name, value)
-        found = "absent" if seen is None else f"{seen.type_text} ({seen.encoding_text})"
-    except SchemaError:
-        found = type(value).__name__
-    return SchemaError(f"field {field.name!r} is {found}, the schema says {field.type_text} ({field.encoding_text})")
 
 
 def _file_bytes(field: Field, given: Any) -> bytes:
@@ -141,7 +123,7 @@ def _file_bytes(field: Field, given: Any) -> bytes:
             return json.dumps(value, ensure_ascii=False, sort_keys=True).encode()
         except (TypeError, ValueError) as error:
             raise SchemaError(f"field {field.name!r} is not JSON: {error}") from error
-    raise _misfit(field, value)
+    raise misfit(field, value)
 
 
 def _checked_file(field: Field, data: bytes) -> bytes:
@@ -152,15 +134,15 @@ def _checked_file(field: Field, data: bytes) -> bytes:
     assert seen is not None
     if field.encoding == "text":
         if field.dtype != "string" and seen.dtype not in (field.dtype, "int64"):
-            raise _misfit(field, data)
+            raise misfit(field, data)
         if field.vocabulary is not None and data.decode("utf-8", "replace").strip() not in field.vocabulary:
             raise SchemaError(f"field {field.name!r} is {data[:80]!r}, which is not in its vocabulary")
         return data
     formats = field.format in (None, seen.format)
     if seen.encoding != field.encoding or not formats or not _shape_fits(seen.shape, field.shape):
-        raise _misfit(field, data)
+        raise misfit(field, data)
     if field.dtype not in ("object", seen.dtype) and not np.can_cast(seen.dtype, field.dtype):
-        raise _misfit(field, data)
+        raise misfit(field, data)
     return data
 
 
@@ -173,7 +155,7 @@ def _shape_fits(found: Shape, said: Shape) -> bool:
 def _store_array(field: Field, value: Any) -> Iterator[tuple[str, Any]]:
     array = (_texts if field.dtype in TEXTS else _numbers)(field, value)
     if not _shape_fits(array.shape, field.shape) or (array.shape and not field.shape):
-        raise _misfit(field, value)
+        raise misfit(field, value)
     if field.vocabulary is not None and array.size and not set(array.reshape(-1).tolist()) <= set(field.vocabulary):
         raise SchemaError(f"field {field.name!r} is {value!r}, which is not in its vocabulary")
     if field.encoding == "raw":
@@ -202,7 +184,7 @@ def _texts(field: Field, value: Any) -> Any:
     flat, shape = _flattened(field, plain, depth)
     kinds = (str, bytes, bytearray, memoryview) if field.dtype != "string" else (str, bytes)
     if not all(isinstance(each, kinds) for each in flat):
-        raise _misfit(field, value)
+        raise misfit(field, value)
     array = np.empty(len(flat), object)
     array[:] = flat
     return array.reshape(shape)
@@ -213,10 +195,10 @@ def _flattened(field: Field, value: Any, depth: int) -> tuple[list[Any], tuple[i
     level, shape = [value], list[int]()
     for _ in range(depth):
         if not all(isinstance(each, list | tuple) for each in level):
-            raise _misfit(field, value)
+            raise misfit(field, value)
         sizes = {len(each) for each in level}
         if len(sizes) > 1:
-            raise _misfit(field, value)
+            raise misfit(field, value)
         shape.append(sizes.pop() if sizes else field.shape[len(shape)] or 0)
         level = [item for each in level for item in each]
     return level, tuple(shape)
@@ -228,7 +210,7 @@ def _numbers(field: Field, value: Any) -> Any:
     try:
         array = np.asarray(plain)
     except (ValueError, OverflowError):
-        raise _misfit(field, value) from None
+        raise misfit(field, value) from None
     if array.dtype.kind == "O" and array.ndim == 0 and hasattr(plain, "value"):
         array = np.asarray(plain.value)
     said = np.dtype(field.dtype)
@@ -240,14 +222,14 @@ def _numbers(field: Field, value: Any) -> Any:
         below = [size or 0 for size in field.shape[array.ndim :]]
         return array.astype(said).reshape(*array.shape, *below)
     if array.dtype.kind not in "biuf" + said.kind or array.dtype.kind == "O":
-        raise _misfit(field, value)
+        raise misfit(field, value)
     if array.dtype.kind == "f" and said.kind in "biu":
-        raise _misfit(field, value)
+        raise misfit(field, value)
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(said)
     whole = said.kind in "biu"
     if whole and not (converted == array).all():
-        raise _misfit(field, value)
+        raise misfit(field, value)
     if said.kind == "f" and array.dtype.kind == "f" and (np.isinf(converted) & np.isfinite(array)).any():
         raise SchemaError(f"field {field.name!r}: a value does not fit into {field.dtype}; say encoding='raw'")
     return converted
@@ -262,7 +244,7 @@ def _store_ragged(field: Field, value: Any) -> Iterator[tuple[str, Any]]:
     level: list[Any] = list(plain.tolist() if isinstance(plain, np.ndarray) else plain)
     for _ in range(rank):
         if not all(isinstance(each, list | tuple | np.ndarray) for each in level):
-            raise _misfit(field, value)
+            raise misfit(field, value)
         lengths.append([len(each) for each in level])
         level = [item for each in level for item in each]
     inner = Field(field.name, field.dtype, (None, *field.shape[rank + 1 :]), "list")
@@ -285,7 +267,7 @@ def _store_sparse(field: Field, value: Any) -> Iterator[tuple[str, Any]]:
     if len(shape) != len(field.shape) or any(
         want is not None and size > want for size, want in zip(shape.tolist(), field.shape, strict=True)
     ):
-        raise _misfit(field, value)
+        raise misfit(field, value)
     inner = Field(field.name, field.dtype, (None,), "list")
     flat = next(_store_array(inner, np.asarray(value.values)))[1]
     yield VALUES.format(field.name), flat

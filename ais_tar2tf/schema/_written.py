@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.schema._field import Field
 
-__all__ = ["number_of_text"]
+__all__ = ["NUMBERS", "is_written_number", "number_of_text", "written_number"]
+
+NUMBERS = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "float32")
+"""Types that text can become: a record file holds integers as int64, and floats as float32."""
 
 _SHOWN = 80  # characters of a text in an error
 
@@ -34,3 +38,19 @@ def number_of_text(data: bytes, dtype: str) -> Any:
         raise SchemaError(f"{written[:_SHOWN]} does not fit into {said}")
     with np.errstate(over="ignore", under="ignore"):
         return said.type(found).item()
+
+
+def is_written_number(field: Field) -> bool:
+    """Return whether a field is one number, for which text may stand: a shard holds numbers as text."""
+    is_one = field.encoding == "list" and not (field.shape or field.ragged or field.sparse)
+    return is_one and field.vocabulary is None and field.dtype in NUMBERS
+
+
+def written_number(field: Field, text: str | bytes) -> Any:
+    """Return the number that a text says, where the field is one; None where it says none."""
+    if not is_written_number(field):
+        return None
+    try:
+        return number_of_text(text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text, field.dtype)
+    except SchemaError:
+        return None

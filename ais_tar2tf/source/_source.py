@@ -537,9 +537,10 @@ class Source(Completed):
         alone it sets the default size aside. `splits`: ratios, functions of a record, or lists of keys by name of
         the split. Run again after it was killed, it goes on where it was (`exists="resume"`). Fields are written as
         bytes, unless `types={"cls": "int64"}` names those that are numbers, a `schema` says more, or
-        `record_to_example` makes a tf.train.Example of a record (for a tar: a dict of bytes). `shard=(i, n)` with
-        `align="shard"`: one host of a job array writes its share, which `t2t.finish(out)` publishes with all others';
-        the files given are then those that wait for it.
+        `record_to_example` makes a tf.train.Example of a record (for a tar: a dict of bytes). With
+        `schema=src.schema` a number that is text stays text; `src.schema.with_field(Field("cls", "int64"))` makes it
+        a number. `shard=(i, n)` with `align="shard"`: one host of a job array writes its share, which
+        `t2t.finish(out)` publishes with all others'; the files given are then those that wait for it.
         """
         from ais_tar2tf.export.request import ExportOptions, export_source
 
