@@ -36,6 +36,7 @@ LABEL = "cls"
 """The field with a record's label: a number, as text."""
 
 Mapping = Callable[..., Any]
+_PAIR_OF_FIELDS = "map t2t.default_record_to_pair"
 
 
 def decode_image(encoded: Any, *, scale: float = 1.0) -> Any:
@@ -123,6 +124,11 @@ def _image_and_label(record: Record) -> tuple[Any, Any]:
     """The encoded image and the label, as tensors, of a record or of what `default_record_to_example` stored."""
     import tensorflow as tf
 
+    if is_tensor(record):
+        raise SchemaError(
+            "the default pair is of a record, a dict of its fields, and this is a tensor: of files of an export, "
+            f"read t2t.load(folder).dataset(split), and {_PAIR_OF_FIELDS}"
+        )
     images = there_of((*IMAGE_FIELDS, "image_raw"), record)
     labels = there_of((LABEL, "label"), record)
     if not images or not labels:
@@ -171,16 +177,30 @@ default_record_to_example.fields = (*(f"{name}?" for name in IMAGE_FIELDS), f"{L
 def default_record_parser(serialized: Any, scale: float = 1.0) -> tuple[Any, Any]:
     """What `default_record_to_example` wrote, as the pair that the in-memory path gives: the same pixels.
 
-    `scale=255` gives 0..255.
+    `scale=255` gives 0..255. Files that hold the fields of records, as `Source.export` writes them, are read by
+    `t2t.load(folder).dataset(split).map(t2t.default_record_to_pair)`.
     """
     import tensorflow as tf
 
-    spec = {
-        "image_raw": tf.io.FixedLenFeature((), tf.string),
-        "label": tf.io.FixedLenFeature((), tf.int64),
-    }
+    if isinstance(serialized, dict):
+        raise SchemaError(
+            f"default_record_parser takes a serialized tf.train.Example, not its fields: {_PAIR_OF_FIELDS}"
+        )
+    spec = {"image_raw": tf.io.RaggedFeature(tf.string), "label": tf.io.RaggedFeature(tf.int64)}
     parsed = tf.io.parse_single_example(serialized, spec)
-    return decode_image(parsed["image_raw"], scale=scale), tf.cast(parsed["label"], tf.int32)
+    image, label = (_only(parsed[name], name) for name in spec)
+    return decode_image(image, scale=scale), tf.cast(label, tf.int32)
+
+
+def _only(values: Any, name: str) -> Any:
+    """The one value of a feature of an Example that `default_record_to_example` made."""
+    import tensorflow as tf
+
+    told = (
+        f"default_record_parser: this Example has no {name!r}, so default_record_to_example did not make it; "
+        f"of files that export wrote, read t2t.load(folder).dataset(split), and {_PAIR_OF_FIELDS}"
+    )
+    return tf.reshape(held(values, tf.equal(tf.size(values), 1), told), ())
 
 
 def wants(function: Mapping | None) -> Selection | None:

@@ -191,3 +191,30 @@ def test_pairs_of_other_images_and_of_none(tmp_path: Path) -> None:
     t2t.open(tmp_path / "s.tar").select("cls").export(tmp_path / "bare", progress=False)
     with pytest.raises(Exception, match=r"SchemaError: the default pair needs an image \(jpg"):  # TensorFlow wraps it
         t2t.load(tmp_path / "bare").dataset("train").map(t2t.default_record_to_pair)
+
+
+OF_EXPORTS = r"read t2t.load\(folder\).dataset\(split\), and map t2t.default_record_to_pair"
+
+
+@pytest.mark.parametrize("types", [None, {"cls": "int64"}])
+def test_the_parser_of_pairs_says_what_reads_other_examples(types: Any, shards: str, tmp_path: Path) -> None:
+    files = t2t.open(shards).export(tmp_path / "out", types=types, progress=False)
+    examples = tf.data.TFRecordDataset(files)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"this Example has no .*image_raw.*{OF_EXPORTS}"):
+        list(examples.map(t2t.default_record_parser))
+    with pytest.raises(Exception, match=f"SchemaError: .*this is a tensor.*{OF_EXPORTS}"):  # TensorFlow wraps it
+        examples.map(t2t.default_record_to_pair)
+    with pytest.raises(Exception, match=r"SchemaError: .*not its fields: map t2t.default_record_to_pair"):
+        t2t.load(tmp_path / "out").dataset("train").map(t2t.default_record_parser)
+
+
+def test_the_spec_of_an_export_is_all_that_tensorflow_needs(shards: str, tmp_path: Path) -> None:
+    t2t.open(shards).export(tmp_path / "out", types={"cls": "int64"}, progress=False)
+    loaded = t2t.load(tmp_path / "out")
+    spec = t2t.parsing.parse_spec(loaded.schema)
+    examples = tf.data.TFRecordDataset(loaded.files("train"))
+    parsed = examples.map(lambda each: tf.io.parse_single_example(each, spec))
+    for found, wanted in zip(parsed.as_numpy_iterator(), loaded.records(), strict=True):
+        assert (found["cls"], found["jpg"], found["__key__"].decode()) == tuple(
+            wanted[name] for name in ("cls", "jpg", "__key__")
+        )

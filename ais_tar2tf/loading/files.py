@@ -95,7 +95,10 @@ class Loaded(Completed):
 
     @property
     def schema(self) -> Schema:
-        """What the records are."""
+        """What the records are.
+
+        `t2t.parsing.parse_spec(loaded.schema)` is the spec that tf.io parses their tf.train.Examples with.
+        """
         return self.manifest.schema
 
     @property
