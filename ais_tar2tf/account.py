@@ -35,6 +35,7 @@ class Choice(NamedTuple):
 class Stats:
     """What happened so far. `records_read == records_emitted + sum(skipped.values())` at the end of a run.
 
+    A record on which decoding or a mapping fails is skipped, and so read; one whose error is raised is in no count.
     A shard that was given up counts as one, in `skipped` as well as in `records_read`: how many records it
     had, nobody knows.
     """

@@ -239,6 +239,22 @@ def test_the_vocabulary_that_inference_finds_numbers_the_labels():
     assert [record["cls"] for record in source.records(decode=True)] == ["owl", "cat", "dog", "cat"]
 
 
+@pytest.mark.parametrize("how", [Schema((Field("cls", "int64"),)), {"cls": Field("cls", "int64")}])
+def test_a_label_that_is_not_the_number_of_its_schema_is_an_error(how):
+    records = [(f"{at}", {"cls": b"cat" if at == 5 else b"%d" % at}) for at in range(8)]
+    MemoryStore("numbers").put("a.tar", made.tar(records))
+    source, patient = (t2t.open("memory://numbers/a.tar", on_error=each) for each in ("raise", "skip-record"))
+    with pytest.raises(errors.MappingError, match=r"record '5': field 'cls' did not decode as number: .*'cat' is"):
+        list(source.records(decode=how))
+    assert (source.stats.records_read, source.stats.records_emitted, source.stats.skipped) == (5, 5, {})
+    assert [record["cls"] for record in patient.records(decode=how)] == [0, 1, 2, 3, 4, 6, 7]
+    with pytest.raises(errors.MappingError, match="record '5'"):
+        list(source.dataset(decode=how))
+    assert [int(element["cls"]) for element in patient.dataset(decode=how)] == [0, 1, 2, 3, 4, 6, 7]
+    assert (patient.stats.records_read, patient.stats.records_emitted) == (16, 14)
+    assert patient.stats.skipped == {"MappingError": 2}
+
+
 BAD = [
     ("cls", "number", b"cat", "'cat' is not a number; if these are words, name all of them"),
     ("cls", "int32", b"1.5", "is not a number"),

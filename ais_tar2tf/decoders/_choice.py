@@ -14,7 +14,7 @@ from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, Opt
 from ais_tar2tf.mapping import is_tensor, told
 from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import NAMES, Record, said_fields
-from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, kind_of_field
+from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, is_written_number, kind_of_field
 
 __all__ = ["DECODABLE", "Decode", "Decoding", "decoding_of"]
 
@@ -115,7 +115,9 @@ def _by_schema(field: Field) -> Decoder:
         return Decoder("label", vocabulary=field.vocabulary)
     if field.encoding == "text":
         return Decoder("text") if field.dtype == "string" else Decoder("number", field.dtype)
-    return _typed(field.encoding, field) if field.is_file else Decoder("bytes")
+    if field.is_file:
+        return _typed(field.encoding, field)
+    return Decoder("number", field.dtype) if is_written_number(field) else Decoder("bytes")
 
 
 def _typed(kind: str, field: Field) -> Decoder:

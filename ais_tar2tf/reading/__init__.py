@@ -6,7 +6,7 @@ A *reading* is the shards of one source under a plan, or several readings mixed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -211,7 +211,7 @@ def size_of(record: Mapping[str, Any]) -> int:
     return sum(len(value) for name, value in record.items() if name not in NAMES and hasattr(value, "__len__"))
 
 
-def timed_records(stream: Stream, account: Account) -> Iterator[Record]:
+def timed_records(stream: Stream, account: Account) -> Generator[Record]:
     """Every record of a stream, counted, and the time that it took and was left alone; the stream is closed."""
     clock = time.perf_counter
     try:

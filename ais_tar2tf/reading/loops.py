@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ class Loop:
     epochs: int = 1
     start_at: int = 0
 
-    def records(self, reading: Reading, account: Account) -> Iterator[Record]:
+    def records(self, reading: Reading, account: Account) -> Generator[Record]:
         """Return the records, each as it is read.
 
         Raises:
@@ -43,7 +43,7 @@ class Loop:
         begin = reading.begin(0, self.seed.value, self.epochs)
         return self._read(reading, begin, account, promised)
 
-    def _read(self, reading: Reading, begin: Any, account: Account, promised: int | None) -> Iterator[Record]:
+    def _read(self, reading: Reading, begin: Any, account: Account, promised: int | None) -> Generator[Record]:
         at = reading.behind(begin, self.start_at, account) if self.start_at else begin
         count = 0
         for count, record in enumerate(timed_records(reading.open(at, account), account), 1):  # noqa: B007

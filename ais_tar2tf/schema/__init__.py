@@ -24,6 +24,7 @@ from ais_tar2tf.schema._storage import has_shape_feature as has_shape_feature
 from ais_tar2tf.schema._storage import ragged_rank as ragged_rank
 from ais_tar2tf.schema._storage import wire_dtype as wire_dtype
 from ais_tar2tf.schema._written import NUMBERS as NUMBERS
+from ais_tar2tf.schema._written import is_written_number as is_written_number
 from ais_tar2tf.schema._written import number_of_text as number_of_text
 
 __all__ = ["ENCODINGS", "Field", "Inference", "Schema", "Sparse", "infer"]  # all else is the package's own

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
@@ -249,25 +250,29 @@ class Source(Completed):
             records = self.decoded(records, decode, self._account)
         return ordered.batched(records)
 
-    def _ordered_records(self, ordered: Ordered) -> Iterator[Record]:
+    def _ordered_records(self, ordered: Ordered) -> Generator[Record]:
         if ordered.how is not None:
             self.stats.seed = ordered.loop.seed.value
         return ordered.loop.records(self.reading(ordered.how, ordered.shard, ordered.even), self._account)
 
-    def decoded(self, records: Iterator[Record], decode: Decode, account: Account) -> Iterator[Record]:
-        """What `decode` makes of records; those of no use are skipped or raise, as `account` decides."""
+    def decoded(self, records: Generator[Record], decode: Decode, account: Account) -> Iterator[Record]:
+        """What `decode` makes of records; those of no use are skipped or raise, as `account` decides.
+
+        An error closes `records`, which then are counted up to the one that is of no use.
+        """
         from ais_tar2tf.decoders import decoding_of
 
         decoding = decoding_of(decode, lambda: self.schema, known=self._known_fields)
-        for record in records:
-            try:
-                decoded = decoding(record)
-            except MappingError as error:
-                account.take_back(error)
-                continue
-            yield decoded
+        with closing(records):
+            for record in records:
+                try:
+                    decoded = decoding(record)
+                except MappingError as error:
+                    account.take_back(error)
+                    continue
+                yield decoded
 
-    def _raw_records(self) -> Iterator[Record]:
+    def _raw_records(self) -> Generator[Record]:
         plan, shards = Plan(len(self._shards.names)), self._selected_inside()
         if shards.selection is not None and not isinstance(shards.store, MembersStore | FileStore):
             shards = replace(shards, layout=self._layout())
@@ -317,7 +322,7 @@ class Source(Completed):
         drawn); with `shard` the seed is then `options.SHARED_SEED`, so that the shares of all hosts are disjoint.
         `shard=(i, n)`: this host's share, `"env"` asks `t2t.hosts`; `even="pad" | "drop" | "stop"`: as many records
         as every other host; `start_at`: a record's number in the order; `repeat=None`, or -1 as in tf.data: for ever.
-        `parallel`: calls of `map` at once; if it is not given, what they take decides. Order depends on neither
+        `parallel`: calls of `map` at once; None or -1: what they take decides. Order depends on neither
         `parallel` nor read-ahead.
 
         `map` is traced into a TensorFlow graph when nothing in it would be frozen by that. A function that cannot be
