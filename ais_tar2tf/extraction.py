@@ -10,7 +10,7 @@ whose members don't stand together, only those that are selected tell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ import xxhash
 from ais_tar2tf import forking
 from ais_tar2tf.errors import ObjectChanged, StoreError
 from ais_tar2tf.records import Grouping, Selection, Split, is_no_field, splitter
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, asked
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, WrapperStore, asked
 
 __all__ = ["Extracted", "MembersBody", "MembersStore", "SelectsInside", "choose", "listed_records", "pattern_of"]
 
@@ -112,7 +112,7 @@ def _is_in_order(fields: dict[str, int], selection: Selection) -> bool:
     return any(found) and all(there or want.optional for there, want in zip(found, selection.wants, strict=True))
 
 
-class MembersStore:
+class MembersStore(WrapperStore):
     """A store whose shards have the selected members only, where that pays; `first` speaks for all of them.
 
     The choice is made anew whenever a shard is opened, by what is listed alone, so it is the same again while the
@@ -131,7 +131,7 @@ class MembersStore:
     ) -> None:
         assert isinstance(store, SelectsInside)
         self.extracted: Extracted = extracted or Extracted()
-        self._store = store
+        super().__init__(store)
         self._inside: SelectsInside = store
         self._first = first
         self._selection = selection
@@ -141,9 +141,6 @@ class MembersStore:
         self._lock = forking.lock()  # looking into shards: one at a time
         self._pays: bool | None = None if self._pattern is not None else False
         self._records: dict[str, int] = {}  # of shards that were asked for by members
-
-    def url(self, name: str) -> str:
-        return self._store.url(name)
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         """By members: from 0, whatever was asked."""
@@ -157,24 +154,6 @@ class MembersStore:
         return MembersBody(
             body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version, interrupt)
         )
-
-    def head(self, name: str) -> ObjectInfo:
-        return self._store.head(name)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return self._store.list(prefix)
-
-    def put(self, name: str, data: bytes) -> None:
-        self._store.put(name, data)
-
-    def delete(self, name: str) -> None:
-        self._store.delete(name)
-
-    def create(self) -> None:
-        self._store.create()
-
-    def close(self) -> None:
-        self._store.close()
 
     def check(self, name: str, records: int) -> None:
         """Of a shard that came by members: as many records as were listed."""

@@ -12,7 +12,7 @@ import copy
 import functools
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import xxhash
@@ -28,14 +28,13 @@ from ais_tar2tf.stores import (
     Body,
     Identity,
     Interrupt,
-    ObjectInfo,
     Pieces,
     Ranges,
     Store,
+    WrapperStore,
     asked,
     remember,
     reopener,
-    whole_url,
 )
 
 __all__ = ["CachedRanges", "CachedStore"]
@@ -47,7 +46,7 @@ _PARKED = 2.0  # seconds: an epoch begins right after its sample, or not at all
 _FILLED = 0.9  # of the bound, with blocks for who reads parts of them: a sweep frees a sixteenth at once
 
 
-class CachedStore:
+class CachedStore(WrapperStore):
     """`store`, with `shelf` in front of it."""
 
     def __init__(
@@ -60,7 +59,7 @@ class CachedStore:
         reopen: Callable[[Store], Store] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._shelf = shelf
         self._account = account
         self._trust = trust
@@ -85,13 +84,6 @@ class CachedStore:
     @property
     def downloads(self) -> Downloads:
         return self._shelf.downloads
-
-    def url(self, name: str) -> str:
-        return self._store.url(name)
-
-    def whole_url(self, name: str) -> str:
-        """Return the URL that opens an object again; it may let its bearer in."""
-        return whole_url(self._store, name)
 
     def in_whole_blocks(self, total: int) -> CachedStore:
         """The same shelf, for who reads small ranges all over `total` bytes: blocks of them come whole, and are kept.
@@ -138,12 +130,6 @@ class CachedStore:
         self._vouch(name, identity)
         return cached
 
-    def head(self, name: str) -> ObjectInfo:
-        return self._store.head(name)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return self._store.list(prefix)
-
     def put(self, name: str, data: bytes | Path) -> None:
         self._store.put(name, data)
         self.forget(name)
@@ -157,9 +143,6 @@ class CachedStore:
     def delete(self, name: str) -> None:
         self._store.delete(name)
         self.forget(name)
-
-    def create(self) -> None:
-        self._store.create()
 
     def close(self) -> None:
         self._end_parked()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ArchiveError, ShardNotFound, StoreError
+from ais_tar2tf.errors import ArchiveError, ShardNotFound
 from ais_tar2tf.extraction import MembersBody, SelectsInside
 from ais_tar2tf.options import MIB
 from ais_tar2tf.reader import Shards, read_part
 from ais_tar2tf.records import Record
 from ais_tar2tf.shard_index import Cut, ShardIndex
-from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, asked
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, WrapperStore, asked
 
 __all__ = ["read_numbered"]
 
@@ -52,17 +51,14 @@ def _picked(shards: Shards, number: int, known: ShardIndex, key: str, account: A
     return of_key[0] if len(of_key) == 1 else None
 
 
-class _OneRecord:
+class _OneRecord(WrapperStore):
     """A store whose shards hold the members of one record; at their end it is proved that the shard is the same."""
 
     def __init__(self, store: Store, key: str, identity: Identity) -> None:
         escaped = "".join(f"\\{each}" if each in _BACKSLASHED else each for each in key)
-        self._store = store
+        super().__init__(store)
         self._pattern = f"^{escaped}\\."
         self._identity = identity
-
-    def url(self, name: str) -> str:
-        return self._store.url(name)
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         del start, stop  # it comes from its start, and whole
@@ -72,22 +68,6 @@ class _OneRecord:
 
     def _check(self, name: str, interrupt: Interrupt | None) -> None:
         self._identity.prove(asked(self._store, name, interrupt).identity, self.url(name))
-
-    def head(self, name: str) -> ObjectInfo:
-        return self._store.head(name)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        return self._store.list(prefix)
-
-    def put(self, name: str, data: bytes) -> None:
-        del data
-        raise StoreError("a record inside a shard is only read", url=self.url(name))
-
-    def delete(self, name: str) -> None:
-        raise StoreError("a record inside a shard is only read", url=self.url(name))
-
-    def create(self) -> None:
-        self._store.create()
 
     def close(self) -> None:
         """The store is another's."""

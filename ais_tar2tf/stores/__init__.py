@@ -26,6 +26,7 @@ from ais_tar2tf.stores._base import (
 )
 from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._token import TokenSource
+from ais_tar2tf.stores._wrapper import WrapperStore
 
 __all__ = [
     "SCHEMES",
@@ -40,6 +41,7 @@ __all__ = [
     "Ranges",
     "Store",
     "TokenSource",
+    "WrapperStore",
     "asked",
     "check_access",
     "has_endpoint",
