@@ -45,7 +45,7 @@ def all_ends(server: FaultServer) -> Iterator[None]:
     gc.collect()
     assert left_running(before) == []
     assert _left(server) == 0
-    assert _lookout_ends()
+    assert _watched_at_last() == []
 
 
 def _left(server: FaultServer) -> int:
@@ -56,11 +56,12 @@ def _left(server: FaultServer) -> int:
     return server.connections
 
 
-def _lookout_ends() -> bool:
+def _watched_at_last() -> list[object]:
+    """Return what the thread of `lookout` still watches when it should have ended."""
     deadline = time.monotonic() + ENDED
     while lookout._lookout._thread is not None and time.monotonic() < deadline:
         time.sleep(0.01)
-    return lookout._lookout._thread is None
+    return [] if lookout._lookout._thread is None else list(lookout._lookout._watched)
 
 
 def opened(server: FaultServer, **options: Any) -> t2t.Source:
