@@ -141,18 +141,15 @@ def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) ->
     Raises:
         OptionError: They would have no effect.
     """
-    if endpoint and not any(map(has_endpoint, urls)):
-        raise OptionError(_no_effect("endpoint", urls[0], "ais://, s3://, gs:// or az://"))
-    schemes = {split_url(url)[0] for url in urls}
-    if token and schemes <= _WITHOUT_TOKEN:
-        raise OptionError(_no_effect("token", urls[0], "ais://"))
-
-
-def _no_effect(name: str, url: str, known: str) -> str:
-    scheme, _, path = split_url(url)
-    meant = scheme == "file" and path and not path.startswith(("/", "."))
-    advice = f"say {shown_location(f'ais://{path}')} if that is meant, or leave it out" if meant else "leave it out"
-    return f"{name}= has no effect for {shown_location(url)}: it goes with URLs that begin with {known}; {advice}"
+    if any(map(has_endpoint, urls)):
+        return
+    scheme, _, path = split_url(urls[0])
+    is_relative = scheme == "file" and path and not path.startswith(("/", "."))
+    meant = f"say {shown_location(f'ais://{path}')} if that is meant, or " if is_relative else ""
+    for name, value, known in (("endpoint", endpoint, "ais://, s3://, gs:// or az://"), ("token", token, "ais://")):
+        if value:
+            told = f"it goes with URLs that begin with {known}; {meant}leave it out"
+            raise OptionError(f"{name}= has no effect for {shown_location(urls[0])}: {told}")
 
 
 def open_store(
@@ -169,7 +166,6 @@ def open_store(
 
 
 _WITHOUT_ENDPOINT = frozenset({"file", "http", "https"})  # memory:// stands in for any other store
-_WITHOUT_TOKEN = _WITHOUT_ENDPOINT | {"az", "gs", "s3"}
 _OF_THIS_PROCESS = frozenset({"memory"})
 _reopeners: weakref.WeakKeyDictionary[Store, Callable[[], Store]] = weakref.WeakKeyDictionary()
 
