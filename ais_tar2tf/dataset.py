@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.cache import aligned, cached, shelf_of
 from ais_tar2tf.completion import Completed
-from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
+from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError, TemplateError
 from ais_tar2tf.export import Paths, write_payloads
-from ais_tar2tf.locations import Locations
+from ais_tar2tf.locations import Location, Locations, location_text, location_texts, shown_location
 from ais_tar2tf.mapping import default_record_to_example, default_record_to_pair
 from ais_tar2tf.nearest import known_options, takes_an_argument
 from ais_tar2tf.ops import Pipeline
@@ -76,6 +76,7 @@ class AisDataset(Completed):
             allow_concatenated=allow_concatenated,
         )
         self.executed: str = "here"
+        bucket = bucket.removeprefix(f"{provider}://").rstrip("/")
         self._bucket, self._endpoint, self._token, self._provider = bucket, proxy_url, token, provider
         store = partial(AisStore, bucket, self._read, endpoint=proxy_url, token=token, provider=provider)
         self._store = store()
@@ -101,10 +102,25 @@ class AisDataset(Completed):
         """Close what is open: streams that are being read, and connections kept for the next request."""
         self._shards.close()
 
+    def _names(self, template: Locations, account: Account | None = None) -> Sequence[str]:
+        return shard_names(self._store, location_texts(template, self._within), self._read.limits, account)
+
+    def _within(self, location: Location) -> str:
+        """Return a template within the bucket; one that is written as a URL of this bucket is meant so."""
+        text, url = location_text(location), self._store.url("")
+        if f"{text}/" == url or text == url:
+            return "**"
+        if "://" in text and not text.startswith(url):
+            raise TemplateError(
+                f"{shown_location(text)} is not in the bucket {self._bucket!r}, whose shards are read here; t2t.open "
+                "reads any URL"
+            )
+        return text.removeprefix(url)
+
     def source(self, template: Locations) -> Source:
         """The shards that a template names, with everything that a Source can do."""
         account = Account(self._on_error)
-        names = shard_names(self._store, template, self._read.limits, account)
+        names = self._names(template, account)
         store = self._store if self._cache is None else cached(self._store, self._cache, account, self._shelf)
         return Source(replace(self._shards, store=store, names=names), account)
 
@@ -235,14 +251,14 @@ class AisDataset(Completed):
 
     def _through(self, etl: str, template: Locations) -> Shards:
         """The shards as an ETL gives them."""
-        names = shard_names(self._store, template, self._read.limits)
+        names = self._names(template)
         store = AisStore(
             self._bucket, self._read, endpoint=self._endpoint, token=self._token, provider=self._provider, etl=etl
         )
         return replace(self._shards, store=store, names=names)
 
     def _in_another_order(self, template: Locations) -> list[str]:
-        found = list(shard_names(self._store, template, self._read.limits))
+        found = list(self._names(template))
         random.shuffle(found)
         return list(map(escape, found))
 

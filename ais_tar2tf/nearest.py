@@ -23,6 +23,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
 _PUBLIC = {"open_source": "open", "index_shards": "index"}  # functions by the names that users call them
+_ELSEWHERE = {
+    "buffer_size": "shuffle",
+    "columns": "fields",
+    "endpoint": "proxy_url",
+    "epochs": "repeat",
+    "map_func": "map",
+    "num_epochs": "repeat",
+    "num_parallel_calls": "parallel",
+    "proxy_url": "endpoint",
+    "transform": "map",
+}
+"""What options are called in tf.data, elsewhere, and in the other half of this package."""
+
 _LIKE = 0.6  # of difflib's ratio: `jgp` for `jpg`, `shufle` for `shuffle`, and not `jpg` for `cls`
 _BEGINNING = 3  # letters with which a name may begin to be meant: `skip` for `skip-record`
 
@@ -87,7 +100,8 @@ def _checked(function: _Function, further: Callable[[str], Iterable[str]], *, wi
     def checked(*arguments: Any, **options: Any) -> Any:
         if not any_name and not options.keys() <= known:
             unknown = next(name for name in options if name not in known)
-            advice = takes.advice_on(options[unknown]) or suggestion(unknown, known)
+            meant = _ELSEWHERE.get(unknown, unknown)
+            advice = takes.advice_on(options[unknown]) or suggestion(meant if meant in known else unknown, known)
             advice = advice or f"; there are: {', '.join(sorted(known - {'self'}))}"
             raise OptionTypeError(f"{shown}() has no option {unknown!r}{advice}")
         takes.check(arguments, options)

@@ -108,6 +108,8 @@ def extent(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:
 
 
 def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInfo]:
+    from ais_tar2tf.source import refuse_folder
+
     limit = Read().limits.template
     if listable and not template:
         yield from store.list("")
@@ -121,4 +123,6 @@ def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInf
         elif listable and is_prefix(pattern):
             yield from store.list(glob_prefix(pattern))
         else:
+            if listable:
+                refuse_folder(store, unescape(pattern))
             yield store.head(unescape(pattern) if listable else pattern)

@@ -86,6 +86,12 @@ _BY_TEXT = (
     ("the page cannot be written there", "choose another file, in a folder that is there: --out card.html"),
     ("this file is there, and is no index", "the same command with another --out; that file stays as it is"),
     ("was memory short?", "the same command with fewer processes, as --workers 1"),
+    ("is no endpoint; did you mean", "the same command with that endpoint: --endpoint, or export AIS_ENDPOINT=…"),
+    (
+        "speaks S3, and is no AIStore proxy",
+        "the same command with that URL; credentials are those of AWS_…",
+    ),
+    ("but a folder of that name; did you mean", "the same command with that URL, which ends with a slash"),
     ("no endpoint", _NO_ENDPOINT),
     ("is the endpoint an AIStore proxy?", _NO_ENDPOINT),
     (

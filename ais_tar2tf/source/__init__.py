@@ -9,7 +9,7 @@ from ais_tar2tf.source._arguments import (
     seed_of,
     shuffle_option,
 )
-from ais_tar2tf.source._naming import shard_names
+from ais_tar2tf.source._naming import refuse_folder, shard_names
 from ais_tar2tf.source._opening import index_shards, iter_records, open_source
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared
@@ -27,6 +27,7 @@ __all__ = [
     "iter_records",
     "open_source",
     "read_options",
+    "refuse_folder",
     "seed_of",
     "shard_names",
     "shuffle_option",

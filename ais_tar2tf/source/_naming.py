@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ShardNotFound, TemplateError
+from ais_tar2tf.errors import ShardNotFound, StoreError, TemplateError, TransportError
 from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
 from ais_tar2tf.listing import is_shard, natural_order
 from ais_tar2tf.locations import Location, Locations, location_text, location_texts
@@ -17,7 +17,7 @@ from ais_tar2tf.stores import Store, split_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.templates import check_spelling, escape, expand, unescape
 
-__all__ = ["given_places", "shard_names"]
+__all__ = ["given_places", "refuse_folder", "shard_names"]
 
 _WHOLE_BUCKET = "**"
 _PLAIN_HTTP = ("http", "https")
@@ -79,13 +79,40 @@ def shard_names(
     if isinstance(store, FileStore):
         given = [each for template in given for each in _with_folders(store, template, limits)]
     if not any(is_prefix(each) or is_glob(each) for each in given):
-        return expand(given, limit=limits.template)
-    names: list[str] = []
+        names = expand(given, limit=limits.template)
+        refuse_folder(store, names[0])
+        return names
+    found: list[str] = []
     for pattern in expand(given, limit=limits.template, keep_escapes=True):
-        names += _found(store, pattern, limits, account) if _is_listed(pattern) else [unescape(pattern)]
-        if len(names) > limits.template:
+        found += _found(store, pattern, limits, account) if _is_listed(pattern) else [unescape(pattern)]
+        if len(found) > limits.template:
             raise _too_many(pattern, limits)
-    return names
+    return found
+
+
+def refuse_folder(store: Store, name: str) -> None:
+    """Refuse a name without an extension where no object has it, and a folder of objects does.
+
+    Raises:
+        ShardNotFound: The slash at its end is missing.
+    """
+    if isinstance(store, FileStore) or not name or "." in name.rpartition("/")[2]:
+        return
+    try:
+        is_folder = next(iter(store.list(f"{name}/")), None) is not None
+    except TransportError:
+        raise
+    except StoreError:  # it may be readable, and not listed
+        is_folder = False
+    if not is_folder:
+        return
+    try:
+        store.head(name)
+    except ShardNotFound:
+        meant = shown_url(store.url(f"{name}/"))
+        raise ShardNotFound(
+            f"there is no such object, but a folder of that name; did you mean {meant!r}?", url=store.url(name)
+        ) from None
 
 
 def _is_listed(pattern: str) -> bool:

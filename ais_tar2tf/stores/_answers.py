@@ -36,6 +36,7 @@ _DENIED = {
     403: "this token or key is not known, or has too few rights",
 }
 _XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in S3's errors, AIStore's own /s3 among them
+_OF_S3 = "x-amz-request-id"  # in every answer of S3 and MinIO, and in none of AIStore's own API
 _ERROR_BODY = 4096  # bytes of an error's explanation that are read
 
 
@@ -53,6 +54,9 @@ def error_for(
     for secret in secrets:
         said = said.replace(secret, "[token]")
     because = f" ({said[:_MESSAGE]})" if said else ""
+    if url.startswith("ais://") and (_XML_MESSAGE.search(body[:_ERROR_BODY]) or headers.get(_OF_S3, "")):
+        meant = f"s3://{url.partition('://')[2]}"
+        return StoreError(f"this endpoint speaks S3, and is no AIStore proxy: write {meant}{because}", url=url)
     if status in (401, 403):
         denied = _DENIED[status]
         return AccessDenied(f"access denied, status {status}; {denied}{because}", url=url, status=status)

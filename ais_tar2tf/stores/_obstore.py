@@ -63,7 +63,10 @@ def endpoint_of(scheme: str, given: str | None) -> str | None:
     if not given and scheme == "gs" and "://" not in endpoint:
         endpoint = f"http://{endpoint}"  # as Google's own tools read it
     if not is_endpoint(endpoint):
-        raise StoreError("the endpoint is no http(s)://host[:port][/path], or holds a password", url=f"{scheme}://")
+        whole = f"http://{endpoint}"
+        advice = f"; did you mean {whole}?" if is_endpoint(whole) and "://" not in endpoint else ""
+        told = f"the endpoint is no http(s)://host[:port][/path], or holds a password{advice}"
+        raise StoreError(told, url=f"{scheme}://")
     return endpoint.rstrip("/")
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from ais_tar2tf.errors import AccessDenied, StoreError, TransportError
 from ais_tar2tf.names import check_object_name
 from ais_tar2tf.options import KIB, Read
+from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.stores._answers import followed, identity_of, is_endpoint, length_of, said_in
 from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo, Pieces
 from ais_tar2tf.stores._batch import unpacked
@@ -31,6 +32,13 @@ __all__ = ["AisStore", "Inside", "bucket_names", "endpoint_url"]
 _T = TypeVar("_T")
 _SIZE = re.compile("[0-9]{1,18}")
 _UNAUTHORIZED = 401
+_SLIPS = (
+    (re.compile(r"^http://(https?):/*"), r"\1://"),  # `http:/host`, once it has got a scheme
+    (re.compile(r"\s+"), ":"),  # `host 51080`
+    (re.compile(r"/v1/(objects|buckets|cluster|daemon|health)\b.*"), ""),  # the URL of a call
+)
+"""What is written amiss in endpoints, and what stands there instead."""
+
 _THERE_ALREADY = frozenset({409})
 _GONE_ALREADY = frozenset({404})
 _UNKNOWN = frozenset({501})  # to ask again would help nobody
@@ -52,19 +60,23 @@ class Inside(NamedTuple):
 
 
 def endpoint_url(given: str | None) -> str:
-    """The endpoint: what was given, else AIS_ENDPOINT; without a scheme it is http."""
-    endpoint = given or os.environ.get("AIS_ENDPOINT", "")
+    """The endpoint: what was given, else AIS_ENDPOINT; without a scheme it is http. Its API's `/v1` may follow."""
+    endpoint = (given or os.environ.get("AIS_ENDPOINT", "")).strip()
     if not endpoint:
         raise StoreError(
             "no endpoint: give proxy_url= (or endpoint=), or set AIS_ENDPOINT to something like http://host:51080",
             url="ais://",
         )
     endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
-    if not is_endpoint(endpoint):
+    meant = endpoint = endpoint.rstrip("/").removesuffix("/v1")
+    for slip, right in _SLIPS:
+        meant = slip.sub(right, meant)
+    if meant != endpoint or not is_endpoint(endpoint):
+        is_clear = meant != endpoint and is_endpoint(meant)
+        advice = f"did you mean {meant}?" if is_clear else "one looks like http://host:51080, without a password"
         host = endpoint.rpartition("@")[2].rpartition("://")[2].partition("?")[0]
-        shown = f"{endpoint.partition('://')[0]}://{host}"
-        raise StoreError("this is no endpoint; one looks like http://host:51080, without a password", url=shown)
-    return endpoint.rstrip("/")
+        raise StoreError(f"this is no endpoint; {advice}", url=f"{endpoint.partition('://')[0]}://{host}")
+    return endpoint
 
 
 def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: Read | None = None) -> list[str]:
@@ -81,6 +93,20 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
         control.close()
 
 
+def _no_bucket(given: str, provider: str) -> StoreError:
+    """Return the error for text that names no bucket, with what was meant where that can be told."""
+    scheme, _, rest = given.rpartition("://")
+    name, _, below = rest.partition("/")
+    advice = "; a URL like this is read by t2t.open"
+    if scheme in ("http", "https"):
+        advice = "; the bucket comes first, and then the endpoint"
+    elif scheme in ("", provider):
+        advice = f"; did you mean {name!r}" if name not in ("", ".", "..") else ""
+        advice += f", and {below!r} in the template?" if advice and below else "?" if advice else ""
+    shown = given if scheme else f"{provider}://{given}"
+    return StoreError(f"a bucket's name is not empty and has no slash{advice}", url=shown_url(shown))
+
+
 class AisStore:
     """One bucket of an AIStore cluster; with `etl`, what an ETL of that name makes of its objects."""
 
@@ -95,7 +121,7 @@ class AisStore:
         etl: str | None = None,
     ) -> None:
         if bucket in ("", ".", "..") or "/" in bucket:
-            raise StoreError("a bucket's name is not empty and has no slash", url=f"{provider}://{bucket}")
+            raise _no_bucket(bucket, provider)
         self._bucket = bucket
         self._provider = provider
         self._etl = {"etl_name": etl} if etl else {}  # what objects are passed through when they are read
