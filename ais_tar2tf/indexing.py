@@ -19,7 +19,7 @@ from ais_tar2tf.reader import Shards, read_places
 from ais_tar2tf.records import splitter
 from ais_tar2tf.shard_index import EXPORTED, INDEX_NAME, MANIFEST_NAME, Index, ShardIndex, folder_of
 from ais_tar2tf.signed_urls import shown_url
-from ais_tar2tf.stores import Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, check_bucket, open_store, split_url
 
 __all__ = ["Found", "Place", "beside", "find", "place_at", "write"]
 
@@ -128,6 +128,8 @@ def write(
         raise SchemaError("these URLs of shards differ only in a query that lets its bearer in, which no index holds")
     folder = folder_of(shards.names)
     known = _known_before(shards, place, folder)
+    if known is None and split_url(place.url)[0] != "file":  # whose folders are made
+        check_bucket(place.store, place.name)
     entries = {shard.name: shard for shard in known} if known is not None else {}
     missing = [name for name in shards.names if not _still_true(shards, known, name, counts_only)]
     for entry in _entries(shards, missing, account, progress, counts_only=counts_only):

@@ -96,6 +96,7 @@ class PayloadFiles:
         self._target = _target(location_text(out), groups, size=size, endpoint=endpoint, token=token)
         with self._as_export_error():
             self.place: Destination = self._target.place()
+            self.place.check()
             self._work = self._target.work(start_over=True)
         self._syncer = Syncer(self._work)
         bounds = {

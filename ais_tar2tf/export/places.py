@@ -20,7 +20,7 @@ from ais_tar2tf.locations import location_text
 from ais_tar2tf.names import SafeName
 from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.owned import Layout, sync
-from ais_tar2tf.stores import ObjectInfo, Store, TokenSource, open_store, split_url
+from ais_tar2tf.stores import ObjectInfo, Store, TokenSource, check_bucket, open_store, split_url
 
 __all__ = ["Destination", "Folder", "StorePlace", "place_of"]
 
@@ -30,6 +30,10 @@ _DELETED_AT_ONCE = 8  # enough to hide a store's distance
 
 class Destination(Protocol):
     def url(self, name: str) -> str: ...
+
+    def check(self) -> None:
+        """Raise where nothing can be written, for want of a bucket."""
+        ...
 
     def read(self, name: str) -> bytes | None:
         """A small file's bytes; None when it is not there."""
@@ -86,6 +90,9 @@ class Folder:
 
     def url(self, name: str) -> str:
         return os.fspath(self.path / name)
+
+    def check(self) -> None:
+        pass  # folders are made
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -149,6 +156,9 @@ class StorePlace:
 
     def url(self, name: str) -> str:
         return self._store.url(self._prefix + name)
+
+    def check(self) -> None:
+        check_bucket(self._store, self._prefix)
 
     def read(self, name: str) -> bytes | None:
         try:

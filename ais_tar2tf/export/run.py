@@ -147,7 +147,11 @@ def export_events(
     """What the events bring, as files of `target`; gives their names."""
     try:
         place = target.place()
-        manifest = None if target.is_item else finished(target, place, sources)
+        manifest = None
+        if not target.is_item:  # of which there are thousands
+            manifest = finished(target, place, sources)
+            if manifest is None:
+                place.check()
         if manifest is None and target.share is not None:
             return _export_portion(target, place, events, account, progress, sources)
         if manifest is None:

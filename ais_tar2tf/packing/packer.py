@@ -24,7 +24,7 @@ from ais_tar2tf.packing.shard_files import put_shard, shard_files
 from ais_tar2tf.progress import Progress, progress_for
 from ais_tar2tf.records import Record, splitter
 from ais_tar2tf.source import read_options
-from ais_tar2tf.stores import Store, TokenSource, check_access, open_store, split_url
+from ais_tar2tf.stores import Store, TokenSource, check_access, check_bucket, open_store, split_url
 
 __all__ = ["look", "pack", "run"]
 
@@ -152,13 +152,15 @@ def run(
 ) -> Packed:
     """Write what `plan` says."""
     check_access(plan.url, endpoint=endpoint, token=token)
-    scheme, bucket, _ = split_url(plan.url)
+    scheme, bucket, name = split_url(plan.url)
     records = {part.split: _begun(part, plan) for part in plan.contents.parts if part.records is None}
     options = plan.options
     read = read_options(limits=options.limits)
     with contextlib.closing(open_store(scheme, bucket, read, endpoint=endpoint, token=token)) as store:
         if create:
             store.create()
+        elif scheme != "file":  # whose folders are made
+            check_bucket(store, name.partition("{")[0])
         names = {split: ShardNames(template) for split, template in plan.templates.items()}
         if options.exists == "error":
             _refuse_existing(store, names.values())

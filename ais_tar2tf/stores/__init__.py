@@ -24,6 +24,7 @@ from ais_tar2tf.stores._base import (
     asked,
     whole_url,
 )
+from ais_tar2tf.stores._buckets import check_bucket
 from ais_tar2tf.stores._contact import CONTACTS, Endpoint
 from ais_tar2tf.stores._token import TokenSource
 from ais_tar2tf.stores._wrapper import WrapperStore
@@ -44,6 +45,7 @@ __all__ = [
     "WrapperStore",
     "asked",
     "check_access",
+    "check_bucket",
     "has_endpoint",
     "moved",
     "open_store",
