@@ -39,8 +39,8 @@ def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """
     found = dict(_found(os.environ if environ is None else environ))
     if not found:
-        names = ", ".join(("TF_CONFIG", *(rank for rank, _ in _RANKS)))
-        raise OptionError(f"the environment does not say which host this is (none of {names}); say shard=(i, n)")
+        missing = _what_is_missing(os.environ if environ is None else environ)
+        raise OptionError(f"the environment does not say which host this is: {missing}, or say shard=(i, n)")
     if len(set(found.values())) > 1:
         said = ", ".join(f"{name} {place}" for name, place in found.items())
         raise OptionError(f"the environment says different things of which host this is ({said}); say shard=(i, n)")
@@ -58,8 +58,22 @@ def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
         if not rank or not size:
             continue
         if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
-            raise OptionError(f"{rank_name}={rank!r} and {size_name}={size!r} name no host; say shard=(i, n)")
+            raise OptionError(
+                f"{rank_name}={rank!r} and {size_name}={size!r} name no host: of 4 hosts, the ranks are 0 to 3; set "
+                "both so, or say shard=(i, n)"
+            )
         yield rank_name, (int(rank), int(size))
+
+
+def _what_is_missing(environ: Mapping[str, str]) -> str:
+    """Return what to set: the variable that belongs to one that is set, or any that tells."""
+    for pair in _RANKS:
+        there = [name for name in pair if environ.get(name, "")]
+        if there:
+            (missing,) = set(pair) - set(there)
+            return f"{there[0]}={environ[there[0]]!r} is set, and {missing} is not; set both"
+    pairs = ", ".join(f"{rank} with {size}" for rank, size in _RANKS)
+    return f"none of its variables is set; set TF_CONFIG, or one of the pairs {pairs}"
 
 
 def _of_cluster(config: str) -> tuple[int, int] | None:

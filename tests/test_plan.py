@@ -165,6 +165,7 @@ CLUSTER = {"chief": ["c:1"], "worker": ["a:1", "b:1"], "evaluator": ["e:1"]}
         ({"TF_CONFIG": json.dumps({"cluster": CLUSTER, "task": {"type": "chief", "index": 0}})}, (0, 3)),
         ({"TF_CONFIG": json.dumps({"cluster": CLUSTER, "task": {"type": "worker", "index": 1}})}, (2, 3)),
         ({"TF_CONFIG": "{}", "RANK": "0", "WORLD_SIZE": "1"}, (0, 1)),
+        ({"SLURM_NTASKS": "4", "RANK": "0", "WORLD_SIZE": "2"}, (0, 2)),
     ],
 )
 def test_the_environment_tells(environ, place):
@@ -174,9 +175,12 @@ def test_the_environment_tells(environ, place):
 @pytest.mark.parametrize(
     ("environ", "why"),
     [
-        ({}, "does not say which host"),
-        ({"SLURM_PROCID": "3"}, "does not say which host"),
-        ({"RANK": "6", "WORLD_SIZE": "6"}, "name no host"),
+        ({}, "does not say which host .*, HOROVOD_RANK with HOROVOD_SIZE, .*RANK with WORLD_SIZE, or say shard="),
+        ({"SLURM_PROCID": "3"}, "does not say which host this is: SLURM_PROCID='3' is set, and SLURM_NTASKS is not"),
+        ({"RANK": "1"}, "RANK='1' is set, and WORLD_SIZE is not; set both, or say shard=\\(i, n\\)$"),
+        ({"WORLD_SIZE": "2", "RANK": ""}, "WORLD_SIZE='2' is set, and RANK is not; set both"),
+        ({"RANK": "1", "SLURM_NTASKS": "4"}, "SLURM_NTASKS='4' is set, and SLURM_PROCID is not"),
+        ({"RANK": "6", "WORLD_SIZE": "6"}, "name no host: of 4 hosts, the ranks are 0 to 3"),
         ({"RANK": "x", "WORLD_SIZE": "6"}, "name no host"),
         ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, "different things"),
         ({"TF_CONFIG": "{"}, "cannot be read"),
