@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ArrayHeader", "ImageHeader", "array_header", "image_header", "media_kind"]
+__all__ = ["ArrayHeader", "ImageHeader", "array_header", "foreign_image", "image_header", "media_kind"]
 
 _NPY = b"\x93NUMPY"
 _NPY_LONGEST = 64 * 1024  # bytes of an npy header; numpy itself refuses over 10,000
@@ -41,6 +41,28 @@ class ArrayHeader:
     shape: tuple[int, ...]
     fortran_order: bool
     begin: int
+
+
+_FOREIGN = {
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"II+\0": "TIFF",
+    b"MM\0+": "TIFF",
+    b"\0\0\0\x0cjP  \r\n": "JPEG 2000",
+    b"P5\n": "PGM",
+    b"P6\n": "PPM",
+}
+_FOREIGN_BRANDS = {b"ftypavif": "AVIF", b"ftypheic": "HEIC", b"ftypmif1": "HEIC"}
+
+
+def foreign_image(data: bytes) -> str | None:
+    """Return the format of an image that TensorFlow does not decode; None for anything else.
+
+    >>> foreign_image(b"II*\\0" + bytes(8)), foreign_image(b"GIF89a")
+    ('TIFF', None)
+    """
+    known = (name for mark, name in _FOREIGN.items() if data.startswith(mark))
+    return next(known, _FOREIGN_BRANDS.get(data[4:12]))
 
 
 def image_header(data: bytes) -> ImageHeader | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ais_tar2tf.errors import MappingError, MissingField, SchemaError
+from ais_tar2tf.headers import foreign_image
 from ais_tar2tf.records import Record, Selection, said_fields
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "held",
     "is_tensor",
     "mapping_error",
+    "next_of_image",
     "there_of",
     "to_number",
     "told",
@@ -77,7 +79,7 @@ def mapping_error(error: Exception, record: Record) -> MappingError | MissingFie
     if isinstance(error, MappingError | MissingField):
         return error
     failure = MappingError(
-        f"the mapping failed: {told(error)}",
+        f"the mapping failed: {told(error)}{next_of_image(error, record)}",
         shard=record["__shard__"],
         key=record["__key__"],
     )
@@ -88,6 +90,20 @@ def mapping_error(error: Exception, record: Record) -> MappingError | MissingFie
 def told(error: Exception) -> str:
     """An error's type, and what it says."""
     return f"{type(error).__name__}: {_essence(error)}"
+
+
+def next_of_image(error: Exception, record: Record) -> str:
+    """Return what to do about an image that TensorFlow does not decode, as the end of an error's sentence."""
+    if "image file format" not in str(error):
+        return ""
+    for name, value in record.items():
+        found = foreign_image(value) if isinstance(value, bytes) else None
+        if found:
+            return (
+                f"; field {name!r} is a {found} image: convert it to PNG or JPEG, or decode it by a mapping "
+                "in Python, with output_types="
+            )
+    return ""
 
 
 def is_tensor(value: Any) -> bool:

@@ -255,6 +255,20 @@ def test_a_label_that_is_not_the_number_of_its_schema_is_an_error(how):
     assert patient.stats.skipped == {"MappingError": 2}
 
 
+@pytest.mark.parametrize(("kind", "name"), [("TIFF", "TIFF"), ("JPEG2000", "JPEG 2000"), ("PPM", "PPM")])
+def test_an_image_that_tensorflow_does_not_decode_says_what_it_is(kind, name):
+    MemoryStore("foreign").put("a.tar", made.tar([("0", {"img": made.image(1, kind), "cls": b"1"})]))
+    source = t2t.open("memory://foreign/a.tar")
+    told = f"record '0': .*; field 'img' is a {name} image: convert it to PNG or JPEG, or decode it by a mapping"
+    for read in (
+        lambda: source.records(decode={"img": "image"}),
+        lambda: source.dataset(decode={"img": "image"}),
+        lambda: source.dataset(lambda record: tf.io.decode_image(record["img"])),
+    ):
+        with pytest.raises(errors.MappingError, match=told):
+            list(read())
+
+
 BAD = [
     ("cls", "number", b"cat", "'cat' is not a number; if these are words, name all of them"),
     ("cls", "int32", b"1.5", "is not a number"),

@@ -406,6 +406,21 @@ def test_folders_that_could_mean_several_things(tmp_path, names, told):
         assert list(t2t.pack(root, f"{tmp_path}/y.tar", labels="folders").classes) == folders
 
 
+def test_images_that_tensorflow_does_not_decode_are_told_of_when_they_are_packed(tmp_path, caplog):
+    root = fill(tmp_path / "in", "ant/0.tif", "ant/1.TIF", "bee/0.jpg", data=made.image(1, "TIFF"))
+    told = ".tif images: 2; TensorFlow does not decode them: convert them to .png or .jpg and pack them again"
+    assert "TensorFlow" not in str(t2t.pack(classes(tmp_path / "jpgs", "ant"), tmp_path / "jpg.tar", progress=False))
+    assert "TensorFlow" not in caplog.text
+    t2t.pack(root, tmp_path / "s.tar", progress=False)
+    assert told in caplog.text
+    (tmp_path / "t.csv").write_text("filename,label\nin/ant/0.tif,7\nin/ant/1.TIF,8\nin/bee/0.jpg,9\n")
+    caplog.clear()
+    t2t.pack(tmp_path / "t.csv", tmp_path / "c.tar", progress=False)
+    assert told in caplog.text
+    rehearsed = run("pack", root, tmp_path / "new-{}.tar", "--dry-run")
+    assert "TensorFlow does not decode" in " ".join(rehearsed.output.split())
+
+
 def test_a_class_that_has_no_files_keeps_its_number_and_is_named(tmp_path, caplog):
     root = classes(tmp_path / "in", "ant", "cat")
     fill(root, "bee/README.md", data=b"x")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ais_tar2tf.decoders._decoder import KINDS, WITHOUT_TENSOR, Decoder
 from ais_tar2tf.errors import MappingError, MissingDependency, MissingField, OptionTypeError, SchemaError, Tar2TFError
-from ais_tar2tf.mapping import is_tensor, told
+from ais_tar2tf.mapping import is_tensor, next_of_image, told
 from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import NAMES, Record, said_fields
 from ais_tar2tf.schema import LABEL_FIELDS, Field, Schema, extension_of, is_written_number, kind_of_field
@@ -224,7 +224,7 @@ def _failure(error: Exception, record: Record, name: str, decoder: Decoder, wher
         return error
     how = decoder.kind if decoder.function is None else "its function says"
     return MappingError(
-        f"field {name!r} did not decode as {how}: {told(error)}",
+        f"field {name!r} did not decode as {how}: {told(error)}{next_of_image(error, {name: record[name]})}",
         shard=record.get("__shard__", where),
         key=record.get("__key__", ""),
     )

@@ -46,6 +46,7 @@ class Contents:
     files: int = 0  # that are packed
     shuffled: bool = False  # unless somebody says otherwise
     labels: str = ""  # where labels come from, in a sentence; "" where the records have none
+    undecoded: Mapping[str, int] = field(default_factory=Counter[str])  # images TensorFlow can't decode, by extension
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -69,8 +70,12 @@ class Contents:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user would want to know of classes and splits before training, in sentences."""
-        told: list[str] = []
+        """What a user would want to know of images, classes and splits before training, in sentences."""
+        told = [
+            f".{extension} images: {count:,}; TensorFlow does not decode them: convert them to .png or .jpg and pack "
+            "them again, or decode them by a mapping in Python"
+            for extension, count in sorted(self.undecoded.items())
+        ]
         if self.empty_classes:
             told.append(f"no files of {_listed(self.empty_classes)}: these classes have numbers, and no records")
         for part in self.parts:

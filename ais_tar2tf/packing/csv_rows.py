@@ -19,9 +19,11 @@ from ais_tar2tf.packing.confined import Confined
 from ais_tar2tf.packing.contents import Contents, Part
 from ais_tar2tf.packing.keys import Dotted, Naming
 from ais_tar2tf.packing.options import PackOptions
+from ais_tar2tf.packing.tree import UNDECODED
 from ais_tar2tf.plan.permuting import Permutation
 from ais_tar2tf.records import Record
 from ais_tar2tf.records.keys import Keys
+from ais_tar2tf.schema import extension_of
 
 __all__ = ["contents_of_csv"]
 
@@ -51,7 +53,8 @@ def contents_of_csv(path: Path, options: PackOptions, found: Callable[[int], Non
     by_class = rows.labels.counts if rows.labels.are_words else Counter[str]()
     part = Part("", reading.read, len(rows.offsets), rows.bytes, by_class)
     labels = "" if table.label is None else f"the labels are those of the column {table.label!r}, as they are"
-    return Contents((part,), tuple(sorted(by_class)), files=rows.files, labels=labels)
+    classes = tuple(sorted(by_class))
+    return Contents((part,), classes, files=rows.files, labels=labels, undecoded=rows.undecoded)
 
 
 class _Labels:
@@ -81,6 +84,7 @@ class _Rows:
         self.offsets = array("Q")
         self.bytes = 0
         self.files = 0
+        self.undecoded: Counter[str] = Counter()  # images that TensorFlow does not decode, by extension
         self.labels = _Labels(limits.vocabulary)
 
 
@@ -133,6 +137,7 @@ class _Table:
                 dotted.check(self.where(number), [made.file.rpartition("/")[2]])
                 rows.bytes += self._size(number, made.file)
                 rows.files += 1
+                rows.undecoded.update(UNDECODED & {extension_of(made.file)})
             if made.label is not None:
                 rows.labels.add(made.label, self.where(number))
             found(number)

@@ -18,7 +18,7 @@ from ais_tar2tf.packing.keys import Dotted, Naming
 from ais_tar2tf.packing.layout import ClassFolders, Layout, lay_out
 from ais_tar2tf.packing.left_out import EMPTY, OUTSIDE, UNACCOMPANIED, LeftOut
 from ais_tar2tf.packing.options import PackOptions
-from ais_tar2tf.packing.tree import Tree, gather, kind_of
+from ais_tar2tf.packing.tree import UNDECODED, Tree, gather, kind_of
 from ais_tar2tf.plan.permuting import Permutation
 from ais_tar2tf.records import Record
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of
@@ -64,6 +64,7 @@ def contents_of_folder(
         files=sum(chosen.files for chosen in sorted_in.chosen.values()),
         shuffled=bool(layout.classes),
         labels="" if layout.classes else _labels_of_their_own(tree),
+        undecoded=sorted_in.undecoded,
     )
 
 
@@ -103,6 +104,7 @@ class _SortedIn:
         }
         self._tree, self._naming, self._left_out, self._root = tree, naming, left_out, root
         self._dotted = Dotted(naming)
+        self.undecoded: Counter[str] = Counter()  # images that TensorFlow does not decode, by extension
         for record in range(len(tree)):
             self._sort_in(record)
 
@@ -125,6 +127,7 @@ class _SortedIn:
         chosen.numbers.append(record)
         chosen.bytes += tree.size(record)
         chosen.files += len(names)
+        self.undecoded.update(UNDECODED.intersection(map(extension_of, names)))
         if place.class_name is not None:
             chosen.by_class[place.class_name] += 1
 

@@ -14,10 +14,11 @@ from ais_tar2tf.packing.confined import Confined
 from ais_tar2tf.packing.keys import Naming
 from ais_tar2tf.packing.left_out import DOCUMENT, LINK, NO_EXTENSION, OWN, LeftOut
 from ais_tar2tf.packing.texts import Texts
+from ais_tar2tf.schema import KINDS as DECODED
 from ais_tar2tf.schema import LABEL_FIELDS, extension_of
 from ais_tar2tf.shard_index import is_beside
 
-__all__ = ["KINDS", "Folder", "Tree", "gather", "kind_of"]
+__all__ = ["KINDS", "UNDECODED", "Folder", "Tree", "gather", "kind_of"]
 
 KINDS: dict[str, frozenset[str]] = {
     "image": frozenset(
@@ -29,6 +30,9 @@ KINDS: dict[str, frozenset[str]] = {
     "text": frozenset({"txt", "text"}),
 }
 """What a class may have in its folder, and by which extensions it is known."""
+
+UNDECODED = KINDS["image"] - {"jpe"} - {name for name, kind in DECODED.items() if kind == "image"}
+"""Extensions of images that TensorFlow does not decode."""
 
 _DOCUMENTS = frozenset(
     {"readme", "license", "licence", "copying", "changelog", "contributing", "citation"}
