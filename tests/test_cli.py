@@ -453,7 +453,9 @@ def test_serve_serves_until_ctrl_c(folder):
         server.wait()
     assert (server.returncode, out) == (0, "")
     assert "Traceback" not in told
+    handler = signal.getsignal(signal.SIGINT)
     assert run("serve", folder / "nothing").exit_code == 3
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # inspect and card.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shlex
 import signal
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
 
@@ -61,13 +63,12 @@ def serve(
     from ais_tar2tf.errors import ServerError
     from ais_tar2tf.server import serve as start
 
-    ended = _on_signal()
     try:
         token = os.environ.get("AIS_AUTHN_TOKEN") or None
         server = start(folder, host=host, port=port, token=token, hosts=allow_host)
     except ServerError as error:
         fail(console, str(error), _next_of(error), exits.NETWORK)
-    with server:
+    with server, _on_signal() as ended:
         buckets = sorted(each.name for each in folder.iterdir() if each.is_dir())
         console.document(
             {"endpoint": server.url, "folder": str(folder), "buckets": buckets}, lambda: console.data(server.url)
@@ -89,9 +90,13 @@ def _next_of(error: BaseException) -> str:
     return "choose an address of this machine: --host 127.0.0.1 is for this machine alone, 0.0.0.0 for everybody"
 
 
-def _on_signal() -> threading.Event:
-    """Set by Ctrl-C, or by who ends this process."""
+@contextlib.contextmanager
+def _on_signal() -> Generator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets."""
     ended = forking.event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    return ended
+    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
