@@ -21,7 +21,9 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.errors import AccessDenied, OptionError, StoreError
 from ais_tar2tf.server import Server, connections, serve
 from ais_tar2tf.server.grants import LIFETIME, Grants
 from ais_tar2tf.server.origins import foreign
@@ -75,6 +77,32 @@ def test_knowing_the_names_of_all_nodes_lets_nobody_in(locked: Server) -> None:
         address = f"{locked.target_url}/v1/objects/bucket/a.tar?pid={proxy}&utm={time.time_ns()}"
         assert status(method, address) == 403
     assert status("GET", f"{locked.target_url}/v1/daemon?what=smap&pid={proxy}&utm=1") == 403
+
+
+@pytest.mark.parametrize(("given", "why"), [("wrong", "another token is required"), (None, "no token came")])
+def test_a_client_without_the_right_token_learns_where_it_is(locked: Server, given: str | None, why: str) -> None:
+    for url in ("ais://bucket/a.tar", "ais://bucket/"):
+        with pytest.raises(AccessDenied) as refused, t2t.open(url, endpoint=locked.url, token=given) as src:
+            list(src.records())
+        assert f"{why}: give the one that the server was started with, by t2t.serve(token=…)" in str(refused.value)
+        assert TOKEN not in str(refused.value)
+
+
+def test_a_token_may_end_with_a_lines_end_and_is_one_word(root: Path) -> None:
+    with serve(root, token=f"{TOKEN}\n") as server:
+        assert len(list(t2t.open("ais://bucket/a.tar", endpoint=server.url, token=f"{TOKEN}\n").records())) == 1
+    for bad in ("", "two words", "Bearer x", "ü"):
+        with pytest.raises(OptionError, match="token is one word of ASCII without blanks"):
+            serve(root, token=bad)
+    for bad in ("Bearer x", "two words"):
+        with pytest.raises(StoreError, match="it is one word, without 'Bearer' before it"):
+            t2t.open("ais://bucket/a.tar", endpoint="http://127.0.0.1:1", token=bad)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+def test_a_port_that_there_is_not_is_refused(root: Path, port: int) -> None:
+    with pytest.raises(OptionError, match=f"port is a number from 1 to 65535, or 0 for a free one, not {port}"):
+        serve(root, port=port)
 
 
 def test_a_grant_is_for_one_method_one_object_and_one_query(locked: Server) -> None:

@@ -13,9 +13,11 @@ b'tar'
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ais_tar2tf.errors import OptionError
 from ais_tar2tf.locations import local_folder
 from ais_tar2tf.nearest import known_options
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ais_tar2tf.server.lifecycle import Server
 
 __all__ = ["Seen", "Server", "serve"]
+
+_LAST_PORT = 65_535
 
 
 @known_options
@@ -53,7 +57,13 @@ def serve(
     """
     from ais_tar2tf.server.lifecycle import start  # aiohttp is loaded when a server is started, not when it is named
 
-    return start(local_folder(directory, "the directory to serve"), host, port, token, transformers or {}, hosts)
+    if not 0 <= port <= _LAST_PORT:
+        raise OptionError(f"port is a number from 1 to {_LAST_PORT}, or 0 for a free one, not {port}")
+    token = None if token is None else token.strip()  # as clients do it: a file ends with a line's end
+    if token is not None and not re.fullmatch("[!-~]+", token):
+        raise OptionError("token is one word of ASCII without blanks, as a header carries it; None asks for none")
+    folder = local_folder(directory, "the directory to serve")
+    return start(folder, host, port, token, transformers or {}, hosts)
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,12 @@ _REDIRECTS = {
 }
 
 
+_STARTED_WITH = (
+    "the one that the server was started with, by t2t.serve(token=…) or AIS_AUTHN_TOKEN of `ais-tar2tf serve`"
+)
+_NO_TOKEN = f"no token came: give {_STARTED_WITH}; over HTTP, 'Authorization: Bearer …' carries it"
+_OTHER_TOKEN = f"another token is required: give {_STARTED_WITH}"
+
 _NOT_ASCII = re.compile(r"[^\x21-\x7e]+")
 _IN_QUERY = "%/?:@&=+$,;!~*'()[]"
 
@@ -60,7 +66,7 @@ class Proxy(Node):
 
     def authorize(self, call: Call) -> None:
         if call.resource != "health" and not self.cluster.has_token(call.request):
-            raise unauthorized("a token is required: send 'Authorization: Bearer …' with the server's token")
+            raise unauthorized(_OTHER_TOKEN if "Authorization" in call.request.headers else _NO_TOKEN)
 
     async def answer(self, call: Call) -> web.StreamResponse:
         if call.resource == "objects":

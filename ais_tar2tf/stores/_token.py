@@ -63,7 +63,10 @@ class Token:
     def _ask(self) -> None:
         value = self._found().strip() or None
         if value and not (value.isascii() and value.isprintable() and " " not in value):
-            raise StoreError("the token holds characters that no header carries", url=self._shown)
+            raise StoreError(
+                "the token holds characters that no header carries: it is one word, without 'Bearer' before it",
+                url=self._shown,
+            )
         self._value, self._asked = value, True
         if value and value not in self._seen:
             self._seen.append(value)
