@@ -9,13 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ArrayHeader", "ImageHeader", "array_header", "foreign_image", "image_header", "media_kind"]
+__all__ = [
+    "ArrayHeader",
+    "ImageHeader",
+    "array_header",
+    "foreign_image",
+    "image_header",
+    "is_cut_image",
+    "media_kind",
+]
 
 _NPY = b"\x93NUMPY"
 _NPY_LONGEST = 64 * 1024  # bytes of an npy header; numpy itself refuses over 10,000
 # Start-of-frame markers: all of C0..CF but DHT, JPG and DAC.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
+_SCAN = 0xDA
 _MOST_PARTS = 4_096  # segments or chunks before the picture: a profile of 16 MB takes 256
 _MOST_FILL = 64  # bytes of fill before a marker; encoders write none, or align to a word
 _MOST_SIZES = 32  # of an array; numpy 1 has no more
@@ -86,6 +95,35 @@ def image_header(data: bytes) -> ImageHeader | None:
     except (struct.error, IndexError, _NoEndError):
         return None  # it ends within its header
     return None
+
+
+def is_cut_image(data: bytes) -> bool:
+    """Return whether a JPEG or PNG lacks its end mark, or a WebP bytes that it should have; False for anything else.
+
+    >>> is_cut_image(b"RIFF\\x64\\0\\0\\0WEBPVP8 "), is_cut_image(b"text")
+    (True, False)
+    """
+    if data[:3] == b"\xff\xd8\xff":
+        return _is_cut_jpeg(data)
+    if data[:8] == b"\x89PNG\r\n\x1a\n":
+        return data.rfind(b"IEND") < 0
+    return data[:4] == b"RIFF" and data[8:12] == b"WEBP" and int.from_bytes(data[4:8], "little") + 8 > len(data)
+
+
+def _is_cut_jpeg(data: bytes) -> bool:
+    """Look behind the start of the first scan: a profile before it may hold a JPEG of its own, with its end mark."""
+    at = 2
+    for _ in range(_MOST_PARTS):
+        if at + 4 > len(data):
+            return True
+        marker = data[at + 1]
+        if data[at] != 0xFF:
+            return False  # damaged, which a decoder tells
+        if marker == _SCAN:
+            return data.rfind(b"\xff\xd9", at) < 0
+        alone = marker in _ALONE or marker == 0xFF  # FF: fill before the marker
+        at += (1 if marker == 0xFF else 2) if alone else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return False
 
 
 class _NoEndError(Exception):

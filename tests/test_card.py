@@ -222,6 +222,28 @@ def test_memory_does_not_grow_with_the_records():
     assert len(survey.shards) == 100
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_cut_image_is_bad_and_named(kind):
+    """Wherever it is cut behind its header; a thumbnail in a profile has an end mark of its own."""
+    whole = made.image(3, kind, (64, 48))
+    if kind == "JPEG":
+        thumbnail = made.image(4, size=(8, 8))
+        whole = whole[:2] + b"\xff\xe1" + (len(thumbnail) + 2).to_bytes(2, "big") + thumbnail + whole[2:]
+    survey = Survey()
+    survey.add({"__key__": "whole", "__shard__": "s.tar", "img": whole, "more": whole + b"behind"})
+    assert survey.faulty == 0
+    for at, cut in enumerate(range(len(whole) // 2, len(whole) - 4, 97)):
+        survey.add({"__key__": f"{at}", "__shard__": "s.tar", "img": whole[:cut]})
+        assert survey.faulty == at + 1
+    with (
+        pytest.raises(OSError, match=r"truncat|cut|decod"),
+        Image.open(io.BytesIO(whole[: len(whole) // 2])) as opened,
+    ):
+        opened.load()
+    assert survey.bad[0].text == "s.tar, record '0': field 'img' is an image that is cut: its end is missing"
+    assert "judged by their headers and end marks, and not decoded" in render(survey, "s.tar")
+
+
 def test_what_does_not_fit_is_bad_and_named():
     survey = Survey()
     survey.add({"__key__": "a", "__shard__": "s.tar", "npy": npy(np.zeros(3, np.float32))})

@@ -285,9 +285,12 @@ def _sizes(survey: Survey) -> str:
     return f"<div class=plots>{''.join(plots)}</div><p></p>{table}"
 
 
+_NOT_DECODED = "Images were judged by their headers and end marks, and not decoded."
+
+
 def _bad(survey: Survey) -> str:
     if not survey.faulty:
-        return "<p class=fine>Nothing was wrong with what was read.</p>"
+        return f"<p class=fine>Nothing was wrong with what was read. {_NOT_DECODED}</p>"
     kinds = ", ".join(f"{count:,} × {html.escape(name)}" for name, count in survey.faults.most_common())
     rows = "".join(
         f"<tr><th scope=row>{html.escape(bad.kind)}</th><td class=bad-text>{html.escape(bad.text)}</td></tr>"
@@ -295,7 +298,7 @@ def _bad(survey: Survey) -> str:
     )
     named = "all of them" if len(survey.bad) == survey.faulty else f"the first {len(survey.bad):,}"
     return (
-        f"<p class=alarm role=note>{survey.faulty:,} wrong: {kinds}.</p>"
+        f"<p class=alarm role=note>{survey.faulty:,} wrong: {kinds}. {_NOT_DECODED}</p>"
         f"{_table('Bad records', f'What was wrong: {named}.', ('Error', 'What, and where'), rows)}"
     )
 

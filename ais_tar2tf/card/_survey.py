@@ -11,6 +11,7 @@ from ais_tar2tf.card._fields import FieldSurvey
 from ais_tar2tf.card._numbers import Numbers
 from ais_tar2tf.card._samples import Chosen, Sample
 from ais_tar2tf.errors import SchemaError, Tar2TFError
+from ais_tar2tf.headers import is_cut_image
 from ais_tar2tf.options import Card
 from ais_tar2tf.records import NAMES
 from ais_tar2tf.schema import Inference, Schema
@@ -63,13 +64,15 @@ class Survey:
         self._chosen = Chosen(self.limits)
 
     def add(self, record: dict[str, Any]) -> None:
-        """A record that does not fit the schema of those before it is counted, and noted as bad."""
+        """Count a record; note as bad one that does not fit the schema of those before it, and a cut image."""
         self.records += 1
         size = 0
         for name, value in record.items():
             if name in NAMES:
                 continue
             size += _size(value)
+            if isinstance(value, bytes) and is_cut_image(value):
+                self._note_cut(name, record)
             survey = self._field(name)
             if survey is not None:
                 survey.add(value)
@@ -81,6 +84,11 @@ class Survey:
             self._inference.add(record)
         except SchemaError as error:
             self.fault(error, shard=str(record.get("__shard__", "")), key=str(record.get("__key__", "")))
+
+    def _note_cut(self, name: str, record: dict[str, Any]) -> None:
+        shard, key = str(record.get("__shard__", "")), str(record.get("__key__", ""))
+        told = f"{shard}, record {key!r}: field {name!r} is an image that is cut: its end is missing"
+        self.fault(SchemaError(told.removeprefix(", ")), shard=shard, key=key)
 
     def fault(self, error: Tar2TFError, *, shard: str = "", key: str = "") -> None:
         """Something that was wrong, and what it was wrong with."""

@@ -41,7 +41,8 @@ def card(
 ) -> None:
     """Make a page to look at: samples, statistics, classes.
 
-    One HTML file with samples, schema, statistics, classes, sizes and bad records, which needs no network.
+    One HTML file with samples, schema, statistics, classes, sizes and bad records, which needs no network. Images are
+    judged by their headers and end marks, and not decoded.
 
     \b
     Example:

@@ -34,7 +34,8 @@ def inspect(
 ) -> None:
     """Tell the schema, counts, sizes and bad records.
 
-    Everything is read, without stopping at what is bad. It ends with 6 when something is.
+    Everything is read, without stopping at what is bad. It ends with 6 when something is. Images are judged by their
+    headers and end marks, and not decoded.
 
     \b
     Examples:
