@@ -43,6 +43,7 @@ class Found:
 
     index: Index | None
     reason: str = ""
+    url: str = ""  # of an index that was found, also of one that is not true
 
 
 def beside(shards: Shards) -> Place:
@@ -81,17 +82,17 @@ def find(shards: Shards, place: Place) -> Found:
     except SchemaError as error:
         if place.named:
             raise
-        return Found(None, str(error))
+        return Found(None, str(error), place.url)
     if index is None:
         if place.named:
             raise SchemaError(f"{place.url} is no index")
         return Found(None, f"{place.url} is no index")
     if index.grouping not in ("", shards.grouping):
-        return Found(None, f"the index at {place.url} is of grouping={index.grouping!r}")
+        return Found(None, f"the index at {place.url} is of grouping={index.grouping!r}", place.url)
     index = index.within(folder_of(shards.names))
     unknown = _unknown(index, shards.names)
     proved, reason = (None, unknown) if unknown else prove(index, shards)
-    return Found(proved, f"the index at {place.url} {reason}" if reason else "")
+    return Found(proved, f"the index at {place.url} {reason}" if reason else "", place.url)
 
 
 def _read(shards: Shards, place: Place) -> bytes | None:

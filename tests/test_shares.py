@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from ais_tar2tf.plan.seek import seek
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.reading.shares import open_stream
 from ais_tar2tf.records import Selection
+from ais_tar2tf.shard_index import INDEX_NAME, Index, ShardIndex
+from ais_tar2tf.source import Source
 from ais_tar2tf.stores.memory import MemoryStore
 
 SHARDS = 10
@@ -229,3 +233,67 @@ def test_what_needs_an_index_says_so():
         len(source)
     with pytest.raises(IndexMissing, match=r"needs an index, and no index is used"):
         source[0]
+
+
+def shared(source: Source, host: int, even: str) -> str:
+    """How a host of two says that it shares."""
+    for _ in source.records(shard=(host, 2), even=even):
+        pass
+    return ": ".join(source.stats.chosen["share"])
+
+
+@pytest.mark.parametrize(
+    ("even", "by_index"),
+    [("pad", "equal ranges of records"), ("drop", "equal ranges of records"), ("stop", "whole shards")],
+)
+def test_each_host_says_what_it_shares_by(
+    folder: Path, even: str, by_index: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hosts that see different indexes lose records, and no host can tell."""
+    caplog.set_level(logging.INFO, "ais_tar2tf")
+    url, index = f"{folder}/{{0..9}}.tar", f"{folder}/{INDEX_NAME}"
+    assert shared(t2t.open(url), 1, even) == f"1 of 2: {by_index}: the index at {index} counts 74 records"
+    assert shared(t2t.open(url, index=False), 1, even) == "1 of 2: turns at all records: no index is used"
+    Path(index).unlink()
+    assert shared(t2t.open(url), 0, even) == f"0 of 2: turns at all records: there is no index at {index}"
+    assert [(record.levelname, record.getMessage().partition(":")[0]) for record in caplog.records] == [
+        ("INFO", "share 1 of 2"),
+        ("INFO", "share 1 of 2"),
+        ("INFO", "share 0 of 2"),
+    ]
+
+
+def test_an_index_that_is_not_believed_is_named_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "3.tar").write_bytes(made.labelled("other", 5))
+    source = t2t.open(f"{folder}/{{0..9}}.tar")
+    for _ in range(3):
+        assert len(list(source.records(shard=(1, 2), even="pad"))) == 38
+    (told,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert told.startswith(f"index ignored: the index at {folder}/{INDEX_NAME} is older than shard '{folder}/3.tar'")
+    assert source.stats.chosen["index"] == ("ignored", told.partition(": ")[2])
+    assert source.stats.chosen["share"].value == "1 of 2: turns at all records"
+
+
+def test_an_index_of_counts_alone_is_named_where_places_are_needed(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of other programs, say."""
+    index = folder / INDEX_NAME
+    known = Index.from_bytes(index.read_bytes())
+    assert known is not None
+    entries = [ShardIndex(shard.name, shard.records, shard.identity) for shard in known]
+    index.write_bytes(Index("first-dot", entries).to_bytes())
+    source = t2t.open(f"{folder}/{{0..9}}.tar")
+    assert shared(source, 0, "stop").startswith("0 of 2: whole shards")
+    assert not caplog.records
+    assert shared(source, 0, "pad").startswith("0 of 2: turns at all records")
+    assert "holds counts alone, and even='pad' needs places" in caplog.text
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The ten shards as files, with an index."""
+    for number in range(SHARDS):
+        (tmp_path / f"{number}.tar").write_bytes(made.labelled(f"s{number}", records_of(number)))
+    t2t.index(f"{tmp_path}/{{0..9}}.tar")
+    return tmp_path

@@ -167,6 +167,15 @@ class Plan:
         return self.even in ("pad", "drop") and self.counts is not None and self.hosts > 1
 
     @property
+    def sharing(self) -> str:
+        """How hosts share an epoch."""
+        if self.by_records:
+            return "single records"
+        if self._in_turns:
+            return "turns at all records"
+        return "equal ranges of records" if self._in_ranges else "whole shards"
+
+    @property
     def share(self) -> tuple[int, int]:
         """(k, m): of the records that are read, the k-th of every m is this host's."""
         if self.by_records:

@@ -42,6 +42,7 @@ from ais_tar2tf.source._alike import check_alike, differing_fields, what_else_to
 from ais_tar2tf.source._arguments import check_batching, check_even, check_unmapped, host_of, shuffle_option
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
+from ais_tar2tf.source._shares import note_share, with_index
 from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
@@ -624,15 +625,11 @@ class Source(Completed):
                 f"even={plan.even!r} needs on_error='raise': a record that is skipped is missing somewhere"
             )
         if selected is not None:
+            note_share(plan, "the cluster selects fields, for which no index is used", self._account)
             return plan, selected
-        index = self._find_index().index if self._account.raises else None
-        if index is None:
+        if not self._account.raises:
             return plan, shards
-        known = [index.get(name) for name in shards.names]
-        counts = [0 if each is None else each.records for each in known]
-        if plan.even in ("pad", "drop") and not all(each is not None and each.placed for each in known):
-            return plan, shards
-        return replace(plan, counts=counts), replace(shards, index=index)
+        return with_index(plan, shards, self._find_index(), self._account)
 
     def _declared(self, function: Callable[[Any], Any]) -> Source:
         """Only the fields that a mapping says it reads, under the names it gives them."""
