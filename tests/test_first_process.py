@@ -142,7 +142,8 @@ def test_the_five_commands_train_a_model(scene: Scene) -> None:
     seeded = program.replace(
         "model = ", "tf.keras.utils.set_random_seed(0)\nmodel = ", 1
     )  # some weights learn slowly
-    (scene.folder / "train.py").write_text(seeded, encoding="utf-8")
+    strict = "import warnings\n\nwarnings.simplefilter('error', UserWarning)  # also those of Keras\n"
+    (scene.folder / "train.py").write_text(f"{strict}{seeded}", encoding="utf-8")
     for command in pages.commands(block):
         done = scene.run_command(*command)
         _fine(done)
