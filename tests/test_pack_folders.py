@@ -421,6 +421,20 @@ def test_images_that_tensorflow_does_not_decode_are_told_of_when_they_are_packed
     assert "TensorFlow does not decode" in " ".join(rehearsed.output.split())
 
 
+def test_cut_images_are_packed_counted_and_told_of(tmp_path, caplog):
+    root = classes(tmp_path / "in", "ant", "bee")
+    assert t2t.pack(root, tmp_path / "whole.tar", progress=False).cut_images == 0
+    assert not caplog.text
+    cut = root / "ant" / "1.jpg"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    packed = t2t.pack(root, tmp_path / "s.tar", progress=False)
+    assert (packed.records, packed.cut_images) == (6, 1)
+    assert "images that are cut: 1 (ant/1.jpg); they do not decode" in caplog.text
+    done = run("pack", root, tmp_path / "t.tar")
+    assert done.exit_code == 0
+    assert "images that are cut: 1 (ant/1.jpg)" in " ".join(done.output.split())
+
+
 def test_a_class_that_has_no_files_keeps_its_number_and_is_named(tmp_path, caplog):
     root = classes(tmp_path / "in", "ant", "cat")
     fill(root, "bee/README.md", data=b"x")

@@ -180,6 +180,8 @@ def _tell(console: Console, packed: Packed, plan: Plan) -> None:
     console.note(
         f"{counted(packed.records, 'record')} in {counted(len(packed), 'shard')}, each read back and found whole"
     )
+    for text in packed.warnings:
+        console.warn(text)
     if packed.classes != plan.contents.classes:
         console.note(f"the classes have the numbers of the shards beside: {one_line(', '.join(packed.classes))}")
     for each in packed.classes_files:

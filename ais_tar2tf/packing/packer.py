@@ -108,7 +108,10 @@ def pack(
     plan = look(source, url, options, progress=progress)
     for text in (*plan.contents.warnings, *plan.contents.unexpected):
         _logger.warning("%s", text)
-    return run(plan, create=create, progress=progress, endpoint=endpoint, token=token)
+    packed = run(plan, create=create, progress=progress, endpoint=endpoint, token=token)
+    for text in packed.warnings:
+        _logger.warning("%s", text)
+    return packed
 
 
 def look(source: Rows, url: str | os.PathLike[str], options: PackOptions, *, progress: bool | None = None) -> Plan:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ais_tar2tf.headers import is_cut_image
 from ais_tar2tf.mapping import LABEL
 from ais_tar2tf.packing.contents import Contents
 from ais_tar2tf.packing.left_out import LeftOut
 from ais_tar2tf.records import Record
 
 __all__ = ["Packed", "summary"]
+
+_SHOWN = 5  # names in a sentence
 
 
 class Packed(list[str]):
@@ -22,6 +25,7 @@ class Packed(list[str]):
         splits: The URLs by split; `{}` where there are no split folders.
         seed: The seed of the order; None when records are in the order of their names.
         classes_files: The URLs of the documents that name the classes.
+        cut_images: The number of images whose end is missing; they are packed as they are.
     """
 
     def __init__(self, contents: Contents, seed: int | None) -> None:
@@ -31,6 +35,8 @@ class Packed(list[str]):
         self.splits: dict[str, list[str]] = {part.split: [] for part in contents.parts if part.split}
         self.seed: int | None = seed
         self.classes_files: list[str] = []
+        self.cut_images: int = 0
+        self._first_cut: list[str] = []
         self._contents = contents
 
     @property
@@ -53,6 +59,17 @@ class Packed(list[str]):
         """What was found and is not packed, by reason: `left_out.counts`, `left_out.examples`."""
         return self._contents.left_out
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a user would want to know of the files that were packed, in sentences."""
+        if not self.cut_images:
+            return []
+        names = f"{', '.join(self._first_cut)}{', …' if self.cut_images > len(self._first_cut) else ''}"
+        return [
+            f"images that are cut: {self.cut_images:,} ({names}); they do not decode, since their end is missing: "
+            "replace or remove them, and pack again"
+        ]
+
     def add_shard(self, split: str, url: str) -> None:
         self.append(url)
         if split:
@@ -62,6 +79,10 @@ class Packed(list[str]):
         """Count a record; return its bytes, without those of a label that its folder gave it."""
         label = record.get(LABEL) if self.classes else None
         size = sum(len(value) for value in record.values() if isinstance(value, bytes)) - len(label or b"")
+        for name, value in record.items():
+            if isinstance(value, bytes) and is_cut_image(value):
+                self.cut_images += 1
+                self._first_cut += [f"{record['__key__']}.{name}"] if len(self._first_cut) < _SHOWN else []
         self.records += 1
         self.bytes += size
         return size
