@@ -8,12 +8,13 @@ from pathlib import Path
 
 import xxhash
 
+from ais_tar2tf.account import Account
 from ais_tar2tf.errors import ChecksumMismatch, Tar2TFError
 from ais_tar2tf.export.boundaries import Boundaries
 from ais_tar2tf.export.tarfiles import END, record_members
 from ais_tar2tf.reader import Shards
+from ais_tar2tf.reading import all_records
 from ais_tar2tf.records import Record
-from ais_tar2tf.source import Source
 from ais_tar2tf.stores import Store
 
 __all__ = ["ShardFile", "put_shard", "shard_files"]
@@ -92,7 +93,7 @@ def put_shard(store: Store, name: str, shard: ShardFile) -> None:
 
 def _prove(store: Store, name: str, shard: ShardFile, expected: bytes) -> None:
     digest, records = xxhash.xxh3_128(), 0
-    for record in Source(Shards(store, [name])).records():
+    for record in all_records(Shards(store, [name]), Account()):
         _sum_up(digest, record)
         records += 1
     if records != shard.records or digest.digest() != expected:

@@ -16,12 +16,22 @@ from ais_tar2tf.account import Account
 from ais_tar2tf.options import Read, Shuffle
 from ais_tar2tf.plan import Mark, Plan, Position, behind_the_end
 from ais_tar2tf.plan.seek import seek
-from ais_tar2tf.reader import Shards
+from ais_tar2tf.reader import RecordStream, Shards
 from ais_tar2tf.reading.shares import open_stream
 from ais_tar2tf.records import NAMES, Record, Records, Selection
 from ais_tar2tf.shard_index import ShardIndex
 
-__all__ = ["At", "PlainReading", "Reading", "Stream", "behind_the_end", "passed", "size_of", "timed_records"]
+__all__ = [
+    "At",
+    "PlainReading",
+    "Reading",
+    "Stream",
+    "all_records",
+    "behind_the_end",
+    "passed",
+    "size_of",
+    "timed_records",
+]
 
 
 class At(Protocol):
@@ -209,6 +219,12 @@ def passed(reading: Reading, at: At, records: int, account: Account) -> At:
 def size_of(record: Mapping[str, Any]) -> int:
     """Bytes of a record's fields."""
     return sum(len(value) for name, value in record.items() if name not in NAMES and hasattr(value, "__len__"))
+
+
+def all_records(shards: Shards, account: Account) -> Generator[Record]:
+    """Return every record of the shards once, in their order, counted in `account`."""
+    plan = Plan(len(shards.names))
+    return timed_records(RecordStream(shards, plan, plan.begin(0, 0, 1), account), account)
 
 
 def timed_records(stream: Stream, account: Account) -> Generator[Record]:

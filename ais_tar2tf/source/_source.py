@@ -33,7 +33,7 @@ from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import MIB, Read, Shuffle, Writing, checked_slice, whole_number
 from ais_tar2tf.plan import Plan
 from ais_tar2tf.reader import RecordStream, Shards
-from ais_tar2tf.reading import PlainReading, size_of, timed_records
+from ais_tar2tf.reading import PlainReading, all_records, size_of, timed_records
 from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
@@ -274,11 +274,10 @@ class Source(Completed):
                 yield decoded
 
     def _raw_records(self) -> Generator[Record]:
-        plan, shards = Plan(len(self._shards.names)), self._selected_inside()
+        shards = self._selected_inside()
         if shards.selection is not None and not isinstance(shards.store, MembersStore | FileStore):
             shards = replace(shards, layout=self._layout())
-        stream = RecordStream(shards, plan, plan.begin(0, 0, 1), self._account)
-        return timed_records(stream, self._account)
+        return all_records(shards, self._account)
 
     def _layout(self) -> Index | None:
         """Where an index says that records are; reading does without."""
