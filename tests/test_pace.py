@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 
 import ais_tar2tf as t2t
 import shards as made
+from ais_tar2tf.cluster.etl.delivery import deliver
+from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.errors import TransportError
 from ais_tar2tf.options import KIB, Retry, Timeouts
 from ais_tar2tf.stores import Identity, ObjectInfo
@@ -18,6 +23,7 @@ from ais_tar2tf.stores._control import ControlPlane
 from ais_tar2tf.stores._http import HttpBody, HttpPool, body_of
 from ais_tar2tf.stores._pace import Pace
 from faults import Fault, FaultServer, plain, tagged
+from web import WebServer
 
 ONCE = Retry(attempts=1)
 DATA = bytes(range(256)) * 4096  # 1 MiB
@@ -215,3 +221,56 @@ def test_answers_of_the_control_plane_that_drip(server: FaultServer) -> None:
         with pytest.raises(TransportError, match="the request failed"):
             control.call("GET", f"{server.url}/{name}", shown="ais://bucket")
         control.close()
+
+
+def test_answers_of_the_control_plane_that_drip_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "")
+    with WebServer() as web:
+        web.objects["x"] = bytes(4_000_000)
+        monkeypatch.setenv("http_proxy", web.url)
+        for least_rate in (1e6, 0):
+            timeouts = Timeouts(least_rate=least_rate, slow=2, idle=2)
+            control = ControlPlane("http://h.invalid", None, timeouts, ONCE, clock=Clock())
+            drips = pytest.raises(TransportError, match="the request failed while its answer came")
+            with drips if least_rate else contextlib.nullcontext():
+                control.call("GET", "http://h.invalid/x", shown="ais://bucket")
+            control.close()
+
+
+def test_what_the_next_transformer_sends_back_drips() -> None:
+    """Byte by byte."""
+    over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with listener.accept()[0] as taken, contextlib.suppress(OSError):
+            while b"0\r\n\r\n" not in taken.recv(65_536):
+                pass
+            taken.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in range(500):
+                taken.sendall(b"1\r\nx\r\n")
+                if over.wait(0.01):
+                    return
+            taken.sendall(b"0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        node = f"127.0.0.1:{listener.getsockname()[1]}"
+        timeouts = Timeouts(idle=0.2, slow=0.2, least_rate=100_000)
+        done = deliver(
+            [b"data"],
+            f"http://{node}/b/x",
+            target="",
+            path="b/x",
+            arguments="",
+            timeouts=timeouts,
+            peers=Peers("", [node], timeouts),
+        )
+        assert done.content is not None
+        with (
+            contextlib.closing(done.content) as content,
+            pytest.raises(TransportError, match=r"Timeouts\.least_rate"),
+        ):
+            list(content)
+        over.set()
+        thread.join()

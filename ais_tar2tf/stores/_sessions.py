@@ -37,6 +37,25 @@ def new_session(
 
 def _mount(session: requests.Session, answers: Any, *, anywhere: bool) -> None:
     from requests.adapters import HTTPAdapter
+
+    pools, behind_proxies = _pools(answers, anywhere=anywhere), _pools(answers, anywhere=True)
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **options: Any) -> None:
+            super().init_poolmanager(*args, **options)
+            self.poolmanager.pool_classes_by_scheme = pools
+
+        def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+            manager: Any = super().proxy_manager_for(*args, **options)
+            manager.pool_classes_by_scheme = behind_proxies  # whose peer is the proxy, which the user chose
+            return manager
+
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, Adapter())
+
+
+def _pools(answers: Any, *, anywhere: bool) -> dict[str, Any]:
+    """Return urllib3's pools, by scheme, of connections whose answers are ours."""
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -59,14 +78,7 @@ def _mount(session: requests.Session, answers: Any, *, anywhere: bool) -> None:
     # urllib3's documented way to connect otherwise; its stubs know only its own classes.
     plain: Any = type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": Plain})
     tls: Any = type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": Tls})
-
-    class Adapter(HTTPAdapter):
-        def init_poolmanager(self, *args: Any, **options: Any) -> None:
-            super().init_poolmanager(*args, **options)
-            self.poolmanager.pool_classes_by_scheme = {"http": plain, "https": tls}
-
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, Adapter())
+    return {"http": plain, "https": tls}
 
 
 def _without_grant(record: logging.LogRecord) -> bool:

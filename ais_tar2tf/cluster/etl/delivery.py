@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.errors import AccessDenied, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import MIB, Timeouts
+from ais_tar2tf.stores._pace import paced
 
 __all__ = ["LENGTH", "NODE", "Delivered", "deliver"]
 
@@ -61,6 +62,7 @@ def deliver(
             status=403,
         )
     connection = http.client.HTTPConnection(parts.netloc, timeout=timeouts.idle)
+    connection.response_class = paced(timeouts)
     sent = 0
 
     def counted() -> Iterator[bytes]:
@@ -79,7 +81,7 @@ def deliver(
             answer = connection.getresponse()
             if answer.status == 200 and answer.length != 0:
                 stack.pop_all()
-                return Delivered(200, 0, _Content(connection, answer))
+                return Delivered(200, 0, _Content(connection, answer, shown))
             said = answer.read(_MOST_SAID).decode("utf-8", "replace")
         except Tar2TFError:  # of the shard: the node sees no last chunk, and stores nothing
             raise
@@ -94,12 +96,18 @@ def deliver(
 class _Content(Iterator[bytes]):
     """The rest of an answer; its connection is closed behind it, also when nobody asks for the first piece."""
 
-    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, shown: str) -> None:
         self._connection = connection
         self._answer = answer
+        self._shown = shown
 
     def __next__(self) -> bytes:
-        piece = self._answer.read(MIB)
+        try:
+            piece = self._answer.read(MIB)
+        except (OSError, http.client.HTTPException) as error:
+            raise TransportError(
+                f"the output of the next transformer broke off ({type(error).__name__}: {error})", url=self._shown
+            ) from error
         if not piece:
             raise StopIteration
         return piece
