@@ -226,6 +226,20 @@ def test_a_folder_of_other_files_is_told_or_refused(place: Path) -> None:
         t2t.open("shards").export("photos", workers=1, exists="error")
 
 
+def test_an_export_says_what_out_is(place: Path) -> None:
+    source = t2t.open("shards")
+    with pytest.raises(OptionError, match=r"out is empty: name a folder or a URL; '\.' is"):
+        source.export("", workers=1)
+    for out in ("notes.txt", "notes.txt/out"):
+        with pytest.raises(ExportError, match="a file is in the way; out is a folder, or a URL"):
+            source.export(out, workers=1)
+    with pytest.raises(OptionError, match="100 is a number of bytes; say a unit, as 100MB"):
+        source.export("sized", workers=1, shard_size="100")
+    assert len(source.export("sized", workers=1, shard_size="1000B")) == len(
+        source.export("counted", workers=1, shard_size=1_000)
+    )
+
+
 @pytest.mark.parametrize("exists", ["resume", "replace"])
 def test_python_too_is_told_of_a_folder_of_other_files(place: Path, caplog: pytest.LogCaptureFixture, exists: str):
     t2t.open("shards").export("more files", workers=1, exists=exists)

@@ -389,3 +389,30 @@ def test_graph_is_true_or_false(source, graph):
 def test_graph_without_a_mapping(source):
     with pytest.raises(OptionError, match=r"there is no map="):
         source.dataset(graph=True)
+
+
+# What is no mapping.
+
+
+@pytest.mark.parametrize("how", [{}, {"graph": True}, HOW])
+@pytest.mark.parametrize(
+    ("mapping", "error", "why"),
+    [
+        (lambda image, label: image, OptionTypeError, "a mapping is called with one record, .*missing.* 'label'"),
+        (lambda: 1, OptionTypeError, r"a mapping is called with one record, .*: write it as def mapping\(record\)"),
+        (lambda record: record.cls, SchemaError, r"a record is a dict, and has its fields, as record\['cls'\]$"),
+        (lambda record: None, SchemaError, "the mapping returns None: does a `return` miss"),
+    ],
+)
+def test_a_function_that_no_output_types_would_mend_is_refused(mapping, error, why, how):
+    MemoryStore("mapped").put("a.tar", made.labelled("a", 3))
+    with pytest.raises(error, match=why):
+        t2t.open("memory://mapped/a.tar").dataset(mapping, **how)
+
+
+def test_a_mapping_may_have_further_parameters_that_need_not_be_given():
+    MemoryStore("mapped").put("a.tar", made.labelled("a", 3))
+    source = t2t.open("memory://mapped/a.tar")
+    for mapping in (lambda record, size=3: record["cls"], lambda *records: records[0]["cls"]):
+        assert len(list(source.dataset(mapping, graph=True))) == 3
+    assert len(list(source.dataset(lambda record: getattr(record, "none", record["cls"]), graph=True))) == 3

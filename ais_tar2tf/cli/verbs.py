@@ -49,7 +49,6 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LEAST_SIZE = 1_000  # bytes of a file: less than one record takes
 _FORMATS = ("tfrecord", "array_record", "tar")
 _EXISTS = ("resume", "replace", "error")
 _ALIGNS = ("stream", "shard")
@@ -101,20 +100,9 @@ OnErrors = Annotated[
 Format = Annotated[
     str, typer.Option("--format", help=", ".join(_FORMATS), metavar="KIND", autocompletion=lambda: _FORMATS)
 ]
-
-
-def _with_unit(size: str | None) -> str | None:
-    """Refuse a size of a few bytes, which was meant in other units."""
-    if size is not None and size.isdecimal() and int(size) < _LEAST_SIZE:
-        raise typer.BadParameter(f"{size} is a number of bytes; say a unit, as {size}MB")
-    return size
-
-
 ShardSize = Annotated[
     str | None,
-    typer.Option(
-        help="no file is larger, as 100MB, but for a single record that is", metavar="SIZE", callback=_with_unit
-    ),
+    typer.Option(help="no file is larger, as 100MB, but for a single record that is", metavar="SIZE"),
 ]
 ShardRecords = Annotated[int | None, typer.Option(help="no file has more records", min=1, metavar="N")]
 Align = Annotated[

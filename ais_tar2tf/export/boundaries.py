@@ -13,6 +13,7 @@ from ais_tar2tf.errors import OptionError
 __all__ = ["DEFAULT_SIZE", "Boundaries", "Bounds", "DefaultSize", "bounds_of", "parse_size"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_LEAST_TEXT = 1_000  # bytes that text says without a unit: less than one record takes
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", re.IGNORECASE)
 
 
@@ -35,6 +36,8 @@ def parse_size(size: int | str) -> int:
         found = _SIZE.fullmatch(size)
         if found is None:
             raise OptionError(f"a size is a number of bytes, or a text such as '100MB' or '64MiB', not {size!r}")
+        if size.strip().isdecimal() and int(size) < _LEAST_TEXT:  # it was meant in other units
+            raise OptionError(f"{size} is a number of bytes; say a unit, as {size}MB")
         size = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
     return _whole(size, "a size is at least one byte")
 

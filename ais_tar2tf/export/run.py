@@ -15,7 +15,7 @@ from typing import Any
 from xxhash import xxh3_128_hexdigest
 
 from ais_tar2tf.account import Account
-from ais_tar2tf.errors import ExportError, Tar2TFError
+from ais_tar2tf.errors import ExportError, OptionError, Tar2TFError
 from ais_tar2tf.export.boundaries import Bounds
 from ais_tar2tf.export.manifest import Manifest, SourceObject, SplitEntry, classes_of
 from ais_tar2tf.export.observed import Observed
@@ -64,6 +64,8 @@ class Target:
     staged: bool = False  # what is published was written by shares
 
     def __post_init__(self) -> None:
+        if not self.out:
+            raise OptionError("out is empty: name a folder or a URL; '.' is the current folder")
         check_access(self.out, endpoint=self.endpoint, token=self.token)
 
     def place(self) -> Destination:
@@ -160,7 +162,9 @@ def export_events(
     except OSError as error:
         if isinstance(error, Tar2TFError):
             raise
-        raise ExportError(f"{target.out}: writing failed ({error.strerror or error})") from error
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        advice = ": a file is in the way; out is a folder, or a URL" if is_file else ""
+        raise ExportError(f"{target.out}: writing failed ({error.strerror or error}){advice}") from error
 
 
 def _export(

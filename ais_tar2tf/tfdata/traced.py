@@ -12,7 +12,10 @@ from typing import Any
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.records import NAMES
 
-__all__ = ["Fields", "Notes", "TracedRecord"]
+__all__ = ["NO_ATTRIBUTES", "Fields", "Notes", "TracedRecord"]
+
+NO_ATTRIBUTES = "a record is a dict, and has its fields"
+"""The beginning of the error of a function that reads a field as an attribute."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class TracedRecord(dict[str, Any]):
         if name in self._later:
             super().__setitem__(name, self._later.pop(name)())
         return super().__getitem__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{NO_ATTRIBUTES}, as record[{name!r}]", name=name, obj=self)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._later.pop(name, None)

@@ -7,6 +7,7 @@ TensorFlow is imported when something here is called.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import threading
@@ -20,7 +21,7 @@ from ais_tar2tf.nearest import suggestion
 from ais_tar2tf.records import Record, said_fields
 from ais_tar2tf.tfdata.chance import RANDOMNESS
 from ais_tar2tf.tfdata.reach import findings_of
-from ais_tar2tf.tfdata.traced import Fields, Notes, TracedRecord
+from ais_tar2tf.tfdata.traced import NO_ATTRIBUTES, Fields, Notes, TracedRecord
 
 __all__ = ["GraphMapping", "PythonMapping", "flatten_shapes", "prepare"]
 
@@ -125,6 +126,7 @@ def prepare(
     if str(graph) not in ("None", "True", "False"):
         raise OptionTypeError(f"graph is True, False or None, not {graph!r}")
     check_types(output_types)
+    _check_parameters(function)
     names, found = fields.names, findings_of(function)
 
     def as_python(why: str, remedy: str = "", *, alone: str = "") -> PythonMapping:
@@ -157,6 +159,22 @@ def prepare(
     return as_python(f"runs as Python, for each record anew, because {_DIFFERS}", _REMEDY, alone=_DIFFERS)
 
 
+def _check_parameters(function: Mapping) -> None:
+    """Refuse a function that cannot be called with one record."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C that does not say
+        return
+    try:
+        signature.bind({})
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise OptionTypeError(
+            f"a mapping is called with one record, a dict of its fields, and {name}{signature} cannot be ({error}): "
+            "write it as def mapping(record)"
+        ) from None
+
+
 def _why_no_graph(
     error: Exception, notes: Notes, fields: Fields, sample: Record | None, *, must_be: bool | None
 ) -> str:
@@ -166,6 +184,9 @@ def _why_no_graph(
         raise _no_such_field(notes.missing[0], fields.names, sample) from None
     if ours is not None:
         raise ours from None
+    _, as_attribute, said = _last_line(error).partition(NO_ATTRIBUTES)
+    if as_attribute:
+        raise SchemaError(f"the mapping reads an attribute; {as_attribute}{said}") from error
     if must_be:
         raise SchemaError(
             f"graph=True, but this mapping cannot become a TensorFlow graph: {_last_line(error)}"
@@ -207,6 +228,8 @@ def _trace(
 
     @as_it_is
     def finish(result: Any, arguments: dict[str, Any]) -> Any:
+        if result is None:
+            raise SchemaError("the mapping returns None: does a `return` miss at its end?")
         if isinstance(result, TracedRecord):
             result = result.copy()
         if label_is_number and output_types is None:
