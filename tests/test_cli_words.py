@@ -240,6 +240,11 @@ def test_an_export_says_what_out_is(place: Path) -> None:
     )
 
 
+def test_shards_that_are_loaded_as_record_files_name_what_opens_them(place: Path) -> None:
+    with pytest.raises(ExportError, match=r"no export was finished there; shards are read by t2t\.open$"):
+        t2t.load("shards")
+
+
 @pytest.mark.parametrize("exists", ["resume", "replace"])
 def test_python_too_is_told_of_a_folder_of_other_files(place: Path, caplog: pytest.LogCaptureFixture, exists: str):
     t2t.open("shards").export("more files", workers=1, exists=exists)

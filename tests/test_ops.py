@@ -142,7 +142,7 @@ def test_json_and_pickle_both_ways(name):
 def test_types_have_one_name_however_they_are_said(op, said):
     assert op.dtype == said
     assert ops.from_json(json.loads(json.dumps(ops.to_json([op])))) == [op]
-    with pytest.raises(errors.SchemaError, match="there is no type 'nothing'"):
+    with pytest.raises(errors.SchemaError, match="there is no type 'nothing': say one, as"):
         type(op)(op.field, dtype="nothing", **({"path": "id"} if isinstance(op, SelectJSON) else {}))
 
 

@@ -67,7 +67,8 @@ def load(
     except PermissionError as error:
         raise AccessDenied("it may not be read", url=place.url(MANIFEST)) from error
     if manifest is None:
-        raise ExportError(f"{place.url(MANIFEST)}: there is no manifest, so no export was finished there")
+        why = "there is no manifest, so no export was finished there; shards are read by t2t.open"
+        raise ExportError(f"{place.url(MANIFEST)}: {why}")
     return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
 
 

@@ -68,7 +68,7 @@ def type_name(dtype: Any) -> str:
     try:
         found = np.dtype(name)
     except TypeError as error:
-        raise SchemaError(f"there is no type {dtype!r}") from error
+        raise SchemaError(f"there is no type {dtype!r}: say one, as 'float32' or 'int64'") from error
     return "string" if found.kind in "SU" else found.name
 
 
