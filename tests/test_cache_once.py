@@ -325,11 +325,18 @@ class _Asked:
         assert in_ranges or sorted(names) == [f"s-{shard}.tar" for shard in range(SHARDS)]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parked request waits for its reader however slow the machine is."""
+    monkeypatch.setattr("ais_tar2tf.cache._store._PARKED", 600.0)
+
+
 def _opened(server: FaultServer, where: Path | str, **options: Any) -> t2t.Source:
     url = f"ais://bucket/s-{{0..{SHARDS - 1}}}.tar"
     return t2t.open(url, endpoint=server.url, cache=where, index=False, **options)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     ("kind", "how"), [("memory", "epochs"), ("memory", "repeat"), ("disk", "shuffle"), ("disk", "records")]
 )
@@ -351,6 +358,7 @@ def test_two_epochs_ask_for_each_body_once(served: FaultServer, tmp_path: Path, 
     assert left_open(before) == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_two_datasets_at_once_over_one_cache(served: FaultServer, tmp_path: Path) -> None:
     import tensorflow as tf
 
