@@ -51,6 +51,32 @@ def test_a_mapping_is_traced_as_the_first_thing_in_a_process(tmp_path, call):
     assert done.stdout.strip() == "[0, 1, 2, 0, 1, 2]", done.stderr
 
 
+# Determinism cannot be disabled again, so this runs in a process of its own. {folder}: 40 records of "txt" and "cls".
+DETERMINED = """
+import tensorflow as tf, ais_tar2tf as t2t
+tf.keras.utils.set_random_seed(1)
+tf.config.experimental.enable_op_determinism()
+number = lambda record: tf.strings.to_number(record["cls"], tf.int32)
+source = t2t.open({folder!r}, on_error="skip-record")
+python = dict(output_types=tf.int32, output_shapes=(), graph=False)
+print(len(list(source.dataset(number, parallel=4))) + len(list(source.dataset(lambda record: record["txt"] + "."))))
+print(len(list(source.dataset(number, shuffle=True, seed=1, batch=10).map(tf.identity, 2))))
+print(len(list(source.dataset(number).small_checkpoints())), len(list(source.dataset(number, **python))))
+source.export({out!r}, types={{"cls": "int64"}})
+print(len(list(t2t.load({out!r}).dataset("train", shuffle=True, seed=1))), dict(source.stats.skipped))
+"""
+
+
+def test_no_record_is_lost_when_tensorflows_operations_are_deterministic(tmp_path):
+    folder, out = f"{tmp_path}/shards/", f"{tmp_path}/out/"
+    t2t.pack([{"__key__": f"{n:02d}", "txt": "a", "cls": n} for n in range(40)], folder + "{}.tar")
+    script = DETERMINED.format(folder=folder, out=out)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False, cwd=ROOT
+    )
+    assert done.stdout.split("\n") == ["80", "4", "40 40", "40 {}", ""], done.stderr
+
+
 SEEDS = range(12)
 COUNT = 60
 RNG = np.random.default_rng(1)  # which most mappings here never name

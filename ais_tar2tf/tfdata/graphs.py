@@ -20,7 +20,16 @@ else:
     Dataset = tf.data.Dataset
     as_it_is = tf.autograph.experimental.do_not_convert
 
-__all__ = ["Dataset", "as_it_is", "nothing_of", "tf"]
+__all__ = ["Dataset", "as_it_is", "determinism", "nothing_of", "tf"]
+
+
+def determinism() -> bool:
+    """Return whether `tf.config.experimental.enable_op_determinism()` was called, for which nothing public asks."""
+    try:
+        from tensorflow.python.framework import config
+    except ImportError:
+        return False
+    return bool(config.is_op_determinism_enabled())
 
 
 def nothing_of(spec: Any) -> Any:
