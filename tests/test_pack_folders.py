@@ -369,6 +369,32 @@ def test_fields_of_several_parts_are_no_doubt(tmp_path):
     assert {tuple(record) for record in read(t2t.pack(root, f"{tmp_path}/x.tar"))} == {("__key__", "jpg", "seg.png")}
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a.jpg", "a.edited.jpg"],
+        ["a.jpg", "a.edited.png"],
+        ["a.edited.jpg", "a.edited.json"],
+        ["john.doe.jpg", "john.smith.jpg"],
+        ["john.mask.png"],
+    ],
+)
+def test_pictures_of_a_class_that_would_be_fields_of_one_record(tmp_path, names):
+    root = fill(classes(tmp_path / "in", "ant", "bee"), *(f"ant/{name}" for name in names))
+    with pytest.raises(UnclearLayout, match=r"in/ant: .*--grouping last-dot.*--grouping first-dot"):
+        t2t.pack(root, f"{tmp_path}/x.tar")
+    pictures = sum(not name.endswith("json") for name in names)
+    assert t2t.pack(root, f"{tmp_path}/x.tar", grouping="last-dot").records == 6 + pictures
+    assert t2t.pack(root, f"{tmp_path}/y.tar", grouping="first-dot").records == 7
+
+
+@pytest.mark.parametrize("beside", ["seg.png", "mask.jpg", "SEG.PNG", "json", "caption.txt"])
+def test_parts_of_a_picture_in_a_class_folder_are_no_doubt(tmp_path, beside):
+    root = fill(classes(tmp_path / "in", "ant", "bee"), f"ant/1.{beside}")
+    assert t2t.pack(root, f"{tmp_path}/x.tar").records == 6
+    assert sum(beside.lower() in record for record in read(f"{tmp_path}/x.tar")) == 1
+
+
 @pytest.mark.parametrize("names", [("a.b.jpg", "a_b.jpg"), ("a.b.jpg", "a_b.json"), ("a.JPG", "a.jpg")])
 def test_names_that_become_one_are_refused(tmp_path, names):
     with pytest.raises(UnclearLayout, match="rename one"):
@@ -380,6 +406,12 @@ def test_two_images_of_one_name_in_a_class_folder(tmp_path):
     with pytest.raises(UnclearLayout, match=r"'0\.jpg' and '0\.png' would be one record with two images"):
         t2t.pack(root, f"{tmp_path}/x.tar")
     assert t2t.pack(root, f"{tmp_path}/x.tar", grouping="first-dot").records == 6
+
+
+def test_two_images_of_one_dotted_name_in_a_class_folder(tmp_path):
+    root = fill(classes(tmp_path / "in", "ant", "bee"), "ant/a.b.jpg", "ant/a.b.png")
+    with pytest.raises(UnclearLayout, match=r"'a\.b\.jpg' and 'a\.b\.png' would be one record with two images"):
+        t2t.pack(root, f"{tmp_path}/x.tar", grouping="last-dot")
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,10 @@ class _SortedIn:
             for name in names:
                 self._left_out.add(reason, f"{folder.path}/{name}".lstrip("/"))
             return
-        self._dotted.check(f"{self._root.rstrip('/')}/{folder.path}".rstrip("/"), names)
+        where = f"{self._root.rstrip('/')}/{folder.path}".rstrip("/")
+        self._dotted.check(where, names)
         if place.class_name is not None and place.kind is not None:
-            self._check_one_example(folder.path, place.kind, names)
+            self._check_one_example(where, place.kind, names)
         if place.class_name is not None:
             self._check_one_label(folder.path, names)
         assert place.split is not None
@@ -138,16 +139,18 @@ class _SortedIn:
             return UNACCOMPANIED
         return EMPTY if place.kind is not None and not size and place.kind != "text" else ""
 
-    def _check_one_example(self, folder: str, kind: str, names: list[str]) -> None:
+    def _check_one_example(self, where: str, kind: str, names: list[str]) -> None:
         """Refuse `1.jpg` and `1.png` in a class folder: two examples, or one? "first-dot" says that it is one."""
         if self._naming.grouping == "first-dot":
             return
-        plain = [name for name in names if name.count(".") == 1 and kind_of(name) == kind]
+        examples = [name for name in names if kind_of(name) == kind]
+        plain = [name for name in examples if "." not in (self._naming.split(name) or ("", "."))[1]]
         if len(plain) > 1:
             raise UnclearLayout(
-                f"{self._root.rstrip('/')}/{folder}: {plain[0]!r} and {plain[1]!r} would be one record with two "
+                f"{where}: {plain[0]!r} and {plain[1]!r} would be one record with two "
                 f"{kind}s; rename one, or take them as one record: grouping='first-dot' (--grouping first-dot)"
             )
+        self._dotted.check_examples(where, examples)
 
     def _check_one_label(self, folder: str, names: list[str]) -> None:
         label = next((name for name in names if extension_of(name) in LABEL_FIELDS), None)

@@ -11,6 +11,11 @@ __all__ = ["GROUPINGS", "Dotted", "Naming"]
 
 GROUPINGS = ("first-dot", "last-dot")
 _first_dot, _last_dot = map(splitter, GROUPINGS)
+_PARTS = frozenset(
+    {"seg", "segm", "segmentation", "mask", "masks", "semantic", "instance", "panoptic", "matte", "alpha"}
+    | {"label", "labels", "annotation", "target", "gt", "depth", "disparity", "normal", "normals", "flow"}
+)
+"""Words by which a file such as `a.seg.png` is known as a part of the record `a`, and not as an own example."""
 _MOST_COMPOUND = 16  # different fields such as seg.png, of one folder; more are parts of names
 
 
@@ -67,6 +72,22 @@ class Dotted:
             self._seen.setdefault(name.partition(".")[2].lower(), name)
             parts = before.split(".")
             if len(self._seen) > _MOST_COMPOUND or any(part.isdecimal() or not part for part in parts):
+                raise UnclearLayout(f"{where}: {_told(sorted(names), name)}; {_REMEDY}")
+
+    def check_examples(self, where: str, names: Sequence[str]) -> None:
+        """Refuse `a.jpg, a.edited.jpg`: examples of a class that would be fields of one record.
+
+        Args:
+            where: The folder.
+            names: The files of one record that are of the kind of which each file is one example.
+        """
+        if not self._watching:
+            return
+        fields = {name: name.partition(".")[2].lower() for name in names}
+        has_no_plain = all("." in field for field in fields.values())
+        for name, field in fields.items():
+            *words, _ = field.split(".")
+            if words and (has_no_plain or not _PARTS.issuperset(words)):
                 raise UnclearLayout(f"{where}: {_told(sorted(names), name)}; {_REMEDY}")
 
 
