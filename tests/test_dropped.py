@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -338,3 +339,38 @@ def test_tokens_of_a_million_chunks_are_one_array() -> None:
     assert len(seen) == 1
     free_unused()
     assert not tokens._held
+
+
+@pytest.mark.parametrize("stage", [lambda dataset: dataset, lambda dataset: dataset.batch(4).prefetch(2)])
+def test_the_garbage_collector_in_the_call_that_reads_for_it(stage: Callable[[Any], Any]) -> None:
+    """It drops an iterator in TensorFlow's own thread, whose call the end of the iterator waits for."""
+    inside, collect, collected = (threading.Event() for _ in range(3))
+    hold: list[bool] = []
+
+    def grouping(name: str) -> tuple[str, str]:
+        if hold and threading.current_thread() is not threading.main_thread() and not inside.is_set():
+            inside.set()
+            collect.wait(200)
+            gc.collect()
+            collected.set()
+        key, _, field = name.partition(".")
+        return key, field
+
+    url = "memory://collected/s-{0..3}.tar"
+    rows = [{"__key__": f"{number:05d}", "txt": "x" * 2000} for number in range(2000)]
+    t2t.pack(rows, "memory://collected/s-{}.tar", shard_records=500, create=True, exists="replace")
+    source = t2t.open(url, grouping=grouping, limits=t2t.options.Limits(chunk_records=4))
+    gc.disable()
+    try:
+        cycle: list[Any] = [iter(stage(source.dataset()))]
+        cycle.append(cycle)
+        next(cycle[0])
+        hold.append(True)
+        while not inside.wait(0.2):
+            next(cycle[0])
+        del cycle
+        collect.set()
+        assert collected.wait(100)
+    finally:
+        gc.enable()
+    assert _watched_at_last() == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -41,7 +44,18 @@ class OurIterator(OwnedIterator):
     """An iterator whose errors are ours, where they were before TensorFlow made text of them.
 
     All else is TensorFlow's: a checkpoint saves and restores it, a tf.function takes it.
+
+    TensorFlow destroys an iterator only when its call that reads the next chunk has returned. Python's garbage
+    collector may run inside this very call, and would then wait for itself. So an iterator that another thread
+    than the main one drops is destroyed by a thread of its own.
     """
+
+    def __del__(self) -> None:
+        if threading.get_ident() == threading.main_thread().ident:
+            return
+        held = [self.__dict__.pop("_iterator_resource", None), self.__dict__.get("_dataset")]
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, or has no more threads
+            _thread.start_new_thread(held.clear, ())
 
     def __next__(self) -> Any:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -127,11 +129,19 @@ class UnderWay:
         self._dropped = self._clock()
 
     def look(self) -> bool:
-        """Close streams that have waited since before an iterator was dropped."""
+        """Close streams that have waited since before an iterator was dropped.
+
+        A thread of its own closes each, once: closing waits for the stream's lock.
+        """
         now = self._clock()
         with self._lock:
-            begun = [*self._begun.values()]
-        for since, stream in begun:
-            if since < self._dropped and now - since > _STUCK:
-                stream.close()
-        return bool(begun)
+            stuck = {
+                key: stream
+                for key, (since, stream) in self._begun.items()
+                if since < self._dropped and now - since > _STUCK
+            }
+            self._begun.update((key, (math.inf, stream)) for key, stream in stuck.items())
+            is_left = bool(self._begun)
+        for stream in stuck.values():
+            threading.Thread(target=stream.close, name="ais_tar2tf-close", daemon=True).start()
+        return is_left
