@@ -49,22 +49,26 @@ def prove(index: Index, shards: Shards) -> Proved:
 
 
 def _difference(index: Index, shards: Shards) -> str:
-    """Why the index is not of the shards. By a listing; without one, the first and the last shard speak for all."""
+    """Why the index is not of the shards. By a listing; where that proves too little, by the first and last shard."""
     store, names = shards.store, shards.names
-    left = set(names)
+    left, unproved = set(names), False
     try:
         for info in store.list(_shared(min(left), max(left))) if left else ():
             if info.name in left:
                 left.remove(info.name)
-                reason = _doubt(index, info.name, info.identity)
-                if reason:
+                if reason := _doubt(index, info.name, info.identity):
                     return reason
+                unproved = unproved or bool(_unproved(index, info.name, info.identity))
                 if not left:
-                    return ""
+                    break
+        if left:
+            return f"knows shard {min(left)!r}, which is not there any more"
     except StoreError:
-        ends = {name: store.head(name).identity for name in (names[0], names[-1])}
-        return next(filter(None, (_doubt(index, name, now) for name, now in ends.items())), "")
-    return f"knows shard {min(left)!r}, which is not there any more" if left else ""
+        unproved = True
+    if not unproved:
+        return ""
+    ends = {name: store.head(name).identity for name in (names[0], names[-1])}
+    return next(filter(None, (_doubt(index, *end) or _unproved(index, *end) for end in ends.items())), "")
 
 
 def _shared(one: str, other: str) -> str:
@@ -89,6 +93,18 @@ def _doubt(index: Index, name: str, now: Identity) -> str:
     return ""
 
 
+def _unproved(index: Index, name: str, now: Identity) -> str:
+    """Why the places of a shard's records are not believed: a stream that begins at one of them would be refused."""
+    known = index.get(name)
+    assert known is not None
+    if not known.placed or known.identity.is_proved_by(now):
+        return ""
+    return (
+        f"states nothing that proves it to be of shard {name!r}: no checksum, version or ETag that this store states "
+        "too, as when it was written over another store"
+    )
+
+
 def _older(name: str, what: str) -> str:
     return f"is older than shard {name!r}, whose {what} it has otherwise"
 
@@ -108,7 +124,7 @@ def _bound(index: Index, shards: Shards) -> Proved:
         if what := replace(known, version="", etag="").differs_from(now):
             return Proved(None, _older(name, what))
         if not _can_hash(shards, known):
-            return Proved(None, _doubt(index, name, now) or f"states nothing that proves it to be of shard {name!r}")
+            return Proved(None, _doubt(index, name, now) or _unproved(index, name, now))
         to_hash.append(name)
     reason = _read_through(index, shards, to_hash, [identities[name].size or 0 for name in to_hash])
     return Proved(None, reason) if reason else Proved(index.bound_to(identities))

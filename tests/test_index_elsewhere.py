@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +18,11 @@ import ais_tar2tf as t2t
 import shards as made
 from ais_tar2tf import index_proof
 from ais_tar2tf.errors import IndexMissing, ObjectChanged
-from ais_tar2tf.options import Limits
+from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.shard_index import INDEX_NAME, Index
 from ais_tar2tf.stores import Identity
+from ais_tar2tf.stores.cloud import CloudStore
+from places import new_name
 
 COUNT = 20
 FILES = "{0..2}.tar"
@@ -142,3 +148,59 @@ def test_many_shards_are_not_asked_one_by_one(
     monkeypatch.setattr(index_proof, "_MOST_ASKED", 2)
     with pytest.raises(IndexMissing, match="written over another store"):
         len(t2t.open(f"ais://b/{FILES}", endpoint=server.url))
+
+
+# Copied with its shards to a store that states neither the versions of files nor checksums.
+
+
+@pytest.fixture
+def web(bucket: Path) -> Iterator[str]:
+    """Serve the folder as `python -m http.server` does, whose only validator is Last-Modified."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(bucket))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def check_ignored(url: str, caplog: pytest.LogCaptureFixture, **options: Any) -> None:
+    """Check that no order of reading begins at the places of an index that cannot be proved."""
+    source = t2t.open(url, **options)
+    keys = sorted(record["__key__"] for record in source.records())
+    assert len(keys) == len(set(keys)) == 3 * COUNT
+    orders: list[dict[str, Any]] = [{"shuffle": True, "seed": 1}, {"shuffle": 8, "seed": 1}]
+    for order in orders:
+        assert sorted(record["__key__"] for record in source.records(**order)) == keys
+    hosts = [list(t2t.open(url, **options).records(shard=(host, 5))) for host in range(5)]
+    assert sorted(record["__key__"] for host in hosts for record in host) == keys
+    assert sum(1 for _ in source.records(start_at=50)) == 10
+    assert "index ignored: the index at" in caplog.text
+    for needs in (lambda: len(source), lambda: source[5], lambda: list(source.records(shuffle="global", seed=1))):
+        with pytest.raises(IndexMissing, match=r"written over another store; write one by t2t\.index"):
+            needs()
+
+
+def test_of_files_that_a_web_server_serves(bucket: Path, web: str, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        os.utime(bucket / f"{number}.tar", (1_000_000_000, 1_000_000_000))
+    t2t.index(f"{bucket}/{FILES}")
+    check_ignored(f"{web}/{FILES}", caplog)
+
+
+@pytest.mark.servers("minio")
+def test_of_files_that_are_copied_to_s3(
+    bucket: Path, minio: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in minio.environment.items():
+        monkeypatch.setenv(name, value)
+    t2t.index(f"{bucket}/{FILES}")
+    store = CloudStore("s3", name := new_name(), Read(), endpoint=minio.url)
+    store.create()
+    for path in bucket.iterdir():
+        store.put(path.name, path.read_bytes())
+    store.close()
+    check_ignored(f"s3://{name}/{FILES}", caplog, endpoint=minio.url)
+    t2t.index(f"s3://{name}/{FILES}", endpoint=minio.url)
+    check(t2t.open(f"s3://{name}/{FILES}", endpoint=minio.url))
