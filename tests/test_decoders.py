@@ -167,6 +167,34 @@ def test_images_behind_a_sample_of_another_kind_are_named():
         assert {element["png"].shape[2] for element in src.dataset(decode=any_channels)} == {1, 3}
 
 
+def _depths(shard, depths):
+    images = [io.BytesIO() for _ in depths]
+    for image, depth in zip(images, depths, strict=True):
+        Image.fromarray(np.full((8, 9), 100, depth)).save(image, "PNG")
+    rows = ((f"{number:03}", {"png": image.getvalue()}) for number, image in enumerate(images))
+    MemoryStore("decoders").put(shard, made.tar(rows))
+    return t2t.open(f"memory://decoders/{shard}")
+
+
+@pytest.mark.parametrize("read", ["records", "dataset"])
+def test_images_of_two_depths_are_told_once_with_what_to_say(caplog, read):
+    with _depths(f"{read}.tar", ["uint8", "uint8", "uint16", "uint16"]) as src:
+        for _ in range(2):
+            assert next(iter(getattr(src, read)(decode=True)))["png"].dtype == "uint16"
+        (text,) = caplog.messages
+        assert f"{read}.tar, record '002': field 'png' has 16 bits" in text
+        advised = eval(text.rpartition("say decode=")[2], {"src": src, "t2t": t2t})  # noqa: S307  # our own text
+        image = np.asarray(next(iter(getattr(src, read)(decode=advised)))["png"])
+    assert (image.dtype, image.max()) == ("uint8", 100)
+
+
+@pytest.mark.parametrize("depth", ["uint8", "uint16"])
+def test_images_of_one_depth_are_no_reason_to_warn(caplog, depth):
+    with _depths(f"{depth}.tar", [depth, depth]) as src:
+        assert next(iter(src.records(decode=True)))["png"].dtype == depth
+    assert not caplog.messages
+
+
 def test_a_map_gets_tensors(source):
     def pair(record):
         return tf.image.resize(record["jpg"], (4, 4)), record["cls"]

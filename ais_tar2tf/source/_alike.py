@@ -1,14 +1,20 @@
-"""Whether the records of a sample have the same fields, and what to select where they do not. No I/O."""
+"""Whether the records of a sample have the same fields and depths, and what to do where they do not. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from ais_tar2tf.errors import MissingField
+from ais_tar2tf.headers import image_header
 from ais_tar2tf.mapping import IMAGE_FIELDS
 from ais_tar2tf.records import NAMES, Record, Selection, said_fields
+from ais_tar2tf.schema import Field
 
-__all__ = ["check_alike", "differing_fields", "what_else_to_select", "what_to_select"]
+__all__ = ["check_alike", "differing_fields", "warn_of_depths", "what_else_to_select", "what_to_select"]
+
+_warn_once = lru_cache(maxsize=256)(logging.getLogger("ais_tar2tf").warning)
 
 _IN_GRAPHS = 'an absent field is then b"" in graphs and in elements of raw bytes'
 
@@ -83,3 +89,23 @@ def _alternatives(fields: Sequence[str]) -> str:
 
 def _said(fields: Sequence[str]) -> str:
     return ", ".join(map(repr, fields))
+
+
+def warn_of_depths(sample: Sequence[Record], fields: Iterable[Field]) -> None:
+    """Warn of each field that is decoded to 16 bits since some images of the sample have 16, and others 8."""
+    for field in fields:
+        if field.encoding != "image" or field.dtype != "uint16":
+            continue
+        first: dict[str, Record] = {}
+        for record in sample:
+            header = image_header(record[field.name]) if isinstance(record.get(field.name), bytes) else None
+            if header is not None:
+                first.setdefault(header.dtype, record)
+        if len(first) < 2:
+            continue
+        deep = first["uint16"]
+        _warn_once(
+            f"{deep['__shard__']}, record {deep['__key__']!r}: field {field.name!r} has 16 bits, others of the first "
+            "records have 8: all are decoded to uint16, which makes values of 8 bits 257 times as large. For uint8 "
+            f"say decode=src.schema.with_field(t2t.schema.Field({field.name!r}, 'uint8', {field.shape!r}, 'image'))"
+        )

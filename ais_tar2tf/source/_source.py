@@ -38,7 +38,13 @@ from ais_tar2tf.reading.picking import read_numbered
 from ais_tar2tf.records import NAMES, Grouping, Record, Selection, Want
 from ais_tar2tf.schema import Schema
 from ais_tar2tf.shard_index import Index
-from ais_tar2tf.source._alike import check_alike, differing_fields, what_else_to_select, what_to_select
+from ais_tar2tf.source._alike import (
+    check_alike,
+    differing_fields,
+    warn_of_depths,
+    what_else_to_select,
+    what_to_select,
+)
 from ais_tar2tf.source._arguments import check_batching, check_even, check_unmapped, host_of, shuffle_option
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
@@ -192,16 +198,26 @@ class Source(Completed):
     @property
     def schema(self) -> Schema:
         """What the records are, as far as a sample of the first ones tells; printed as a table that says so."""
+        return self._schema_of(self._sampled())
+
+    def _schema_of(self, sample: Sequence[Record]) -> Schema:
         from ais_tar2tf.schema import Inference
 
         inference = Inference(limits=self._shards.read.limits)
         account = self._account.twin()
-        for record in self._sampled():
+        for record in sample:
             try:
                 inference.add(record)
             except SchemaError as error:
                 account.record_error(error)
         return replace(inference.schema, sampled=True)
+
+    def _schema_to_decode(self, decode: Decode) -> Schema:
+        """Return `schema`; warn of images that `decode` gives another depth than they have."""
+        sample = self._sampled()
+        schema = self._schema_of(sample)
+        warn_of_depths(sample, (each for each in schema if not isinstance(decode, Mapping) or each.name in decode))
+        return schema
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -263,7 +279,7 @@ class Source(Completed):
         """
         from ais_tar2tf.decoders import decoding_of
 
-        decoding = decoding_of(decode, lambda: self.schema, known=self._known_fields)
+        decoding = decoding_of(decode, lambda: self._schema_to_decode(decode), known=self._known_fields)
         with closing(records):
             for record in records:
                 try:
@@ -383,7 +399,9 @@ class Source(Completed):
             check_alike(sample, names)
         fields = source._fields(sample, all_read=map is None)
         if decode is not None and decode is not False:
-            decoding = decoding_of(decode, lambda: source.schema, known=source._known_fields, in_graph=True)
+            decoding = decoding_of(
+                decode, lambda: source._schema_to_decode(decode), known=source._known_fields, in_graph=True
+            )
             map = decoding.before(map)  # noqa: A001
         mapping = None
         if map is None and graph is not None:
