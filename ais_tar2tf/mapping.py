@@ -32,6 +32,7 @@ __all__ = [
 IMAGE_FIELDS = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
 """The extensions of images that TensorFlow decodes; a record's image is the first of them that it has."""
 
+_IMAGES = (*IMAGE_FIELDS, "image")  # as select("image=jpg;png") names it
 _SIZE = (224, 224)
 _READ_BY_TENSORFLOW = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # out of text, within bounds
 LABEL = "cls"
@@ -117,6 +118,19 @@ def there_of(names: Sequence[str], record: Record) -> list[str]:
     return [name for name in names if name in record] if among is None else among(names)
 
 
+def _image_of(record: Record) -> Any:
+    """The first encoded image of a record that is not empty, as a graph has it of a field that is absent; or None."""
+    import tensorflow as tf
+
+    among = getattr(record, "among", None)
+    names = (*_IMAGES, "image_raw")
+    names = there_of(names, record) if among is None else among(names, optional=True)
+    *others, last = [tf.convert_to_tensor(record[name]) for name in names] or [None]
+    for each in reversed(others):
+        last = tf.where(tf.strings.length(each) > 0, each, last)
+    return last
+
+
 def _essence(error: Exception) -> str:
     """The telling line of an error's text: TensorFlow's stands before the node that it names."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no text"]
@@ -145,16 +159,16 @@ def _image_and_label(record: Record) -> tuple[Any, Any]:
             "the default pair is of a record, a dict of its fields, and this is a tensor: of files of an export, "
             f"read t2t.load(folder).dataset(split), and {_PAIR_OF_FIELDS}"
         )
-    images = there_of((*IMAGE_FIELDS, "image_raw"), record)
+    image = _image_of(record)
     labels = there_of((LABEL, "label"), record)
-    if not images or not labels:
-        needed = f"an image ({', '.join(IMAGE_FIELDS)}) and {LABEL!r}"
+    if image is None or not labels:
+        needed = f"an image ({', '.join(_IMAGES)}) and {LABEL!r}"
         raise SchemaError(f"the default pair needs {needed}; there are: {said_fields(record)}")
-    return tf.convert_to_tensor(record[images[0]]), tf.convert_to_tensor(record[labels[0]])
+    return image, tf.convert_to_tensor(record[labels[0]])
 
 
 # A mapping may say itself what it reads, and under which names: any image here arrives as `jpg`.
-default_record_to_pair.fields = (f"{IMAGE_FIELDS[0]}={';'.join(IMAGE_FIELDS)}", LABEL)  # type: ignore[attr-defined]
+default_record_to_pair.fields = (f"{_IMAGES[0]}={';'.join(_IMAGES)}", LABEL)  # type: ignore[attr-defined]
 
 
 def default_record_to_example(record: Record) -> Any:
@@ -166,7 +180,7 @@ def default_record_to_example(record: Record) -> Any:
 
     from ais_tar2tf import features
 
-    found = next((name for name in IMAGE_FIELDS if name in record), None)
+    found = next((name for name in _IMAGES if name in record), None)
     if found is None or LABEL not in record:
         raise MissingField(
             f"the default record_to_example needs an image and {LABEL!r}; there are: {said_fields(record)}",
@@ -187,7 +201,7 @@ def default_record_to_example(record: Record) -> Any:
 
 # The feature that has the number of the class, whose name an export then knows.
 default_record_to_example.label = "label"  # type: ignore[attr-defined]
-default_record_to_example.fields = (*(f"{name}?" for name in IMAGE_FIELDS), f"{LABEL}?")  # type: ignore[attr-defined]
+default_record_to_example.fields = (*(f"{name}?" for name in _IMAGES), f"{LABEL}?")  # type: ignore[attr-defined]
 
 
 def default_record_parser(serialized: Any, scale: float = 1.0) -> tuple[Any, Any]:

@@ -286,6 +286,31 @@ def test_the_default_pair_in_a_function_of_ones_own(mixed, memory):
     assert len(list(t2t.open(mixed).dataset(t2t.default_record_to_pair))) == COUNT
 
 
+@pytest.mark.parametrize("selected", [("image=jpg;png", "cls"), ("jpg?", "png?", "cls"), ("jpg=jpg;png", "cls")])
+def test_the_default_pair_is_of_what_the_cures_select(mixed, selected):
+    expected = [each[0].numpy().mean() for each in t2t.open(mixed).dataset(t2t.default_record_to_pair)]
+    source = t2t.open(mixed).select(*selected)
+    for dataset in (
+        source.dataset(t2t.default_record_to_pair),
+        source.dataset(lambda record: t2t.default_record_to_pair(record), graph=True),
+        source.dataset().map(t2t.default_record_to_pair),
+    ):
+        assert [each[0].numpy().mean() for each in dataset] == expected
+
+
+def test_the_default_pair_of_an_export_of_different_images(mixed, tmp_path):
+    t2t.open(mixed).export(tmp_path / "out", types={"cls": "int64"})
+    pairs = list(t2t.load(tmp_path / "out").dataset("train").map(t2t.default_record_to_pair))
+    assert sorted(int(label) for _, label in pairs) == sorted(n % 4 for n in range(COUNT))
+    assert all(float(tf.reduce_max(image)) > 0 for image, _ in pairs)
+
+
+def test_the_default_example_of_a_field_named_image(mixed):
+    for record in t2t.open(mixed).select("image=jpg;png", "cls").records():
+        feature = t2t.default_record_to_example(record).features.feature
+        assert feature["image_raw"].bytes_list.value[0] == record["image"]
+
+
 def test_decoded_fields_are_read_when_the_mapping_asks_for_them(mixed):
     labels = t2t.open(mixed).dataset(lambda r: r["cls"] + 0, decode=True)
     assert list(labels.as_numpy_iterator()) == [n % 4 for n in range(COUNT)]

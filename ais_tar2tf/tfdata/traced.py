@@ -91,10 +91,13 @@ class TracedRecord(dict[str, Any]):
             self._notes.touched.add(text)
         return there
 
-    def among(self, names: Sequence[str]) -> list[str]:
-        """Return which of the fields the sample's records have: all of them do, or it is a matter of the record."""
+    def among(self, names: Sequence[str], *, optional: bool = False) -> list[str]:
+        """Return which of the fields the sample's records have: all of them do, or it is a matter of the record.
+
+        With `optional`, fields that were selected as such are among them: b"" where a record has none.
+        """
         for name in names:
-            if name in self._fields.differing or name in self._fields.optional:
+            if name in self._fields.differing or (name in self._fields.optional and not optional):
                 raise self._undecided(name)
         return [name for name in names if super(TracedRecord, self).__contains__(name)]
 
