@@ -20,7 +20,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 import shards as made
-from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
+from ais_tar2tf.errors import MissingField, OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parent.parent
@@ -434,6 +434,33 @@ def test_a_function_that_no_output_types_would_mend_is_refused(mapping, error, w
     MemoryStore("mapped").put("a.tar", made.labelled("a", 3))
     with pytest.raises(error, match=why):
         t2t.open("memory://mapped/a.tar").dataset(mapping, **how)
+
+
+@tf.function
+def decorated(record):
+    return tf.strings.length(record["jpg"])
+
+
+def rebuilt(record):
+    return tf.nest.map_structure(tf.strings.length, record)["jpg"]
+
+
+def chosen(record):
+    either = tf.cond(tf.strings.length(record["jpg"]) > 0, lambda: record, lambda: record)
+    return tf.strings.length(either["jpg"])
+
+
+@pytest.mark.parametrize("mapping", [decorated, rebuilt, chosen])
+def test_a_record_is_a_structure_of_tensorflows(source, mapping):
+    plain = list(source.dataset(lambda record: tf.strings.length(record["jpg"])).as_numpy_iterator())
+    assert list(source.dataset(mapping).as_numpy_iterator()) == plain
+
+
+def test_a_tf_function_is_told_what_is_wrong_with_it(source):
+    with pytest.raises(MissingField, match=r"reads field 'jpgs'; there are: .*did you mean 'jpg'"):
+        source.dataset(tf.function(lambda record: record["jpgs"]))
+    with pytest.raises(SchemaError, match=r"reads an attribute; .* as record\['jpg'\]"):
+        source.dataset(tf.function(lambda record: record.jpg))
 
 
 def test_a_mapping_may_have_further_parameters_that_need_not_be_given():

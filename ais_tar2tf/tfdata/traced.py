@@ -5,7 +5,7 @@ A graph is the same for all records, so it cannot ask one of them whether it has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,18 +49,28 @@ class Notes:
 
 
 class TracedRecord(dict[str, Any]):
-    """A record of symbolic tensors that notes which of its fields are touched."""
+    """A record of symbolic tensors that notes which of its fields are touched.
 
-    def __init__(self, tensors: dict[str, Any], fields: Fields, notes: Notes) -> None:
+    Each trace has a class of its own: `tf.nest`, and with it a function within `tf.function`, makes another record of
+    the same class out of nothing but its tensors.
+    """
+
+    _fields: Fields
+    _notes: Notes
+
+    def __init__(self, tensors: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
         super().__init__(tensors)
-        self._fields = fields
-        self._notes = notes
         self._later: dict[str, Callable[[], Any]] = {}
+
+    @staticmethod
+    def of_trace(fields: Fields, notes: Notes) -> type[TracedRecord]:
+        """Return the class of one trace's records."""
+        return type("TracedRecord", (TracedRecord,), {"_fields": fields, "_notes": notes})
 
     def lazily(self, values: dict[str, Callable[[], Any]]) -> TracedRecord:
         """Return a record in which each of these values replaces the field's when it is read."""
         tensors = {name: super(TracedRecord, self).__getitem__(name) for name in dict.keys(self)}
-        other = TracedRecord(tensors, self._fields, self._notes)
+        other = type(self)(tensors)
         other._later = {name: value for name, value in values.items() if name in tensors}
         return other
 

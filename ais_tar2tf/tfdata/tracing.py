@@ -180,7 +180,9 @@ def _why_no_graph(
 ) -> str:
     """Say why a function has no graph that can run as Python; raise what is wrong with it in any case."""
     ours = _ours(error)
-    if notes.missing and isinstance(error, KeyError):
+    if notes.missing and (
+        isinstance(error, KeyError) or _last_line(error).startswith("KeyError")
+    ):  # in a tf.function
         raise _no_such_field(notes.missing[0], fields.names, sample) from None
     if ours is not None:
         raise ours from None
@@ -222,9 +224,11 @@ def _trace(
     notes = replace(notes, touched=touched)
     as_it_is: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert  # ours, unlike the user's
 
+    kind = TracedRecord.of_trace(fields, notes)
+
     @as_it_is
     def begin(arguments: dict[str, Any]) -> TracedRecord:
-        return TracedRecord({name: arguments[_argument(name)] for name in names}, fields, notes)
+        return kind({name: arguments[_argument(name)] for name in names})
 
     @as_it_is
     def finish(result: Any, arguments: dict[str, Any]) -> Any:
