@@ -420,6 +420,18 @@ def test_graph_without_a_mapping(source):
 # What is no mapping.
 
 
+def misspelt(record):
+    return tf.strings.lenght(record["jpg"])
+
+
+def undefined(record):
+    return tf.strings.length(recrod["jpg"])  # noqa: F821
+
+
+def yields(record):
+    yield record["jpg"]
+
+
 @pytest.mark.parametrize("how", [{}, {"graph": True}, HOW])
 @pytest.mark.parametrize(
     ("mapping", "error", "why"),
@@ -428,6 +440,9 @@ def test_graph_without_a_mapping(source):
         (lambda: 1, OptionTypeError, r"a mapping is called with one record, .*: write it as def mapping\(record\)"),
         (lambda record: record.cls, SchemaError, r"a record is a dict, and has its fields, as record\['cls'\]$"),
         (lambda record: None, SchemaError, "the mapping returns None: does a `return` miss"),
+        (misspelt, SchemaError, "fails for every record: AttributeError: module .* has no attribute 'lenght'"),
+        (undefined, SchemaError, "fails for every record: NameError: name 'recrod' is not defined"),
+        (yields, SchemaError, "the mapping is a generator: return what becomes of the record"),
     ],
 )
 def test_a_function_that_no_output_types_would_mend_is_refused(mapping, error, why, how):

@@ -94,6 +94,7 @@ _REMEDY = (
     "only once, for all records"
 )
 _DIFFERS = f"{RANDOMNESS} or keeps state (traced again, it gave another graph)"
+_MISTAKE = re.compile(r"module '[\w.]+' has no attribute '|\bname '\w+' is not defined")  # in a graph and in Python
 _log = logging.getLogger("ais_tar2tf")
 
 # Graph operations that cannot fail on any data of the right type; all others are guarded.
@@ -180,15 +181,15 @@ def _why_no_graph(
 ) -> str:
     """Say why a function has no graph that can run as Python; raise what is wrong with it in any case."""
     ours = _ours(error)
-    if notes.missing and (
-        isinstance(error, KeyError) or _last_line(error).startswith("KeyError")
-    ):  # in a tf.function
+    if notes.missing and (isinstance(error, KeyError) or _last_line(error).startswith("KeyError")):
         raise _no_such_field(notes.missing[0], fields.names, sample) from None
     if ours is not None:
         raise ours from None
     _, as_attribute, said = _last_line(error).partition(NO_ATTRIBUTES)
     if as_attribute:
         raise SchemaError(f"the mapping reads an attribute; {as_attribute}{said}") from error
+    if _MISTAKE.search(_last_line(error)):
+        raise SchemaError(f"the mapping fails for every record: {_last_line(error)}") from error
     if must_be:
         raise SchemaError(
             f"graph=True, but this mapping cannot become a TensorFlow graph: {_last_line(error)}"
@@ -234,6 +235,8 @@ def _trace(
     def finish(result: Any, arguments: dict[str, Any]) -> Any:
         if result is None:
             raise SchemaError("the mapping returns None: does a `return` miss at its end?")
+        if inspect.isgenerator(result):
+            raise SchemaError("the mapping is a generator: return what becomes of the record instead of `yield`")
         if isinstance(result, TracedRecord):
             result = result.copy()
         if label_is_number and output_types is None:
