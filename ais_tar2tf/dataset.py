@@ -23,7 +23,7 @@ from ais_tar2tf.options import Cache, Limits, Retry, Shuffle, Timeouts, Tls, che
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record
 from ais_tar2tf.source import Source, read_options, shard_names
-from ais_tar2tf.stores import TokenSource, remember
+from ais_tar2tf.stores import Access, TokenSource, remember
 from ais_tar2tf.stores.ais import AisStore
 from ais_tar2tf.templates import escape
 
@@ -122,7 +122,8 @@ class AisDataset(Completed):
         account = Account(self._on_error)
         names = self._names(template, account)
         store = self._store if self._cache is None else cached(self._store, self._cache, account, self._shelf)
-        return Source(replace(self._shards, store=store, names=names), account)
+        access = Access("ais", self._endpoint, self._token)
+        return Source(replace(self._shards, store=store, names=names), account, access=access)
 
     @known_options
     def load_from_tar(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ais_tar2tf as t2t
+from ais_tar2tf.errors import AccessDenied
 from ais_tar2tf.options import MIB
 from places import new_name
 from record_files import ROOT
@@ -49,3 +53,60 @@ def test_pack_and_export_hold_no_file(store, request, monkeypatch):
     loaded = t2t.load(f"{scheme}://{bucket}/out")
     assert [file.bytes > _SIZE for file in loaded.manifest.splits["train"].files] == [True]
     assert loaded.verify().records == _SIZE >> 20
+
+
+# An export to where its shards are.
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a bucket `b`, with a shard; the environment names no endpoint."""
+    for name in ("AIS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "root" / "b").mkdir(parents=True)
+    t2t.pack([{"__key__": "a", "txt": "x"}], f"{tmp_path}/root/b/s.tar", shard_size=None)
+    return tmp_path / "root" / "b"
+
+
+def test_an_export_goes_to_the_endpoint_and_with_the_token_of_its_source(bucket: Path, tmp_path: Path) -> None:
+    with t2t.serve(bucket.parent, token="secret") as server:
+        source = t2t.open("ais://b/s.tar", endpoint=server.url, token="secret")
+        dataset = t2t.AisDataset("b", server.url, token="secret")
+        sources = {"plain": source, "moved": pickle.loads(pickle.dumps(source))}  # noqa: S301  # our own
+        for name, each in {**sources, "chosen": source.select("txt"), "whole": dataset.source("s.tar")}.items():
+            (file,) = each.export(f"ais://b/{name}")
+            assert (bucket / name / file.rpartition("/")[2]).stat().st_size
+        source.export(tmp_path / "local")
+
+
+def test_a_source_s_token_goes_to_no_other_endpoint(bucket: Path, tmp_path: Path) -> None:
+    (tmp_path / "other" / "b").mkdir(parents=True)
+    with (
+        t2t.serve(bucket.parent, token="secret") as server,
+        t2t.serve(tmp_path / "other", token="another") as other,
+    ):
+        source = t2t.open("ais://b/s.tar", endpoint=server.url, token="secret")
+        with pytest.raises(AccessDenied, match="401"):
+            source.export("ais://b/out", endpoint=other.url)
+        source.export("ais://b/out", endpoint=other.url, token="another")
+        assert not (bucket / "out").exists()
+
+
+def test_an_endpoint_for_an_index_is_none_for_an_export_to_files(bucket: Path, tmp_path: Path) -> None:
+    with t2t.serve(bucket.parent) as server:
+        t2t.index(f"{bucket}/s.tar", "ais://b/kept.t2t", endpoint=server.url)
+        source = t2t.open(f"{bucket}/s.tar", index="ais://b/kept.t2t", endpoint=server.url)
+        assert source.export(tmp_path / "out")
+
+
+@pytest.mark.servers("minio")
+def test_an_export_goes_to_the_endpoint_of_its_source_in_s3(
+    bucket: Path, minio: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in minio.environment.items():
+        if "ENDPOINT" not in name:
+            monkeypatch.setenv(name, value)
+    base = f"s3://{new_name()}"
+    t2t.pack([{"__key__": "a", "txt": "x"}], f"{base}/s.tar", create=True, shard_size=None, endpoint=minio.url)
+    t2t.open(f"{base}/s.tar", endpoint=minio.url).export(f"{base}/out")
+    assert t2t.load(f"{base}/out", endpoint=minio.url).verify().records == 1

@@ -20,7 +20,7 @@ from ais_tar2tf.signed_urls import shown_url
 from ais_tar2tf.source._arguments import read_options
 from ais_tar2tf.source._naming import given_places, shard_names
 from ais_tar2tf.source._source import Source
-from ais_tar2tf.stores import TokenSource, check_access, open_store
+from ais_tar2tf.stores import Access, TokenSource, check_access, open_store
 
 __all__ = ["index_shards", "iter_records", "open_source"]
 
@@ -86,7 +86,8 @@ def open_source(
     selection = Selection(fields) if fields is not None else None
     shards = Shards(store, names, read, grouping, selection)
     place = None if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
-    return Source(shards, account, index=place if place is not None else bool(index))
+    access = Access(scheme, endpoint, token)
+    return Source(shards, account, index=place if place is not None else bool(index), access=access)
 
 
 def _check_access(where: str, index: object, endpoint: str | None, token: TokenSource | None) -> None:

@@ -29,6 +29,7 @@ from ais_tar2tf.errors import (
 from ais_tar2tf.export import DEFAULT_SIZE, Paths, write_files
 from ais_tar2tf.extraction import Extracted, MembersStore, SelectsInside
 from ais_tar2tf.indexing import Found, Place, beside, find, place_at, write
+from ais_tar2tf.locations import location_text
 from ais_tar2tf.nearest import known_options
 from ais_tar2tf.options import MIB, Read, Shuffle, Writing, checked_slice, whole_number
 from ais_tar2tf.plan import Plan
@@ -49,7 +50,7 @@ from ais_tar2tf.source._arguments import check_batching, check_even, check_unmap
 from ais_tar2tf.source._ordered import Ordered
 from ais_tar2tf.source._prepared import Prepared, usual_bytes
 from ais_tar2tf.source._shares import note_share, with_index
-from ais_tar2tf.stores import Keeper, Store, TokenSource, moved, whole_url
+from ais_tar2tf.stores import Access, Keeper, Store, TokenSource, moved, whole_url
 from ais_tar2tf.stores.file import FileStore
 from ais_tar2tf.watching import bottleneck_line
 
@@ -76,8 +77,16 @@ class Source(Completed):
         {"as_shards", "decoded", "narrowed_as", "prepared", "reading", "skip_or_raise", "write_files", "write_index"}
     )
 
-    def __init__(self, shards: Shards, account: Account | None = None, *, index: Place | bool = True) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        account: Account | None = None,
+        *,
+        index: Place | bool = True,
+        access: Access | None = None,
+    ) -> None:
         self._shards = shards
+        self._access = access or Access()
         self._account = account or Account()
         self._sample: list[Record] | None = None
         self._index_at = index
@@ -109,7 +118,7 @@ class Source(Completed):
         shards, place = self._shards, self._index_at
         how = (shards.names, shards.read, shards.grouping, shards.selection, self._account.on_error)
         index = (moved(place.store), place.name, place.named) if isinstance(place, Place) else place
-        return _elsewhere, (moved(shards.store), *how, index)
+        return _elsewhere, (moved(shards.store), *how, index, self._access)
 
     def __enter__(self) -> Source:
         return self
@@ -563,10 +572,12 @@ class Source(Completed):
         `record_to_example` makes a tf.train.Example of a record (for a tar: a dict of bytes). With
         `schema=src.schema` a number that is text stays text; `src.schema.with_field(Field("cls", "int64"))` makes it
         a number. `shard=(i, n)` with `align="shard"`: one host of a job array writes its share, which
-        `t2t.finish(out)` publishes with all others'; the files given are then those that wait for it.
+        `t2t.finish(out)` publishes with all others'; the files given are then those that wait for it. Without
+        `endpoint=`, a URL of the same scheme as the shards is written with the source's endpoint and token.
         """
         from ais_tar2tf.export.request import ExportOptions, export_source
 
+        endpoint, token = self._access.to(location_text(out), endpoint, token)
         options = ExportOptions(
             format=format,
             name=name,
@@ -602,7 +613,7 @@ class Source(Completed):
         )
 
     def _with(self, shards: Shards) -> Source:
-        other = Source(shards, self._account, index=self._index_at)
+        other = Source(shards, self._account, index=self._index_at, access=self._access)
         other._found, other._in_cluster, other._extracted = self._found, self._in_cluster, self._extracted
         if shards.selection is self._shards.selection:
             other._members = self._members
@@ -738,9 +749,10 @@ def _elsewhere(
     selection: Selection | None,
     on_error: OnError,
     index: tuple[Callable[[], Store], str, bool] | bool,
+    access: Access,
 ) -> Source:
     place = index if isinstance(index, bool) else Place(index[0](), *index[1:])
-    return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place)
+    return Source(Shards(reopen(), names, read, grouping, selection), Account(on_error), index=place, access=access)
 
 
 def _key_of(names: Sequence[str]) -> str:

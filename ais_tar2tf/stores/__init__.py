@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from ais_tar2tf.errors import OptionError, StoreError
@@ -31,6 +32,7 @@ from ais_tar2tf.stores._wrapper import WrapperStore
 
 __all__ = [
     "SCHEMES",
+    "Access",
     "Asks",
     "Body",
     "HandsOver",
@@ -152,6 +154,24 @@ def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) ->
         if value:
             told = f"it goes with URLs that begin with {known}; {meant}leave it out"
             raise OptionError(f"{name}= has no effect for {shown_location(urls[0])}: {told}")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a store was opened: with which endpoint and token, for URLs of which scheme."""
+
+    scheme: str = ""
+    endpoint: str | None = None
+    token: TokenSource | None = field(default=None, repr=False)
+
+    def to(self, url: str, endpoint: str | None, token: TokenSource | None) -> tuple[str | None, TokenSource | None]:
+        """Return the endpoint and the token for a URL: these, else those of a URL with the same scheme.
+
+        The token goes to no other endpoint than the one that it was given for.
+        """
+        if endpoint or not has_endpoint(url) or split_url(url)[0] != self.scheme:
+            return endpoint, token
+        return self.endpoint, token or self.token
 
 
 def open_store(
