@@ -238,6 +238,17 @@ def test_a_folder_over_plain_http_is_refused(url: str) -> None:
         t2t.open(url)
 
 
+@pytest.mark.parametrize("name", ["train-*.tar", "**/a.tar?token=b", r"a\\*.tar"])
+def test_a_glob_over_plain_http_is_refused(name: str) -> None:
+    with pytest.raises(TemplateError, match=r"plain HTTP has no listing for a glob .* train-\{000\.\.146\}\.tar"):
+        t2t.open(f"http://host/{name}")
+
+
+@pytest.mark.parametrize("name", [r"a\*b.tar", "a.tar?token=*"])
+def test_a_star_over_plain_http_that_is_no_glob(name: str) -> None:
+    assert list(t2t.open(f"http://host/{name}").shards) == [f"http://host/{name.replace(chr(92), '')}"]
+
+
 def test_more_shards_than_the_limit_are_refused(pets: Path) -> None:
     with pytest.raises(TemplateError, match=r"over 2 shards, Limits\.template"):
         t2t.open(pets, limits=t2t.options.Limits(template=2))

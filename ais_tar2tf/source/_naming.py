@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _EXAMPLES = 3  # names in the text of an error
 _MANIFEST = "manifest.json"  # of an export, beside its record files
 
 _log = logging.getLogger("ais_tar2tf")
+_has_star = re.compile(r"(?<!\\)(?:\\\\)*\*").search
 
 
 def given_places(urls: Locations) -> list[tuple[str, str, str]]:
@@ -121,9 +123,11 @@ def _is_listed(pattern: str) -> bool:
 
 def _refuse_folders(store: Store, templates: Iterable[str]) -> None:
     for name in templates:
-        if is_prefix(name.partition("?")[0]):
+        path = name.partition("?")[0]
+        if is_prefix(path) or _has_star(path):
+            what = "of a folder" if is_prefix(path) else r"for a glob (a star itself is \*)"
             raise TemplateError(
-                f"{shown_url(store.url(name.lstrip('/')))}: plain HTTP has no listing of a folder; name the shards, "
+                f"{shown_url(store.url(name.lstrip('/')))}: plain HTTP has no listing {what}; name the shards, "
                 "as train-{000..146}.tar, or give a list of URLs"
             )
 
