@@ -12,6 +12,7 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import lz4.frame
@@ -20,6 +21,7 @@ from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ais_tar2tf as t2t
 from ais_tar2tf.archive import ShardArchive
 from ais_tar2tf.archive._bz2 import BZIP2
 from ais_tar2tf.archive._frames import Format, FrameDecoder
@@ -323,6 +325,16 @@ def test_other_formats_are_named(name: str, step: int, length: int) -> None:
         read(pieces(data, step))
     assert caught.value.shard == SHARD
     assert caught.value.offset == 0
+
+
+def test_a_file_of_array_record_says_what_reads_it(tmp_path: Path) -> None:
+    writer = pytest.importorskip("array_record.python.array_record_module").ArrayRecordWriter(f"{tmp_path}/a", "")
+    writer.write(b"x" * 600)
+    writer.close()
+    with pytest.raises(
+        UnsupportedArchive, match=r"this is an ArrayRecord \(Riegeli\) file; t2t\.load\(folder\) reads"
+    ):
+        list(t2t.iter_records(f"{tmp_path}/a"))
 
 
 @each_way

@@ -31,6 +31,7 @@ _REFUSED = {
     b"PK\x07\x08": "one volume of several of a zip",
     b"\x1f\x9d": "a file of the old `compress`",
     b"!<arch>\n": "an ar file",
+    b"\x83\xafp\xd1\r\x88J?": "an ArrayRecord (Riegeli) file; t2t.load(folder) reads the folder of an export of them",
 }
 
 
