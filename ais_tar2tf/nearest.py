@@ -15,6 +15,7 @@ __all__ = [
     "checked_class",
     "known_options",
     "known_options_and_those_of",
+    "known_options_unlike_those_of",
     "suggestion",
     "takes_an_argument",
 ]
@@ -90,7 +91,18 @@ def known_options_and_those_of(other: Callable[..., Any]) -> Callable[[_Function
     return lambda function: _checked(function, lambda shown: Arguments(other, shown).names)
 
 
-def _checked(function: _Function, further: Callable[[str], Iterable[str]], *, within: str = "") -> _Function:
+def known_options_unlike_those_of(*methods: Callable[..., Any]) -> Callable[[_Function], _Function]:
+    """Do as `known_options`; its error names those `methods` of the returned object that have the option."""
+    return lambda function: _checked(function, lambda _: [], methods=methods)
+
+
+def _checked(
+    function: _Function,
+    further: Callable[[str], Iterable[str]],
+    *,
+    within: str = "",
+    methods: Iterable[Callable[..., Any]] = (),
+) -> _Function:
     shown = _PUBLIC.get(function.__qualname__, function.__qualname__.removesuffix(".__init__"))
     takes = Arguments(function, shown, within=within)
     known = frozenset((*takes.names, *further(shown)))
@@ -101,7 +113,10 @@ def _checked(function: _Function, further: Callable[[str], Iterable[str]], *, wi
         if not any_name and not options.keys() <= known:
             unknown = next(name for name in options if name not in known)
             meant = _ELSEWHERE.get(unknown, unknown)
-            advice = takes.advice_on(options[unknown]) or suggestion(meant if meant in known else unknown, known)
+            having = [f".{each.__name__}()" for each in methods if unknown in inspect.signature(each).parameters]
+            advice = f"; give it to {' or '.join(having)} of what {shown}() returns" if having else ""
+            advice = advice or takes.advice_on(options[unknown])
+            advice = advice or suggestion(meant if meant in known else unknown, known)
             advice = advice or f"; there are: {', '.join(sorted(known - {'self'}))}"
             raise OptionTypeError(f"{shown}() has no option {unknown!r}{advice}")
         takes.check(arguments, options)

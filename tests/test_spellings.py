@@ -126,6 +126,21 @@ def test_options_have_the_names_of_other_halves_and_other_programs(url: str) -> 
         t2t.open("ais://b", endpoint=url).dataset(num_parallel_calls=2)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("option", "methods"),
+    [
+        ("batch", r"\.dataset\(\) or \.records\(\)"),
+        ("shuffle", r"\.dataset\(\) or \.records\(\)"),
+        ("graph", r"\.dataset\(\)"),
+    ],
+)
+def test_an_option_of_datasets_is_not_one_of_open(option: str, methods: str) -> None:
+    with pytest.raises(
+        OptionTypeError, match=rf"open\(\) has no option '{option}'; give it to {methods} of what open"
+    ):
+        t2t.open("memory://both/sub", **{option: 3})  # type: ignore[call-arg]
+
+
 @pytest.mark.servers("minio")
 def test_an_endpoint_that_speaks_s3_is_told_apart(minio: Any) -> None:
     for call in (

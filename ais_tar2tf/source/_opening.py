@@ -11,7 +11,7 @@ from ais_tar2tf.cache import aligned, cached
 from ais_tar2tf.errors import TemplateError
 from ais_tar2tf.indexing import place_at
 from ais_tar2tf.locations import Locations, location_text
-from ais_tar2tf.nearest import known_options, known_options_and_those_of
+from ais_tar2tf.nearest import known_options_and_those_of, known_options_unlike_those_of
 from ais_tar2tf.options import Cache, Limits, Retry, Timeouts, Tls
 from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Grouping, Record, Selection
@@ -27,7 +27,7 @@ __all__ = ["index_shards", "iter_records", "open_source"]
 _LISTABLE = frozenset({"ais", "az", "file", "gs", "memory", "s3"})  # in plain HTTP's URLs a `?` begins a query
 
 
-@known_options
+@known_options_unlike_those_of(Source.dataset, Source.records)
 def open_source(
     urls: Locations,
     *,
