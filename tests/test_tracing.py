@@ -236,6 +236,33 @@ def test_what_a_graph_can_do_is_traced(source, mapping):
     assert len(list(source.dataset(mapping))) == COUNT
 
 
+def drawn(record):
+    return tf.random.uniform(())
+
+
+def drawn_in_a_branch(record):
+    return tf.random.uniform(()) if tf.strings.length(record["jpg"]) > 0 else 2.0
+
+
+@pytest.mark.parametrize("mapping", [drawn, drawn_in_a_branch, tf.function(drawn)])
+def test_a_seed_of_tensorflows_gives_the_same_again(mapping):
+    store = MemoryStore("seeded")
+    store.put("a.tar", made.labelled("s", 600, lambda i: {"jpg": b"x"}))
+    source = t2t.open(store.url("a.tar"))
+
+    def values(**how):
+        tf.random.set_seed(4)
+        return [float(each) for each in source.dataset(mapping, **how)]
+
+    try:
+        first = values()
+        assert "draws random numbers of a seed" in source.stats.chosen["parallel"].why
+        assert first == values() == values()
+        assert sorted(values(parallel=4)) == sorted(first)
+    finally:
+        tf.random.set_seed(None)
+
+
 def test_tensorflow_draws_for_each_record(source):
     dataset = source.dataset(lambda record: tf.random.uniform(()))
     assert len({float(each) for each in dataset}) > COUNT // 2

@@ -34,7 +34,9 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 
 def tell_calls(request: Request) -> None:
     if not request.parallel:
+        alone = _alone(request)
         why = f"records of some {request.record_bytes:,} bytes, and {CORES} of the calls compute at once"
+        why = f"one after the other, because {alone}" if alone else why
         request.account.chose({"parallel": Choice(f"{_calls(request)}", why)})
 
 
@@ -42,9 +44,12 @@ def _calls(request: Request) -> int:
     """How many mappings are under way, each with its record."""
     if request.parallel:
         return request.parallel
-    if isinstance(request.mapping, PythonMapping) and request.mapping.alone:
-        return 1
-    return calls_at_once(request.record_bytes, CORES)
+    return 1 if _alone(request) else calls_at_once(request.record_bytes, CORES)
+
+
+def _alone(request: Request) -> str:
+    """Why the mapping is called for one record after the other; "" where several calls change nothing."""
+    return request.mapping.alone if request.mapping is not None else ""
 
 
 def threads(request: Request) -> int:
@@ -173,14 +178,15 @@ def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
 
     types = tf.nest.map_structure(lambda spec: spec.dtype, mapping.spec)
     shapes = [spec.shape for spec in specs]
-    return PythonMapping(call, tuple(names), types, shapes, "checkpoints are to be small", absent=mapping.absent)
+    why = "checkpoints are to be small"
+    return PythonMapping(call, tuple(names), types, shapes, why, mapping.alone, absent=mapping.absent)
 
 
 def _gate(request: Request) -> Gate:
     most = _calls(request)
     first = most if request.parallel else min(most, CORES)
     if not request.parallel:
-        alone = request.mapping.alone if isinstance(request.mapping, PythonMapping) else ""
+        alone = _alone(request)
         why = f"one after the other, because {alone}" if alone else "as many as there are cores, until they wait"
         request.account.chose({"parallel": Choice(f"{first}", why)})
     return Gate(Climb(first, most), request.account.chose)

@@ -35,6 +35,7 @@ class GraphMapping:
     fields: tuple[str, ...]
     fallible: bool  # whether there is an operation in it that can fail on data
     absent: tuple[str, ...] = ()  # fields that no record may have: the function asked, and the sample had none
+    alone: str = ""  # why it is called for one record after the other; "" where several calls change nothing
 
     @property
     def spec(self) -> Any:
@@ -94,6 +95,7 @@ _REMEDY = (
     "only once, for all records"
 )
 _DIFFERS = f"{RANDOMNESS} or keeps state (traced again, it gave another graph)"
+_SEEDED = "it draws random numbers of a seed, which are the same again in the same order"
 _MISTAKE = re.compile(r"module '[\w.]+' has no attribute '|\bname '\w+' is not defined")  # in a graph and in Python
 _log = logging.getLogger("ais_tar2tf")
 
@@ -151,7 +153,7 @@ def prepare(
             raise SchemaError(f"graph=True, but this mapping {asks}{fields.advice}")
         return as_python(f"{asks}, so it runs as Python", fields.advice)
     absent = () if fields.selected else dict.fromkeys([*notes.absent, *notes.missing])  # it caught the KeyError
-    traced = replace(traces[0], absent=tuple(absent))
+    traced = replace(traces[0], absent=tuple(absent), alone=_SEEDED if _draws_of_a_seed(traces[0]) else "")
     if len({_drawing(each) for each in traces}) == 1:
         return traced
     if graph:
@@ -202,6 +204,13 @@ def _ours(error: BaseException | None) -> SchemaError | MissingField | None:
     while error is not None and not isinstance(error, SchemaError | MissingField):
         error = error.__cause__ or error.__context__
     return error
+
+
+def _draws_of_a_seed(mapping: GraphMapping) -> bool:
+    """Return whether a graph has random operations that a seed gives the same numbers, in the same order of calls."""
+    graph = mapping.traced.graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return any(node.attr["seed"].i or node.attr["seed2"].i for node in nodes if "seed2" in node.attr)
 
 
 def _drawing(mapping: GraphMapping) -> str:
