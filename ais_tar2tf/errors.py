@@ -180,6 +180,7 @@ class TransportError(StoreError, ConnectionError):
         self.retry_after: float | None = retry_after
         self.silence: Silence | None = silence  # of an endpoint that has never answered, nor this request
         self.final: bool = final  # to try again would not help
+        self.next_try: float | None = None  # seconds from this failure to the next try, once that is decided
 
 
 class ObjectChanged(StoreError):

@@ -48,6 +48,7 @@ class Tries:
             if self._silent + delay + silence.last > self._patience(silence):
                 return None
             self._silent += delay
+        error.next_try = delay
         return delay
 
     def given_up(self, error: TransportError) -> TransportError:

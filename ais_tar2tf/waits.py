@@ -5,7 +5,8 @@
         wait.because(error)         # it failed, and is tried again: the same wait goes on
 
 A cause is what is wrong (the server sends nothing, a refused connection, a status) and where: the bucket or host.
-However many requests and threads wait for the same cause, it is reported once in ten minutes.
+However many requests and threads wait for the same cause, it is reported once in ten minutes; twice in a minute
+while a server's Retry-After keeps tries far apart.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["REPORTS", "Reports", "Wait"]
 _LOG = logging.getLogger("ais_tar2tf")
 _LONG = 2.0  # seconds: about as long as people wait without wondering
 _AGAIN = 600.0  # seconds after which a cause that is still there is reported again
+_AGAIN_ASKED = 30.0  # the same for a wait that the server asked for, when the next try is as far away
 _MOST = 1_000  # causes that are remembered
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _VARYING = re.compile(r" \(.*|[\d,]+ bytes", re.DOTALL)  # of an error's text, from one request to the next
@@ -46,15 +48,16 @@ class Reports:
     def report(self, url: str, seconds: float, error: TransportError | None) -> None:
         """Warn of a wait that has taken so long, unless its cause was reported in the last minutes."""
         cause = _SILENCE if error is None else error.message.removeprefix(f"{error.url}: ").partition("; ")[0]
-        if self._is_new((_place(url), _VARYING.sub("", cause))):
-            ends = _ENDS if error is None else _ENDS_AFTER_TRIES
+        asked = _asked(error)
+        if self._is_new((_place(url), _VARYING.sub("", cause)), _AGAIN_ASKED if asked else _AGAIN):
+            ends = _ENDS if error is None else asked + _ENDS_AFTER_TRIES
             told = (_redacted(url), seconds, _redacted(cause), ends)
             _LOG.warning("%s: waiting for %.0f s: %s. %s.", *told, extra={"is_wait": True})
 
-    def _is_new(self, cause: tuple[str, str]) -> bool:
+    def _is_new(self, cause: tuple[str, str], again: float) -> bool:
         now = self.clock()
         with self._lock:
-            if now - self._reported.get(cause, -_AGAIN) < _AGAIN:
+            if now - self._reported.get(cause, -again) < again:
                 return False
             if len(self._reported) >= _MOST:
                 self._reported.clear()
@@ -64,6 +67,16 @@ class Reports:
 
 REPORTS = Reports()
 """Those of this process."""
+
+
+def _asked(error: TransportError | None) -> str:
+    """Return a sentence on a long wait that the server asked for; nothing for any other wait."""
+    if error is None or error.retry_after is None or (error.next_try or 0) < _AGAIN_ASKED:
+        return ""
+    return (
+        f"The server asked for {error.retry_after:,.0f} s (Retry-After); the next try is {error.next_try:,.0f} s "
+        "after its answer (at most Retry.max_retry_after). "
+    )
 
 
 def _place(url: str) -> str:

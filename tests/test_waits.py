@@ -23,6 +23,7 @@ from ais_tar2tf.cli.app import app
 from ais_tar2tf.errors import Silence, TransportError
 from ais_tar2tf.options import Read, Retry
 from ais_tar2tf.retries import Tries
+from ais_tar2tf.stores._answers import error_for
 from ais_tar2tf.stores._contact import NO_CONNECTION, Contacts
 from ais_tar2tf.waits import Reports, Wait
 from faults import PATIENCE, Fault, FaultServer, ais
@@ -279,6 +280,22 @@ def test_causes_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None
     clock.now += 700
     reports.report("ais://b/x-1.tar", 2.0, None)
     assert len(warnings_of(caplog)) == 5  # it is still there, or came back
+
+
+def test_a_long_wait_that_the_server_asked_for_is_named_and_reported_again(caplog: pytest.LogCaptureFixture) -> None:
+    clock, headers = Clock(), {"Retry-After": "3600"}
+    error = error_for(429, "ais://b/x.tar", headers, b"")
+    assert isinstance(error, TransportError)
+    assert Tries(Retry()).after_failure(error, lambda: 0.5) == 60
+    with Wait(error.url, reports=Reports(clock)) as wait:
+        wait.because(error)
+        for _ in range(60):
+            wait.look()
+            clock.now += 1
+    first, second = warnings_of(caplog)
+    assert "waiting for 2 s: the server answered 429" in first
+    assert "asked for 3,600 s (Retry-After); the next try is 60 s after its answer" in first
+    assert "waiting for 32 s" in second
 
 
 def test_no_secret_and_no_command_is_shown(caplog: pytest.LogCaptureFixture) -> None:
