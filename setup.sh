@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes venv/ and installs this checkout into it, then does what the verb says. Outside of it only `test` writes: the servers it builds.
+# Make venv/, install this checkout into it, then run a verb. Only `test` writes outside of the checkout: the servers that it builds.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null && pwd -P)
 venv=$root/venv
-meanwhile=() begun=""    # a module to run with its arguments while packages are installed, and its process
-stamp=$venv/.setup-stamp # three lines: where the checkout was, what was installed from, which extras
+meanwhile=() begun=""    # a module and its arguments to run while packages are installed, and the id of its process
+stamp=$venv/.setup-stamp # three lines: the path of the checkout, the fingerprint of the installation, the extras
 oldest=11 newest=13      # Python 3.x: TensorFlow has wheels for these
 
 usage() {
@@ -15,9 +15,10 @@ usage: ./setup.sh [VERB]
   (no verb)          make venv/ and install the package into it, editable
   demo [ARGUMENT…]   that, then run examples/imagenet_in_memory.py with the arguments
   with EXTRA…        that with optional packages, such as: with cloud tfds (README.md lists the extras)
-  test [ARGUMENT…]   that with what the tests need, build the servers that they are asked against (once, kept in
+  test [ARGUMENT…]   that with the tests' packages, build the servers for the tests (once, kept in
                      ~/.cache/ais_tar2tf), then run pytest with the arguments
   dev                that with the linters
+  docs               that with pdoc, then write a reference of all public names into build/docs/
   --help             this text
 
 Set PYTHON to choose the Python (3.11 to 3.13). uv installs when it is on PATH, pip otherwise.
@@ -47,7 +48,7 @@ why_not_version() {
     if [[ $1 != 3.* ]] || ((minor < oldest || minor > newest)); then echo "it is Python $1"; fi
 }
 
-# Prints why a Python will not do; nothing when it will. A pyenv shim can be there and still not run.
+# Print why a Python cannot be used, or nothing when it can. A pyenv shim can exist and still not run.
 why_not() {
     local version reason
     version=$(version_of "$1") || { echo "it does not run" && return; }
@@ -58,7 +59,7 @@ why_not() {
     echo "$reason"
 }
 
-# Sets `python` to the first one that will do: not the shim, and not the one inside a venv, but what they run.
+# Set `python` to the first usable Python, and to the real program instead of a shim or the one inside a venv.
 find_python() {
     local candidates=(python3.13 python3.12 python3.11 python3) candidate reason tried=""
     if [[ -n ${PYTHON:-} ]]; then candidates=("$PYTHON"); fi
@@ -83,7 +84,7 @@ read_stamp() {
 
 write_stamp() { printf '%s\n' "$root" "$1" "$extras" >"$stamp"; }
 
-# What an installation depends on. The path does not stand here: a venv that was moved is made anew.
+# Print all that an installation depends on, except the path: a moved venv is always made anew.
 fingerprint() { echo "$(cksum <"$root/pyproject.toml") python $(version_of "$venv/bin/python")"; }
 
 usable() {
@@ -94,13 +95,13 @@ usable() {
     [[ -z $(why_not_version "$version") ]]
 }
 
-# uv makes its venvs without pip.
+# uv makes venvs without pip.
 can_install() { have_uv || "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
 
 make_venv() {
     if [[ -z ${python:-} ]]; then find_python; fi
     if [[ -e $venv && ! -e $venv/pyvenv.cfg && -n $(ls -A -- "$venv") ]]; then
-        fail "$venv is there and is no virtual environment: move it away"
+        fail "$venv exists and is no virtual environment: move it away"
     fi
     say "making venv/ with $python ($(version_of "$python"))"
     rm -rf -- "$venv"
@@ -115,7 +116,7 @@ install() {
     local remark="" what=.${extras:+"[${extras// /,}]"}
     if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
     say "installing ${what/#./ais_tar2tf}$remark"
-    write_stamp incomplete # so that the next run repairs what is interrupted here
+    write_stamp incomplete # so the next run repairs an interrupted installation
     if ((${#meanwhile[@]} > 0)); then begin "${meanwhile[@]}"; fi
     if have_uv; then
         (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what")
@@ -123,16 +124,16 @@ install() {
         (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what")
     fi || fail "that failed: see above, then run ./setup.sh again"
     write_stamp "$(fingerprint)"
-    if [[ -n $begun ]]; then wait "$begun" || true; fi # what failed is tried again, and told, when it is needed
+    if [[ -n $begun ]]; then wait "$begun" || true; fi # a failed build is repeated, and reported, when a test needs it
 }
 
-# Runs a module of this checkout beside us; it ends when we do.
+# Run a module of this checkout in the background. It ends with this script.
 begin() {
     (cd -- "$root" && exec "$venv/bin/python" -S tests/servers/child.py $$ "$venv/bin/python" -m "$@") &
     begun=$!
 }
 
-# Brings venv/ to where it holds the package with the extras that are named (or none) and whatever extras it had.
+# Install the package with the named extras into venv/, together with the extras that are already there.
 ensure() {
     local before extra
     read_stamp
@@ -149,7 +150,7 @@ ensure() {
     install
 }
 
-# The extras that pyproject.toml has, in one line.
+# Print the extras of pyproject.toml in one line.
 known_extras() {
     sed -n '/^\[project.optional-dependencies\]/,/^\[tool/s/^\([a-z0-9]*\) = \[.*/\1/p' "$root/pyproject.toml" | tr '\n' ' '
 }
@@ -163,7 +164,7 @@ check_extras() {
     done
 }
 
-# What `source` takes from here.
+# Print the path of the activation script, relative to the current folder if that is the checkout.
 activation() {
     if [[ $PWD -ef $root ]]; then echo venv/bin/activate; else printf '%q' "$venv/bin/activate"; fi
 }
@@ -181,6 +182,12 @@ main() {
         ensure "$verb"
         say "ready: source $(activation)"
         ;;
+    docs)
+        if (($# > 0)); then misused "$verb takes no arguments"; fi
+        ensure docs
+        cd -- "$root"
+        TF_CPP_MIN_LOG_LEVEL=2 exec "$venv/bin/python" -m tests.support.reference build/docs
+        ;;
     with)
         check_extras "$@"
         ensure "$@"
@@ -188,7 +195,7 @@ main() {
         ;;
     demo)
         ensure
-        export TF_CPP_MIN_LOG_LEVEL=2 # TensorFlow's remarks on the CPU are not what a demo is to show
+        export TF_CPP_MIN_LOG_LEVEL=2 # without TensorFlow's remarks about the CPU
         "$venv/bin/python" "$root/examples/imagenet_in_memory.py" "$@"
         say "go on: source $(activation), then ais-tar2tf demo"
         ;;

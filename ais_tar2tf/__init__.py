@@ -1,11 +1,12 @@
-"""Tar shards in an object store become a tf.data.Dataset, without losing or repeating a record.
+"""Read tar shards in object stores as tf.data datasets, without losing or repeating a record.
 
     import ais_tar2tf as t2t
 
     ais = t2t.AisDataset("imagenet", "http://localhost:51080")
     dataset = ais.load_from_tar("train-{000..146}.tar").shuffle().batch(32)
 
-Names are loaded when they are first used: importing this loads neither TensorFlow nor a network library.
+The public names are imported when they are first used, so that importing the package loads neither TensorFlow nor a
+network library.
 """
 
 from __future__ import annotations
@@ -14,22 +15,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ais_tar2tf import arrays, cluster, errors, features, ops, options, parsing, schema, tfds, tornet
-    from ais_tar2tf.callbacks.resume import Resume
-    from ais_tar2tf.callbacks.watch import Watch
-    from ais_tar2tf.dataset import AisDataset
-    from ais_tar2tf.environment import hosts
-    from ais_tar2tf.export.finishing import finish
-    from ais_tar2tf.loading.files import load
-    from ais_tar2tf.mapping import default_record_parser, default_record_to_example, default_record_to_pair
-    from ais_tar2tf.mixing import mix
-    from ais_tar2tf.packing.packer import pack
-    from ais_tar2tf.server import serve
+    from ais_tar2tf import cluster, errors, ops, options, tfds, tornet
+    from ais_tar2tf.base.hosts import hosts
+    from ais_tar2tf.base.monitoring.metrics import openmetrics
+    from ais_tar2tf.cluster.client import AisDataset
+    from ais_tar2tf.cluster.server import serve
+    from ais_tar2tf.recordfiles.export.finishing import finish
+    from ais_tar2tf.recordfiles.packing.packer import pack
+    from ais_tar2tf.recordfiles.write_dataset import write_dataset
     from ais_tar2tf.source import index_shards as index
     from ais_tar2tf.source import iter_records
     from ais_tar2tf.source import open_source as open
-    from ais_tar2tf.watching import openmetrics
-    from ais_tar2tf.writing import write_dataset
+    from ais_tar2tf.source.loaded import load
+    from ais_tar2tf.source.mixture import mix
+    from ais_tar2tf.tfdata.callbacks.resume import Resume
+    from ais_tar2tf.tfdata.callbacks.watch import Watch
+    from ais_tar2tf.values import arrays, features, schema
+    from ais_tar2tf.values import parse_specs as parsing
+    from ais_tar2tf.values.default_mappings import (
+        default_record_parser,
+        default_record_to_example,
+        default_record_to_pair,
+    )
 
 __all__ = [
     "AisDataset",
@@ -63,34 +70,35 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# The module of each public name, and the attribute in the module; None if the name is the module itself.
 _WHERE = {
-    "AisDataset": ("dataset", "AisDataset"),
-    "Resume": ("callbacks.resume", "Resume"),
-    "Watch": ("callbacks.watch", "Watch"),
-    "arrays": ("arrays", None),
+    "AisDataset": ("cluster.client", "AisDataset"),
+    "Resume": ("tfdata.callbacks.resume", "Resume"),
+    "Watch": ("tfdata.callbacks.watch", "Watch"),
+    "arrays": ("values.arrays", None),
     "cluster": ("cluster", None),
-    "default_record_parser": ("mapping", "default_record_parser"),
-    "default_record_to_example": ("mapping", "default_record_to_example"),
-    "default_record_to_pair": ("mapping", "default_record_to_pair"),
+    "default_record_parser": ("values.default_mappings", "default_record_parser"),
+    "default_record_to_example": ("values.default_mappings", "default_record_to_example"),
+    "default_record_to_pair": ("values.default_mappings", "default_record_to_pair"),
     "errors": ("errors", None),
-    "features": ("features", None),
-    "finish": ("export.finishing", "finish"),
-    "hosts": ("environment", "hosts"),
+    "features": ("values.features", None),
+    "finish": ("recordfiles.export.finishing", "finish"),
+    "hosts": ("base.hosts", "hosts"),
     "index": ("source", "index_shards"),
     "iter_records": ("source", "iter_records"),
-    "load": ("loading.files", "load"),
-    "mix": ("mixing", "mix"),
+    "load": ("source.loaded", "load"),
+    "mix": ("source.mixture", "mix"),
     "open": ("source", "open_source"),
-    "openmetrics": ("watching", "openmetrics"),
+    "openmetrics": ("base.monitoring.metrics", "openmetrics"),
     "ops": ("ops", None),
     "options": ("options", None),
-    "pack": ("packing.packer", "pack"),
-    "parsing": ("parsing", None),
-    "schema": ("schema", None),
-    "serve": ("server", "serve"),
+    "pack": ("recordfiles.packing.packer", "pack"),
+    "parsing": ("values.parse_specs", None),
+    "schema": ("values.schema", None),
+    "serve": ("cluster.server", "serve"),
     "tfds": ("tfds", None),
     "tornet": ("tornet", None),
-    "write_dataset": ("writing", "write_dataset"),
+    "write_dataset": ("recordfiles.write_dataset", "write_dataset"),
 }
 
 

@@ -1,10 +1,12 @@
-"""Opt-in: `import ais_tar2tf.compat` lets the documents' own import lines run where their packages are not installed.
+"""Aliases for programs written for other packages: their import lines get this package's modules.
+
+Importing this module installs a finder at the front of `sys.meta_path`:
 
     import ais_tar2tf.compat
     import datum                                          # ais_tar2tf.datum
     from tfrecorder.helpers.marshaller import Example     # ais_tar2tf.tfrecorder.helpers.marshaller
 
-A package of that name that is installed, or a file of it on the path, always comes first.
+If a package or a module of such a name is installed or on the path, it is imported instead.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ ALIASES = {
     "tfrecorder": "ais_tar2tf.tfrecorder",
     "tornet.data.tfds.tornet.tornet_dataset_builder": "ais_tar2tf.tornet.tornet_dataset_builder",
 }
-"""The documents' names → ours. What stands between dots before a name is an empty package."""
+"""This package's module for each alias. The parents of an alias that has dots are empty packages."""
 
 
-def _ours(name: str) -> str | None:
-    """Our module for an alias or for what is below one; "" for an empty package above one; None for neither."""
+def _module_for(name: str) -> str | None:
+    """Return this package's module for an alias or a module in it, "" for a parent of an alias, None for others."""
     for alias, module in ALIASES.items():
         if name == alias or name.startswith(f"{alias}."):
             return module + name.removeprefix(alias)
@@ -39,7 +41,7 @@ def _ours(name: str) -> str | None:
 
 
 class _AliasLoader(Loader):
-    """Puts our module under the other name, too: it is the same module, not a second one."""
+    """Registers a module of this package under another name as well, without loading it a second time."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -54,19 +56,21 @@ class _AliasLoader(Loader):
 
 
 class _AliasFinder(MetaPathFinder):
+    """Finds this package's modules by their aliases."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        module = _ours(fullname)
+        module = _module_for(fullname)
         if module is None or not self._is_free(fullname.partition(".")[0]):
             return None
-        if module and not _is_there(module):
+        if module and not _exists(module):
             return None
         return ModuleSpec(fullname, _AliasLoader(module), is_package=True)
 
     def _is_free(self, top: str) -> bool:
-        """Nothing else that can be imported has this name."""
+        """Return whether no other package of this name can be imported."""
         if top in sys.modules:
             found = sys.modules[top]
             return found.__name__ == ALIASES.get(top) or isinstance(
@@ -80,7 +84,7 @@ def _finds(finder: Any, name: str) -> bool:
     return find is not None and find(name, None) is not None
 
 
-def _is_there(module: str) -> bool:
+def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -88,5 +92,5 @@ def _is_there(module: str) -> bool:
 
 
 if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
-    # In front: below an alias, the path of our package would make second copies of its modules.
+    # At the front, because the finder of paths would load a second copy of the modules in an aliased package.
     sys.meta_path.insert(0, _AliasFinder())

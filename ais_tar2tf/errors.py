@@ -1,55 +1,55 @@
 """Every exception that this package raises on purpose.
 
     Tar2TFError
-    ├── OptionError            (ValueError)         an option has a value that it cannot have, or no effect
-    │   └── OptionTypeError    (TypeError)          an option of another type, or one that does not exist
-    ├── NoSuchRecord           (IndexError)         a record's number beyond the last record
-    ├── TemplateError          (ValueError)         a template that cannot be read, or names too many shards
-    ├── StoreError             .url                 the store refused, or cannot do what was asked
-    │   ├── ShardNotFound      (FileNotFoundError)  a shard that was named is not there
-    │   ├── AccessDenied       (PermissionError)    401, 403
+    ├── OptionError            (ValueError)         an option has a wrong value, or no effect
+    │   └── OptionTypeError    (TypeError)          an option has a wrong type, or does not exist
+    ├── NoSuchRecord           (IndexError)         a record's number is beyond the last record
+    ├── TemplateError          (ValueError)         a template is malformed, or names too many shards
+    ├── StoreError             .url                 a store refuses a request, or does not support it
+    │   ├── ShardNotFound      (FileNotFoundError)  a shard that was named or listed does not exist
+    │   ├── AccessDenied       (PermissionError)    the store answered 401 or 403
     │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
-    │   ├── ObjectChanged                           the object is not the one whose first half was read
-    │   ├── ChecksumMismatch                        the bytes are not those that the store says it holds
+    │   ├── ObjectChanged                           the object was replaced while it was read
+    │   ├── ChecksumMismatch                        the bytes do not have the checksum that the store states
     │   └── IndexMissing       (TypeError)          the call needs an index, and there is none
     ├── ArchiveError           .shard .offset       the bytes are not a well-formed archive
-    │   ├── TruncatedArchive                        it ends before its end mark
-    │   ├── UnsupportedArchive                      a format or feature that is not read here
-    │   └── LimitExceeded                           a field of options.Limits was passed
-    ├── RecordError            .shard .key          members that do not make a record
-    │   ├── MissingField                            a field that was asked for is not in the record
+    │   ├── TruncatedArchive                        the archive ends before its end mark
+    │   ├── UnsupportedArchive                      the archive has a format or a feature that is not supported
+    │   └── LimitExceeded                           a limit of options.Limits was exceeded
+    ├── RecordError            .shard .key          members do not make a record
+    │   ├── MissingField                            a record lacks a field that was asked for
     │   ├── DuplicateField                          two members are the same field of one record
-    │   ├── DuplicateKey                            a key that came before comes back
-    │   └── StrayMember                             a member that belongs to no record
-    ├── MappingError           .shard .key          a mapping raised, or a field did not decode
-    ├── SchemaError            (ValueError)         records do not fit what was said or seen of them
-    │   ├── NoFeature          (TypeError)          a value that has no form in a tf.train.Example
-    │   ├── UnclearLayout                           files that leave open what is a record, a class or a split
-    │   ├── FeatureOverflow    (OverflowError)      a number that an int64 or a float32 cannot hold
-    │   └── MalformedExample   .offset              bytes that are no serialized tf.train.Example
-    ├── UnsafeName             (ValueError)         a name in a document or listing that could leave its root
+    │   ├── DuplicateKey                            a key comes again after other records
+    │   └── StrayMember                             a member belongs to no record
+    ├── MappingError           .shard .key          a mapping raised, or a field could not be decoded
+    ├── SchemaError            (ValueError)         records do not fit their schema
+    │   ├── NoFeature          (TypeError)          a value has no form in a tf.train.Example
+    │   ├── UnclearLayout                           names of files do not tell records, classes or splits apart
+    │   ├── FeatureOverflow    (OverflowError)      a number does not fit an int64 or a float32
+    │   └── MalformedExample   .offset              bytes are no serialized tf.train.Example
+    ├── UnsafeName             (ValueError)         a name in a document or a listing could leave its root
     ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
-    │   └── PartMissing        .hosts .of           hosts of a job array have not left their parts yet
+    │   └── PartMissing        .hosts .of           hosts of a job array have not written their parts yet
     ├── ServerError            (OSError)            the embedded server cannot start
-    │   └── FolderMissing      (NotADirectoryError) the folder that it should serve is not there
+    │   └── FolderMissing      (NotADirectoryError) the folder to serve does not exist
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
-The text of an error says what to do next. The attributes say where: they are also in the text.
+The text of an error says what to do next. Its attributes say where the error happened; the text says so, too.
 
-TensorFlow turns errors into text. An iterator over a dataset of ours turns the text into our error again; behind
-further stages, in `model.fit` for example, `original` does.
+TensorFlow turns errors into text. An iterator over a dataset of this package turns the text into the error again.
+After further stages, as in `model.fit`, `original` does so.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from weakref import ReferenceType
 
-from ais_tar2tf.signed_urls import shown_url
+from ais_tar2tf.base.causes import copied, drop_frames, with_causes
+from ais_tar2tf.base.urls.signed import shown_url
 
 __all__ = [
     "AccessDenied",
@@ -92,7 +92,7 @@ __all__ = [
     "original",
 ]
 
-_REMEMBERED = 64  # errors that became text of TensorFlow's, and can be found again
+_REMEMBERED = 64  # errors that TensorFlow has turned into text, and that `original` can return
 
 
 def __dir__() -> list[str]:
@@ -100,7 +100,7 @@ def __dir__() -> list[str]:
 
 
 class Tar2TFError(Exception):
-    """The root of the tree: `except Tar2TFError` catches whatever this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class Tar2TFError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions with keyword arguments do not survive pickling by themselves.
+        # Python cannot pickle exceptions whose constructors take keyword arguments.
         return _rebuild, (type(self), self.message, dict(self.__dict__))
 
 
@@ -121,23 +121,23 @@ def _rebuild(cls: type[Tar2TFError], message: str, state: dict[str, object]) -> 
 
 
 class OptionError(Tar2TFError, ValueError):
-    """An option has a value that it cannot have, or has no effect together with the other options."""
+    """An option has a wrong value, or has no effect together with the other options."""
 
 
 class OptionTypeError(OptionError, TypeError):
-    """An option has a value of another type than it takes, or there is no option of that name."""
+    """An option has a value of a wrong type, or there is no option of this name."""
 
 
 class NoSuchRecord(Tar2TFError, IndexError):
-    """A record was asked for by a number beyond the last record."""
+    """The number of a record is beyond the last record."""
 
 
 class TemplateError(Tar2TFError, ValueError):
-    """A template that cannot be read, or that names more shards than `Limits.template`."""
+    """A template is malformed, or names more shards than `Limits.template`."""
 
 
 class StoreError(Tar2TFError):
-    """A store refused, or cannot do what was asked. `url` names the object or the bucket."""
+    """A store refuses a request, or does not support it. `url` names the object or the bucket."""
 
     def __init__(self, message: str, *, url: str) -> None:
         self.url: str = shown_url(url)
@@ -145,11 +145,11 @@ class StoreError(Tar2TFError):
 
 
 class ShardNotFound(StoreError, FileNotFoundError):
-    """A shard that a template names, or a listing showed, is not there."""
+    """A shard that a template names, or that a listing showed, does not exist."""
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store said 401 or 403, which is its `status`. The token is never in the text."""
+    """The store answered 401 or 403, which is the error's `status`. The text never contains the token."""
 
     def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
         super().__init__(message, url=url)
@@ -157,15 +157,15 @@ class AccessDenied(StoreError, PermissionError):
 
 
 class Silence(NamedTuple):
-    """For how long an endpoint that has never answered has given no answer."""
+    """How long an endpoint has been silent that has never answered any request."""
 
-    seconds: float  # since the first of the tries
-    last: float  # that the last try took
-    accepts: bool = False  # it takes connections: something is there, and may be busy
+    seconds: float  # since the first attempt
+    last: float  # seconds of the last attempt
+    accepts: bool = False  # whether it accepts connections: a program listens, and may be busy
 
 
 class TransportError(StoreError, ConnectionError):
-    """The network or the server failed, and kept failing for as long as `Retry` allows."""
+    """The network or the server failed, and all retries that `Retry` allows failed, too."""
 
     def __init__(
         self,
@@ -177,29 +177,29 @@ class TransportError(StoreError, ConnectionError):
         final: bool = False,
     ) -> None:
         super().__init__(message, url=url)
-        self.retry_after: float | None = retry_after
-        self.silence: Silence | None = silence  # of an endpoint that has never answered, nor this request
-        self.final: bool = final  # to try again would not help
-        self.next_try: float | None = None  # seconds from this failure to the next try, once that is decided
+        self.retry_after: float | None = retry_after  # seconds that the server asked to wait
+        self.silence: Silence | None = silence  # None if the endpoint has ever answered a request
+        self.final: bool = final  # whether another attempt would not help
+        self.next_try: float | None = None  # seconds from this failure to the next attempt, when they are known
 
 
 class ObjectChanged(StoreError):
-    """The object is not the one that the first part of the stream, or a checkpoint, came from."""
+    """The object is another one than that of the first part of the stream, or of a checkpoint."""
 
 
 class ChecksumMismatch(StoreError):
-    """The bytes that came are not those that the store says it holds."""
+    """The received bytes do not have the checksum that the store states."""
 
 
 class IndexMissing(StoreError, TypeError):
-    """The call needs an index of the shards, and none describes them.
+    """The call needs an index of the shards, and there is none that describes them.
 
-    It is a TypeError too, as `len()` of an object without a length raises: `list(source)` then counts while it reads.
+    This is also a TypeError, which `len()` raises for objects without a length, so that `list(source)` works.
     """
 
 
 class ArchiveError(Tar2TFError):
-    """The bytes of a shard are no well-formed archive; `offset` counts in what they decompress to."""
+    """The bytes of a shard are no well-formed archive. `offset` counts decompressed bytes."""
 
     def __init__(self, message: str, *, shard: str, offset: int) -> None:
         super().__init__(f"{shard}, offset {offset}: {message}")
@@ -212,15 +212,15 @@ class TruncatedArchive(ArchiveError):
 
 
 class UnsupportedArchive(ArchiveError):
-    """A format, or a feature of a format, that is not read here."""
+    """The archive has a format, or a feature of a format, that is not supported."""
 
 
 class LimitExceeded(ArchiveError):
-    """A field of `options.Limits` was passed; the text says which."""
+    """A limit of `options.Limits` was exceeded. The text names it."""
 
 
 class RecordError(Tar2TFError):
-    """Members that do not make a record."""
+    """Members do not make a record."""
 
     def __init__(self, message: str, *, shard: str, key: str) -> None:
         super().__init__(f"{shard}, record {key!r}: {message}")
@@ -229,7 +229,7 @@ class RecordError(Tar2TFError):
 
 
 class MissingField(RecordError):
-    """A field that was asked for is not in the record."""
+    """A record lacks a field that was asked for."""
 
 
 class DuplicateField(RecordError):
@@ -237,15 +237,15 @@ class DuplicateField(RecordError):
 
 
 class DuplicateKey(RecordError):
-    """A key that came before comes back after other records."""
+    """The key of an earlier record comes again after other records."""
 
 
 class StrayMember(RecordError):
-    """A member whose name has no extension, so that it belongs to no record."""
+    """The name of a member has no extension, so that the member belongs to no record."""
 
 
 class MappingError(Tar2TFError):
-    """A mapping raised, or a field did not decode."""
+    """A mapping raised an error, or a field could not be decoded."""
 
     def __init__(self, message: str, *, shard: str, key: str) -> None:
         super().__init__(f"{shard}, record {key!r}: {message}")
@@ -254,23 +254,23 @@ class MappingError(Tar2TFError):
 
 
 class SchemaError(Tar2TFError, ValueError):
-    """Records do not fit what was said, or seen in the first of them."""
+    """Records do not fit the schema that was given, or that the first records have."""
 
 
 class NoFeature(SchemaError, TypeError):
-    """A value that has no form in a tf.train.Example; the text names its field."""
+    """A value has no form in a tf.train.Example. The text names its field."""
 
 
 class UnclearLayout(SchemaError):
-    """The names of files leave open what is a record, a class or a split; the text names the options that decide."""
+    """The names of files do not tell records, classes or splits apart. The text names the options that do."""
 
 
 class FeatureOverflow(SchemaError, OverflowError):
-    """A number that does not fit into an int64, or into a float32; the text names its field."""
+    """A number does not fit an int64 or a float32. The text names its field."""
 
 
 class MalformedExample(SchemaError):
-    """Bytes that are no serialized tf.train.Example; `offset` is where they stop being one."""
+    """Bytes are no serialized tf.train.Example. `offset` is that of the first wrong byte."""
 
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(f"offset {offset}: {message}")
@@ -278,7 +278,7 @@ class MalformedExample(SchemaError):
 
 
 class UnsafeName(Tar2TFError, ValueError):
-    """A name from a document, a listing or a URL that could leave the folder or bucket it belongs to."""
+    """A name in a document, a listing or a URL could leave its folder or bucket."""
 
 
 class CheckpointError(Tar2TFError, ValueError):
@@ -290,7 +290,7 @@ class ExportError(Tar2TFError, OSError):
 
 
 class PartMissing(ExportError):
-    """Some of the `of` hosts of a job array have not left their parts: those whose numbers are `hosts`."""
+    """Hosts of a job array have not written their parts yet: those numbered `hosts`, of `of` hosts."""
 
     def __init__(self, message: str, *, hosts: Sequence[int], of: int) -> None:
         super().__init__(message)
@@ -303,11 +303,11 @@ class ServerError(Tar2TFError, OSError):
 
 
 class FolderMissing(ServerError, NotADirectoryError):
-    """The folder that the embedded server should serve is not there, or is no folder."""
+    """The folder that the embedded server should serve does not exist, or is no folder."""
 
 
 class MissingDependency(Tar2TFError, ImportError):
-    """An optional package is needed; the text names the extra that brings it."""
+    """An optional package is needed. The text names the extra that installs it."""
 
     def __init__(self, package: str, *, extra: str) -> None:
         super().__init__(
@@ -318,102 +318,79 @@ class MissingDependency(Tar2TFError, ImportError):
         self.extra: str = extra
 
 
-# Errors that pass through TensorFlow, which keeps their text only.
+# TensorFlow keeps only the text of an error that passes through it. The rest of this module finds the error again.
 
 _passed: deque[Tar2TFError] = deque(maxlen=_REMEMBERED)
 _finders: deque[ReferenceType[Finder]] = deque(maxlen=_REMEMBERED)
 
 
 def original(error: BaseException | None) -> Tar2TFError | None:
-    """Return the error of this package that an error of TensorFlow's was made of.
+    """Return the error of this package that caused an error of TensorFlow.
 
     Args:
-        error: What was caught, in any thread of the process in which the dataset was made.
+        error: The caught error, in any thread of the process that made the dataset.
 
     Returns:
-        An error equal to the one that was raised, with its attributes and its cause. `error` itself, when it is one
-        of ours. None when no error of ours is in it, or when more than 64 others were raised since.
+        An error equal to the one that was raised, with its attributes and its cause; `error` itself if it is an error
+        of this package. None if there is no such error, or if more than 64 others were raised since.
 
-    >>> error = SchemaError("field 'cls' is missing")
-    >>> text = f"Error in user-defined function: SchemaError: {for_tensorflow(error)} [Op:IteratorGetNext]"
-    >>> original(RuntimeError(text))
-    SchemaError("field 'cls' is missing")
-    >>> print(original(RuntimeError("out of memory")))
-    None
+    Example:
+        >>> error = SchemaError("field 'cls' is missing")
+        >>> text = f"Error in user-defined function: SchemaError: {for_tensorflow(error)} [Op:IteratorGetNext]"
+        >>> original(RuntimeError(text))
+        SchemaError("field 'cls' is missing")
+        >>> print(original(RuntimeError("out of memory")))
+        None
     """
-    for each in _with_causes(error):
+    for each in with_causes(error):
         if isinstance(each, Tar2TFError):
             return each
         text = str(each)
-        found = [passed for passed in _passed.copy() if _text_of(passed) in text]
-        if found:
-            latest = max(reversed(found), key=lambda passed: len(_text_of(passed)))
-            return _again(latest, cause=latest.__cause__)
+        matching = [passed for passed in _passed.copy() if _text_of(passed) in text]
+        if matching:
+            longest = max(reversed(matching), key=lambda passed: len(_text_of(passed)))
+            return copied(longest, cause=longest.__cause__)
         for reference in reversed(_finders.copy()):
             finder = reference()
-            explained = None if finder is None else finder.original_of(text)
-            if explained is not None:
-                return explained
+            found = None if finder is None else finder.original_of(text)
+            if found is not None:
+                return found
     return None
 
 
 class Finder(Protocol):
-    """An object that knows errors by what TensorFlow says of them, such as a dataset that knows its files."""
+    """An object that recognizes errors by TensorFlow's text, such as a dataset that knows its files."""
 
     def original_of(self, text: str) -> Tar2TFError | None:
-        """Return the error that TensorFlow's text stands for, if this object is concerned."""
+        """Return the error that the text of TensorFlow's error describes, or None."""
         ...
 
 
 def ask_for_originals(finder: Finder) -> None:
-    """Let `original` ask `finder`, for as long as somebody else holds it."""
+    """Let `original` ask `finder`, an object that recognizes errors by their text and is referenced weakly."""
     _finders.append(ReferenceType(finder))
 
 
 def for_tensorflow(error: Tar2TFError) -> Tar2TFError:
-    """Return an equal error to raise into TensorFlow: without causes, its text in characters that TensorFlow keeps.
+    """Return an equal error to raise into TensorFlow, and remember the error itself for `original`.
 
-    The error itself is remembered with its causes for `original`.
+    Args:
+        error: The error. Its tracebacks are released.
+
+    Returns:
+        A copy without causes, whose text has only characters that TensorFlow keeps.
     """
-    _drop_frames(error)
+    drop_frames(error, keep_user_code=isinstance(error, MappingError))
     _passed.append(error)
-    plain = _again(error, cause=None)
-    plain.message = _kept(error.message)
+    plain = copied(error, cause=None)
+    plain.message = _utf8(error.message)
     return plain
 
 
-def _again(error: Tar2TFError, *, cause: BaseException | None) -> Tar2TFError:
-    """Return an equal error: who raises one gives it a traceback, whose frames are not to be remembered here."""
-    again = copy(error)
-    again.__cause__ = cause
-    return again
-
-
 def _text_of(error: Tar2TFError) -> str:
-    return f"{type(error).__name__}: {_kept(error.message)}"
+    return f"{type(error).__name__}: {_utf8(error.message)}"
 
 
-def _kept(text: str) -> str:
-    """Return the text with names that are not UTF-8 written out: TensorFlow drops the whole of such a text."""
+def _utf8(text: str) -> str:
+    """Return the text with bytes that are not UTF-8 escaped, because TensorFlow drops a text with such bytes."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _drop_frames(error: Tar2TFError) -> None:
-    """Let go of the frames of our functions, which hold buffers and open streams; those of a mapping stay."""
-    for each in _with_causes(error):
-        frames = each.__traceback__ if isinstance(error, MappingError) else None
-        while frames is not None and not _is_of_user(frames.tb_frame.f_globals.get("__name__", "")):
-            frames = frames.tb_next
-        each.__traceback__ = frames
-
-
-def _is_of_user(module: str) -> bool:
-    return module.partition(".")[0] not in ("ais_tar2tf", "tensorflow")

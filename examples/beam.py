@@ -1,10 +1,10 @@
-"""Shards become record files in an Apache Beam pipeline: each shard a work item, the bytes those of a local export.
+"""Convert shards to record files in an Apache Beam pipeline, with the same bytes as a local export.
 
-    python examples/beam.py                                     # some made shards, in this process
+    python examples/beam.py                                     # generated shards, in this process
     python examples/beam.py --url "ais://…" --out "s3://…" -- --runner=DataflowRunner --region=…
 
-Beam and the newest TensorFlow want different versions of protobuf, so Beam has an environment of its own:
-pip install "ais_tar2tf[beam]". What stands behind `--` is Beam's.
+Beam and the newest TensorFlow need different versions of protobuf, so install Beam in an environment of its own:
+pip install "ais_tar2tf[beam]". Options after `--` go to Beam.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import ais_tar2tf as t2t
 
 
 def convert(url: str, out: str, options: list[str]) -> None:
-    """Without a runner it is the one that needs no other process; DirectRunner would fetch a program first."""
+    """Run a pipeline with a work item for each shard. Without a runner take FnApiRunner, which downloads nothing."""
     runner = None if any(option.startswith("--runner") for option in options) else FnApiRunner()
     with apache_beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
         shards = pipeline | apache_beam.Create(list(t2t.open(url).shards))
         _ = shards | t2t.cluster.beam.ConvertShards(out)
 
 
-def everything() -> None:
+def demo() -> None:
+    """Generate shards, convert them with and without Beam, and compare the manifests."""
     with tempfile.TemporaryDirectory() as folder:
         rows = ({"__key__": f"{number:06d}", "cls": "1"} for number in range(600))
         t2t.pack(rows, f"{folder}/shards/array-{{}}.tar", shard_size=None, shard_records=50)
@@ -41,13 +42,13 @@ def everything() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--url", help="shards; without it some are made")
-    parser.add_argument("--out", help="a folder or a URL that all workers see")
+    parser.add_argument("--url", help="shards (default: generate some)")
+    parser.add_argument("--out", help="a folder or a URL that all workers can reach")
     given, options = parser.parse_known_args()
     if given.url:
         convert(given.url, given.out, [option for option in options if option != "--"])
     else:
-        everything()
+        demo()
 
 
 if __name__ == "__main__":

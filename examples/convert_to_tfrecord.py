@@ -1,4 +1,4 @@
-"""Tar shards once into TFRecord files, proved, and read back with a known length; nothing of it needs a cluster.
+"""Convert tar shards to TFRecord files, verify them, and read them as a dataset of known length, without a cluster.
 
 python examples/convert_to_tfrecord.py
 python examples/convert_to_tfrecord.py --url "ais://imagenet/train-{000..146}.tar" --out records/
@@ -15,21 +15,21 @@ import ais_tar2tf as t2t
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--url", help="shards; without it some are made")
+    parser.add_argument("--url", help="shards (default: generate some)")
     parser.add_argument("--out", default="records", help="a folder or a URL (%(default)s)")
-    parser.add_argument("--shard-records", type=int, default=1024, help="records of a file (%(default)s)")
+    parser.add_argument("--shard-records", type=int, default=1024, help="records per file (%(default)s)")
     options = parser.parse_args()
     if options.url:
         convert(options.url, options.out, options.shard_records)
         return
     with tempfile.TemporaryDirectory() as folder:
         url = f"{folder}/train-{{0..3}}.tar"
-        t2t.pack(made(400), f"{folder}/train-{{}}.tar", shard_size=None, shard_records=100)
+        t2t.pack(generate(400), f"{folder}/train-{{}}.tar", shard_size=None, shard_records=100)
         convert(url, Path(folder, "records"), 150)
 
 
 def convert(url: str, out: str | Path, shard_records: int) -> None:
-    """What this example is about. Killed at any moment and run again, it goes on where it was."""
+    """Export, verify and load. If the process is killed, the next run continues the export."""
     with t2t.open(url) as source:
         for file in source.export(out, shard_size=None, shard_records=shard_records, workers=1):
             print(f"wrote {Path(file).name}")
@@ -42,8 +42,8 @@ def convert(url: str, out: str | Path, shard_records: int) -> None:
     print(f"a dataset of {int(dataset.cardinality())} batches: {sorted(dataset.element_spec)}")
 
 
-def made(count: int):
-    """Records of text and numbers."""
+def generate(count: int):
+    """Yield records of text and numbers."""
     for number in range(count):
         yield {"__key__": f"{number:06d}", "txt": f"the text of record {number}", "cls": str(number % 10)}
 

@@ -1,4 +1,4 @@
-"""What a model gets of a record is up to a function of yours: as a graph, or as plain Python.
+"""Map records to model inputs with a function of your own: as a TensorFlow graph, or as plain Python.
 
 python examples/custom_mapping.py
 """
@@ -17,39 +17,39 @@ import tensorflow as tf
 
 
 def as_graph(record: Any) -> tuple[Any, Any]:
-    """TensorFlow's own operations: traced once, run in C++, in parallel. Fields it does not touch are not read."""
+    """Map with TensorFlow operations: traced once, run in C++, in parallel. Unused fields are not read."""
     words = tf.strings.split(tf.strings.lower(record["txt"]))
     return tf.size(words), tf.strings.to_number(record["cls"], tf.int32)
 
 
 def as_python(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Anything else, here json and numpy: called for each record, from several threads, as it keeps no state."""
+    """Map with any Python code, here json and numpy. Several threads call the function, so it must not keep state."""
     about = json.loads(record["json"])
     return np.asarray(about["scores"], np.float32), np.int32(about["id"])
 
 
 def main() -> None:
-    t2t.pack(made(64), "memory://mapped/train-{}.tar", create=True)
+    t2t.pack(generate(64), "memory://mapped/train-{}.tar", create=True)
     source = t2t.open("memory://mapped/train-0.tar")
 
     graph = source.dataset(as_graph, batch=16)
     words, labels = next(iter(graph))
     sizes = f"{int(words[0])} words, label {int(labels[0])}"
-    print(f"as a graph: {words.shape[0]} records a batch, the first has {sizes}")
+    print(f"as a graph: {words.shape[0]} records per batch, the first has {sizes}")
 
-    # What cannot be a graph has to say what it returns.
+    # The types of a plain Python function cannot be traced, so declare them.
     plain = source.dataset(as_python, batch=16, output_types=(tf.float32, tf.int32), output_shapes=((3,), ()))
     scores, ids = next(iter(plain))
     print(f"as Python: scores {tuple(scores.shape)}, ids {ids.numpy()[:4].tolist()} …")
 
-    # A record that is wrong names itself; what is skipped is counted.
-    t2t.pack([*made(3), {"__key__": "x", "txt": "", "cls": "cat", "json": "{}"}], "memory://mapped/bad.tar")
+    # Errors name the record, and skipped records are counted.
+    t2t.pack([*generate(3), {"__key__": "x", "txt": "", "cls": "cat", "json": "{}"}], "memory://mapped/bad.tar")
     bad = t2t.open("memory://mapped/bad.tar", on_error="skip-record")
     kept = sum(1 for _ in bad.dataset(as_graph))
     print(f"{kept} of 4 records kept, skipped: {dict(bad.stats.skipped)}")
 
 
-def made(count: int):
+def generate(count: int):
     for number in range(count):
         about = {"id": number, "scores": [number / 2, 0.5, 1.0]}
         yield {

@@ -1,4 +1,4 @@
-"""Folders of images and a CSV of labels → record files → batches, by Datum's calls: settings that say what they do.
+"""Export folders of images and a CSV of labels to record files, and load batches, with Datum's functions.
 
 python examples/datum_style.py
 python examples/datum_style.py --input flowers/ --output records/   # with train/, train.csv, val/ and val.csv
@@ -19,14 +19,14 @@ from ais_tar2tf import datum
 
 
 def export(folder: Path, records: Path) -> None:
-    """What belongs to which split; types, shapes and sparseness are found in the data."""
+    """Export two splits. Datum finds types, shapes and sparse values in the data."""
     write_configs = datum.configs.TFRWriteConfigs()
     write_configs.splits = {"train": {}, "val": {}}
     datum.export.export_to_tfrecord(folder, records, datum.problem.IMAGE_CLF, write_configs)
 
 
 def load(records: Path) -> None:
-    """Batches by settings; those of training are shuffled, and here augmented."""
+    """Load batches. The batches for training are shuffled and resized."""
     dataset = datum.load(records)
     configs = dataset.dataset_configs
     configs.batch_size_train = 16
@@ -44,8 +44,8 @@ def smaller(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {**example, "image": tf.image.resize(example["image"], (16, 16)) / 255}
 
 
-def made(folder: Path) -> Path:
-    """Plain images of three colours, which are the labels."""
+def generate(folder: Path) -> Path:
+    """Write images of three colours. The colour is the label."""
     colours = np.array([[200, 40, 40], [40, 200, 40], [40, 40, 200]], np.uint8)
     for split, count in (("train", 64), ("val", 20)):
         (folder / split).mkdir(parents=True)
@@ -60,11 +60,11 @@ def made(folder: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--input", type=Path, help="a folder in that layout; without it one is made")
+    parser.add_argument("--input", type=Path, help="a folder in that layout (default: generate one)")
     parser.add_argument("--output", type=Path, default=Path("records"), help="the record files (%(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.input or made(Path(temporary, "flowers"))
+        folder = options.input or generate(Path(temporary, "flowers"))
         records = options.output if options.input else Path(temporary, "records")
         export(folder, records)
         print(f"wrote {', '.join(sorted(path.name for path in records.iterdir()))}")

@@ -1,4 +1,4 @@
-"""Coming from webdataset: their calls and ours side by side, on the same shards, with the same records.
+"""Compare webdataset's calls with ours, on the same shards.
 
     python examples/from_webdataset.py
 
@@ -7,7 +7,7 @@
 | `wds.WebDataset(urls)` | `t2t.open(urls).records()` |
 | `.decode("rgb8")`, `.to_tuple("jpg", "cls")` | a mapping: `dataset(pair)`, traced as a graph |
 | `.rename(image="jpg;png")` | `select("image=jpg;png")` |
-| `.shuffle(1000)` | `dataset(shuffle=1000, seed=1)`, which is the same again in the next run |
+| `.shuffle(1000)` | `dataset(shuffle=1000, seed=1)`, the same order in every run |
 | `.batched(32)` | `dataset(batch=32)` |
 | `nodesplitter=wds.split_by_node` | `dataset(shard=(host, hosts))` |
 | `handler=wds.warn_and_continue` | `on_error="skip-record"`, counted in `stats` |

@@ -1,10 +1,10 @@
-"""Train a Keras model on images in tar shards, straight from an object store; nothing is stored on the way.
+"""Train a Keras model on images in tar shards of an object store, without a copy on disk.
 
     python examples/imagenet_in_memory.py
     python examples/imagenet_in_memory.py --endpoint http://localhost:51080 --bucket imagenet \\
         --template "train-{000..146}.tar" --test-template "val-{00..06}.tar" --classes 1000
 
-Without a bucket it makes shards of coloured shapes, and serves them from this process as AIStore would.
+Without a bucket, this program generates shards of coloured shapes and serves them with the embedded AIStore server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import ais_tar2tf as t2t
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """Nothing on standard error: on import TensorFlow remarks on the machine there, whatever the log level."""
+    """Discard standard error: TensorFlow prints remarks about the machine when it is imported, at any log level."""
     kept = os.dup(2)
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -44,7 +44,7 @@ with _muted():
     import numpy as np
     import tensorflow as tf
 
-SHARDS, RECORDS, SIZE = 8, 256, 64  # of the shards that are made: how many, images in each, their side in pixels
+SHARDS, RECORDS, SIZE = 8, 256, 64  # generated shards, images per shard, width and height in pixels
 CLASSES = 10
 
 
@@ -59,32 +59,34 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace, endpoint: str | None, bucket: str) -> None:
-    """What this example is about."""
+    """Train and evaluate on a bucket."""
     with t2t.AisDataset(bucket, endpoint) as ais:
         train = ais.load_from_tar(options.template).shuffle().batch(options.batch)
         test = ais.load_from_tar(options.test_template).batch(options.batch)
 
-        # Keras remarks on it when the length of a dataset is not known before its end, as it never is here.
+        # Keras warns at the end of every dataset of unknown length.
         warnings.filterwarnings("ignore", "Your input ran out of data")
         model = _model(options.classes)
         print(f"Training on {options.template} of bucket {bucket}, {options.epochs} epoch(s)")
         began = time.perf_counter()
         history = model.fit(train, epochs=options.epochs, shuffle=False, verbose=0).history
-        _tell("trained on", sum(history["records"]), began, history["loss"][-1], history["accuracy"][-1])
+        _report("trained on", sum(history["records"]), began, history["loss"][-1], history["accuracy"][-1])
 
         print(f"Evaluating on {options.test_template}")
         began = time.perf_counter()
         found = model.evaluate(test, verbose=0, return_dict=True)
-        _tell("evaluated", found["records"], began, found["loss"], found["accuracy"])
+        _report("evaluated", found["records"], began, found["loss"], found["accuracy"])
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--endpoint", help="AIStore's proxy, as http://localhost:51080 (default: AIS_ENDPOINT)")
-    parser.add_argument("--bucket", help="the bucket; without one, shards are made and served here")
+    parser.add_argument("--bucket", help="the bucket (default: generate shards and serve them)")
     parser.add_argument("--template", default="train-{0..3}.tar.gz", help="shards to train on (%(default)s)")
     parser.add_argument("--test-template", default="train-{4..7}.tar.gz", help="shards to test on (%(default)s)")
-    parser.add_argument("--classes", type=int, default=CLASSES, help="labels are 0 to this, less one (%(default)s)")
+    parser.add_argument(
+        "--classes", type=int, default=CLASSES, help="number of classes; labels start at 0 (%(default)s)"
+    )
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
@@ -93,7 +95,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _tell(what: str, records: float, began: float, loss: float, accuracy: float) -> None:
+def _report(what: str, records: float, began: float, loss: float, accuracy: float) -> None:
     seconds = time.perf_counter() - began
     rate = f"{records:,.0f} records in {seconds:.1f} s ({records / seconds:,.0f} records/s)"
     print(f"  {what} {rate}: loss {loss:.3f}, accuracy {accuracy:.1%}")
@@ -103,14 +105,14 @@ def _tell(what: str, records: float, began: float, loss: float, accuracy: float)
 
 
 class Records(keras.metrics.Sum):
-    """How many records came by: Keras itself counts batches only."""
+    """A metric that counts records. Keras itself counts only batches."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # noqa: ARG002  # Keras's
         super().update_state(keras.ops.ones_like(y_true, dtype="float32"))
 
 
 def _model(classes: int) -> keras.Model:
-    """Small enough for any machine; it gets what `load_from_tar` gives: 224×224 pixels, 0 to 1, and a label."""
+    """Return a model small enough for any machine, for 224×224 pixels from 0 to 1 as `load_from_tar` yields them."""
     keras.utils.set_random_seed(7)
     layers = keras.layers
     model = keras.Sequential(
@@ -128,12 +130,12 @@ def _model(classes: int) -> keras.Model:
     return model
 
 
-# The shards that are made when no bucket is named: shapes whose colour and form tell their class.
+# The generated shards: pictures of shapes, whose colour and form determine the class.
 
 
 @contextmanager
 def _made_bucket() -> Iterator[tuple[str, str]]:
-    """The endpoint of a server in this process, and the bucket on it."""
+    """Yield the endpoint of a server in this process, and the name of its bucket."""
     bucket = "shapes"
     with tempfile.TemporaryDirectory() as folder, t2t.serve(folder) as server:
         Path(folder, bucket).mkdir()
@@ -144,7 +146,7 @@ def _made_bucket() -> Iterator[tuple[str, str]]:
 
 
 def _shard(number: int) -> bytes:
-    """A tar.gz of records: an image in `jpg`, its class in `cls`."""
+    """Return a tar.gz of records with an image in `jpg` and its class in `cls`."""
     random = np.random.default_rng(number)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -159,7 +161,7 @@ def _shard(number: int) -> bytes:
 
 
 def _picture(label: int, random: np.random.Generator) -> np.ndarray:
-    """A shape somewhere on a grey, noisy ground; two classes share a form, and each has its hue."""
+    """Draw a shape on grey noise. Two classes share a form, and each class has its own hue."""
     y, x = np.mgrid[:SIZE, :SIZE] - random.uniform(0.35, 0.65, (2, 1, 1)) * SIZE
     radius = random.uniform(0.2, 0.3) * SIZE
     shape = _shape(label % 5, np.abs(x), np.abs(y), radius)
@@ -171,19 +173,19 @@ def _picture(label: int, random: np.random.Generator) -> np.ndarray:
 
 
 def _shape(form: int, x: np.ndarray, y: np.ndarray, radius: float) -> np.ndarray:
-    """Which pixels belong to it; x and y are distances from its centre."""
+    """Return the mask of the shape's pixels. `x` and `y` are distances from its centre."""
     distance = np.hypot(x, y)
     return [
         distance < radius,  # a disc
         (distance < radius) & (distance > 0.7 * radius),  # a ring
         (np.maximum(x, y) < radius) & (np.minimum(x, y) < 0.25 * radius),  # a cross
-        (y < radius) & (y % (0.5 * radius) < 0.25 * radius) & (x < radius),  # lying stripes
-        (x < radius) & (x % (0.5 * radius) < 0.25 * radius) & (y < radius),  # standing stripes
+        (y < radius) & (y % (0.5 * radius) < 0.25 * radius) & (x < radius),  # horizontal stripes
+        (x < radius) & (x % (0.5 * radius) < 0.25 * radius) & (y < radius),  # vertical stripes
     ][form]
 
 
 def _show_an_error(endpoint: str, bucket: str) -> None:
-    print("A shard that is not there is an error, never a shorter dataset:")
+    print("A missing shard is an error, never a shorter dataset:")
     try:
         t2t.AisDataset(bucket, endpoint).load_from_tar(f"train-{SHARDS}.tar.gz")
     except t2t.errors.ShardNotFound as error:

@@ -1,4 +1,4 @@
-"""Work where the data is: a selection, an augmentation, a shuffle; on the embedded server, as on a cluster.
+"""Let the cluster select fields, augment images and shuffle records. The embedded server stands for the cluster.
 
 python examples/in_cluster.py
 """
@@ -23,7 +23,7 @@ SELECTIONS = ["png", "cls"]
 
 
 def main() -> None:
-    # On a cluster: cluster.etl.start(transformer.spec(image=…)), of an image made from transformer.containerfile().
+    # On a cluster: build an image from transformer.containerfile(), then etl.start(transformer.spec(image=…)).
     transformer = t2t.AisDataset("pictures", "any", conversions=CONVERSIONS, selections=SELECTIONS).transformer()
     with tempfile.TemporaryDirectory() as folder, transformer.serve() as service:
         bucket = Path(folder) / "pictures"
@@ -37,20 +37,20 @@ def main() -> None:
 
 
 def fill(bucket: Path) -> None:
-    t2t.pack(made(60), f"{bucket}/train-{{}}.tar", shard_size="1MB")
+    t2t.pack(generate(60), f"{bucket}/train-{{}}.tar", shard_size="1MB")
 
 
 def select() -> None:
-    """The labels alone: their members come, the pictures stay where they are."""
+    """Read the labels only. The cluster sends their members and leaves out the pictures."""
     with t2t.open("ais://pictures/train-*.tar") as src:
         labels = src.select("cls")
         count = sum(1 for _ in labels.records())
-        told = labels.extracted
-        print(f"{count} labels: {told.member_bytes:,} bytes came of {told.whole_bytes:,}")
+        extracted = labels.extracted
+        print(f"{count} labels: received {extracted.member_bytes:,} of {extracted.whole_bytes:,} bytes")
 
 
 def augment() -> None:
-    """The same dataset, made here and made there."""
+    """Rotate the pictures in this process, then in the cluster, and compare."""
     with t2t.AisDataset("pictures", conversions=CONVERSIONS, selections=SELECTIONS) as ais:
         here = list(ais.load("train-*.tar", remote_exec=False).as_numpy_iterator())
         there = list(ais.load("train-*.tar").as_numpy_iterator())
@@ -63,7 +63,7 @@ def alike(ours: tuple[np.ndarray, ...], theirs: tuple[np.ndarray, ...]) -> bool:
 
 
 def shuffled(endpoint: str) -> None:
-    """By dSort where there is one; this server has none, so `local` is asked for."""
+    """Shuffle records into new shards. The embedded server has no dSort, so `local=True` shuffles in this process."""
     urls = shuffle(
         "ais://pictures/train-*.tar",
         "ais://pictures/shuffled-{00..99}.tar",
@@ -76,7 +76,7 @@ def shuffled(endpoint: str) -> None:
     print(f"{len(keys)} records in {len(urls)} new shards, each once: {len(set(keys)) == len(keys)}")
 
 
-def made(count: int):
+def generate(count: int):
     random = np.random.default_rng(0)
     for number in range(count):
         pixels = random.integers(0, 255, (64, 64, 3), np.uint8)

@@ -1,10 +1,10 @@
-"""Hosts of a job array convert one set of shards, each its share; then one publishes all, as if it had been one.
+"""Convert shards on the hosts of a job array, each a share, then publish all shares as one export.
 
     python examples/job_array.py                                                    # three hosts, one after the other
     python examples/job_array.py --host 2 --hosts 8 --url "ais://…" --out "s3://…"  # this host of eight
-    python examples/job_array.py --finish --out "s3://…"                            # when all of them are done
+    python examples/job_array.py --finish --out "s3://…"                            # when all hosts are done
 
-Run again, whatever was killed goes on; what is missing is named.
+A host that was killed continues when it runs again. Publishing names the hosts whose shares are missing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import ais_tar2tf as t2t
 
 def convert(url: str, out: str, host: int, hosts: int) -> None:
     files = t2t.open(url).export(out, shard=(host, hosts), align="shard")
-    print(f"host {host}: {len(files)} files wait to be published")
+    print(f"host {host}: {len(files)} files are ready to be published")
 
 
-def everything(hosts: int) -> None:
+def demo(hosts: int) -> None:
+    """Generate shards and convert them as several hosts would, one after the other."""
     rows = ({"__key__": f"{number:06d}", "cls": "1"} for number in range(600))
     t2t.pack(rows, "memory://examples/array-{}.tar", shard_size=None, shard_records=50, create=True)
     with tempfile.TemporaryDirectory() as out:
@@ -40,16 +41,16 @@ def main() -> None:
     number = os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("SLURM_PROCID")
     parser.add_argument("--host", type=int, default=int(number) if number else 0)
     parser.add_argument("--hosts", type=int, default=3)
-    parser.add_argument("--url", help="shards; without it some are made")
-    parser.add_argument("--out", help="a folder or a URL that all hosts see")
-    parser.add_argument("--finish", action="store_true", help="publish what all hosts have written")
+    parser.add_argument("--url", help="shards (default: generate some)")
+    parser.add_argument("--out", help="a folder or a URL that all hosts can reach")
+    parser.add_argument("--finish", action="store_true", help="publish the shares of all hosts")
     options = parser.parse_args()
     if options.finish:
         print(f"{len(t2t.finish(options.out))} files")
     elif options.url:
         convert(options.url, options.out, options.host, options.hosts)
     else:
-        everything(options.hosts)
+        demo(options.hosts)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Several hosts read one bucket: each its share, disjoint and complete, in an order that depends on the seed alone.
+"""Read one bucket on several hosts. Each host reads a share, and together they read each record once.
 
     python examples/multi_host.py                                     # three hosts, one after the other
     python examples/multi_host.py --host 2 --hosts 8 --url "ais://…"  # this host of eight
-    srun -n 8 python examples/multi_host.py --url "ais://…"           # each finds out which one it is
+    srun -n 8 python examples/multi_host.py --url "ais://…"           # each process finds its own number
 
-Which of how many this host is, TF_CONFIG, Slurm, MPI, Horovod, JAX or torchrun tell (`t2t.hosts`); on Kubernetes
-examples/kubernetes.yaml has the job that trains.
+`t2t.hosts` takes the number of this host from TF_CONFIG, Slurm, MPI, Horovod, JAX or torchrun.
+examples/kubernetes.yaml has a training job for Kubernetes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def share(url: str, host: int, hosts: int) -> list[str]:
-    """The keys that one host reads in its first epoch."""
+    """Return the keys that one host reads in its first epoch."""
     dataset = t2t.open(url).select("cls").dataset(shuffle=True, seed=1, shard=(host, hosts))
     return [record["__key__"].numpy().decode() for record in dataset]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--host", type=int, help="from 0; left out, the environment tells")
-    parser.add_argument(
-        "--hosts", type=int, default=3, help="with --host, or with shards that are made (%(default)s)"
-    )
-    parser.add_argument("--url", help="shards; without it some are made")
+    parser.add_argument("--host", type=int, help="number of this host, from 0 (default: from the environment)")
+    parser.add_argument("--hosts", type=int, default=3, help="with --host, or for generated shards (%(default)s)")
+    parser.add_argument("--url", help="shards (default: generate some)")
     options = parser.parse_args()
     if options.url:
         host, hosts = t2t.hosts() if options.host is None else (options.host, options.hosts)

@@ -1,4 +1,4 @@
-"""Stop in the middle of an epoch, and go on with exactly the records that are left, behind a shuffle, too.
+"""Stop in the middle of a shuffled epoch, and resume with exactly the remaining records.
 
 python examples/resume_training.py
 """
@@ -18,10 +18,10 @@ RECORDS, BATCH = 240, 16
 
 
 def dataset() -> Any:
-    """The same order for the same seed, so a position is all that has to be kept."""
+    """Return a shuffled dataset. Its order depends on the seed, so a checkpoint needs only a position."""
     source = t2t.open("memory://resumed/train-{0..3}.tar")
-    how = t2t.options.Shuffle(window=64, shards=2, seed=7)
-    return source.dataset(number_of, shuffle=how, batch=BATCH).prefetch(2)
+    shuffle = t2t.options.Shuffle(window=64, shards=2, seed=7)
+    return source.dataset(number_of, shuffle=shuffle, batch=BATCH).prefetch(2)
 
 
 def number_of(record: Any) -> Any:
@@ -39,13 +39,13 @@ def main() -> None:
         saved = tf.train.Checkpoint(iterator=iterator).save(f"{folder}/position")
         print(f"stopped after {len(begun)} batches")
 
-        # This could be another process, on another day.
+        # This could be another process.
         iterator = iter(dataset())
         tf.train.Checkpoint(iterator=iterator).restore(saved)
         rest = [batch.numpy().tolist() for batch in iterator]
 
-    print(f"went on with {len(rest)} batches")
-    print(f"nothing twice, nothing left out: {begun + rest == whole}")
+    print(f"resumed with {len(rest)} batches")
+    print(f"nothing repeated, nothing lost: {begun + rest == whole}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A class says what an example is; a CSV lists them; train, eval and test files come of it, by TFRecorder's calls.
+"""Describe an example as a class, list examples in a CSV, and write record files with TFRecorder's functions.
 
 python examples/tfrecorder_style.py
 """
@@ -17,12 +17,12 @@ from ais_tar2tf.tfrecorder import factory as tf_factory
 from ais_tar2tf.tfrecorder.helpers.decorator import tfrecordable
 from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleException
 
-LENGTH = 100  # of a recording
-CHUNK = 25  # of what a model gets of it
+LENGTH = 100  # values in a recording
+CHUNK = 25  # values in each part that a model gets
 
 
 class Recording(Example):
-    """A label, which the CSV has, and a curve, which is loaded when its turn comes."""
+    """An example with a label from the CSV, and a curve that is loaded from a file when it is needed."""
 
     def __init__(self, name: str, label: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Recording(Example):
     def load(self, folder: Path, **_: Any) -> None:
         path = folder / f"{self.name}.npy"
         if not path.is_file():
-            raise IgnoreExampleException(f"{path.name} was never recorded")
+            raise IgnoreExampleException(f"{path.name} does not exist")
         self.curve = np.load(path)
 
     def split(self, **_: Any) -> list[Recording]:
@@ -67,8 +67,8 @@ class Recording(Example):
         self.curve = None
 
 
-def made(folder: Path, count: int) -> Path:
-    """Curves, and the CSV that names them; the last one is named and is not there."""
+def generate(folder: Path, count: int) -> Path:
+    """Write curves and the CSV that lists them. The file of the last one is missing on purpose."""
     lines = []
     for number in range(count):
         if number < count - 1:
@@ -85,9 +85,9 @@ def main() -> None:
         tf_factory.generate_and_save_train_eval_test_tfrecords_files(
             out,
             example_class=Recording,
-            examples_list_filepath=made(folder, 21),
+            examples_list_filepath=generate(folder, 21),
             examples_train_eval_test_ratio=[0.7, 0.2, 0.1],
-            folder=folder,  # this and whatever else is given goes to load() and split()
+            folder=folder,  # further keyword arguments go to load() and split()
         )
         print((out / "log.txt").read_text(encoding="utf-8").strip())
         for split in ("train", "eval", "test"):

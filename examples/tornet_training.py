@@ -1,10 +1,10 @@
-"""Trains a small Keras model on radar data like TorNet's, streamed right from tar shards: no rebuild, no copy.
+"""Train a small Keras model on radar data like TorNet's, streamed from tar shards.
 
-    python examples/tornet_training.py                                # makes data, serves them, trains
-    python examples/tornet_training.py --train URL --test URL         # on shards that are there
+    python examples/tornet_training.py                                # generates data, serves them, trains
+    python examples/tornet_training.py --train URL --test URL         # on existing shards
 
-Six variables at two tilts are twelve channels, 120 × 240 gates. Tornadoes are rare, so they weigh more, and the
-figure is the area under the ROC curve rather than the accuracy. Needs the extra `tornet`.
+A sample has twelve channels (six variables at two tilts) of 120 × 240 gates. Tornadoes are rare, so their samples get
+a larger weight, and the metric is the area under the ROC curve instead of accuracy. Needs the extra `tornet`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ais_tar2tf import tornet
 from ais_tar2tf.tornet.small_data import make
 
 _BATCH = 8
-_WEIGHT = 3.0  # of a tornado: there are three times as many other samples in the small data
+_WEIGHT = 3.0  # of a tornado; the small data has three times as many other samples
 _FEATURES = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH", "label")
 
 
 @contextmanager
 def made_data(samples: int) -> Iterator[tuple[str, str, str]]:
-    """Templates of shards for training and testing, and the endpoint that serves them."""
+    """Generate shards and serve them. Yield the templates for training and testing, and the endpoint."""
     with (
         tempfile.TemporaryDirectory() as data,
         tempfile.TemporaryDirectory() as buckets,
@@ -44,7 +44,7 @@ def made_data(samples: int) -> Iterator[tuple[str, str, str]]:
 
 
 def dataset(urls: str, endpoint: str | None, *, tilt_last: bool, training: bool) -> tf.data.Dataset:
-    """Batches of channels, labels and weights."""
+    """Return batches of channels, labels and weights."""
     samples = tornet.stream(
         urls, features=_FEATURES, endpoint=endpoint, shuffle=64 if training else None, seed=1 if training else None
     )
@@ -53,13 +53,13 @@ def dataset(urls: str, endpoint: str | None, *, tilt_last: bool, training: bool)
 
 
 def model(*, tilt_last: bool) -> tf.keras.Model:
-    """Two convolutions, and the strongest answer anywhere in the frame.
+    """Return a model of two convolutions and a maximum over the frame.
 
-    Gaps become the middle of the range: at −3 their edges would outshine every echo.
+    Missing values (−3) are replaced by the middle of the range, because their edges would outshine every echo.
     """
     layers = tf.keras.layers
     channels = tf.keras.Input((120, 240, 12) if tilt_last else (12, 120, 240))
-    x = channels if tilt_last else layers.Permute((2, 3, 1))(channels)  # what CPUs convolve
+    x = channels if tilt_last else layers.Permute((2, 3, 1))(channels)  # the layout that CPUs support
     x = layers.AveragePooling2D(2)(tf.keras.ops.where(x < -1, 0.0, (x - 0.5) * 4))
     for _ in range(2):
         x = layers.MaxPooling2D(2)(layers.Conv2D(16, 3, padding="same", activation="relu")(x))
@@ -72,7 +72,7 @@ def model(*, tilt_last: bool) -> tf.keras.Model:
 
 
 def train(urls: tuple[str, str], endpoint: str | None, epochs: int, *, tilt_last: bool) -> None:
-    """Fit and evaluate; one line of what came of it."""
+    """Fit, evaluate, and print one line of results."""
     tf.keras.utils.set_random_seed(1)
     fitted = model(tilt_last=tilt_last)
     began = time.perf_counter()
@@ -85,15 +85,16 @@ def train(urls: tuple[str, str], endpoint: str | None, epochs: int, *, tilt_last
         dataset(urls[1], endpoint, tilt_last=tilt_last, training=False), return_dict=True, verbose=0
     )
     order = "azimuth, range, channels" if tilt_last else "channels, azimuth, range"
-    print(f"({order}): {epochs} epochs in {seconds:.0f} s, AUC {before['auc']:.2f}, of the test {after['auc']:.2f}")
+    areas = f"AUC {before['auc']:.2f}, test AUC {after['auc']:.2f}"
+    print(f"({order}): {epochs} epochs in {seconds:.0f} s, {areas}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", metavar="URL", help="a template of shards such as tornet.pack writes")
+    parser.add_argument("--train", metavar="URL", help="template of shards as tornet.pack writes them")
     parser.add_argument("--test", metavar="URL")
-    parser.add_argument("--endpoint", help="AIStore's, for ais:// (or AIS_ENDPOINT)")
-    parser.add_argument("--samples", type=int, default=64, help="how many to make, where none are given")
+    parser.add_argument("--endpoint", help="endpoint of AIStore, for ais:// (default: AIS_ENDPOINT)")
+    parser.add_argument("--samples", type=int, default=64, help="number of samples to generate")
     parser.add_argument("--epochs", type=int, default=6)
     given = parser.parse_args()
     if (given.train is None) != (given.test is None):

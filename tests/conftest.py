@@ -1,10 +1,11 @@
-"""What every test shares: nothing left behind in the environment, and a bucket of shards on the embedded server."""
+"""Settings and fixtures for all tests: a clean environment, servers, and small datasets."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,45 +15,49 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what is to run in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background processes so
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import ais_tar2tf as t2t
-import shards as made
+from ais_tar2tf.stores.memory import MemoryStore
+from tests.support import shards as made
+from tests.support.fault_server import FaultServer
 
-# How fast the machine is, is no property of the code.
+# A slow machine must not fail a test.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
 
-_MOST_WORKERS = 4  # each holds TensorFlow and its own servers: 2 GB
+_MAX_WORKERS = 4  # each needs 2 GB for TensorFlow and its own servers
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 pytest_plugins = ["tests.servers.plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="also what takes long: whole matrices, more real servers")
+    parser.addoption(
+        "--full", action="store_true", help="also run the tests that take minutes: whole matrices, more real servers"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `full` take minutes: without --full they are left out."""
+    """Deselect tests marked `full`, which take minutes, unless --full is given."""
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
+    deselected = [item for item in items if item.get_closest_marker("full")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What `-n auto` means: all cores, or for what is in one file just this process, where debuggers work."""
+    """Return the workers of `-n auto`: one for each core, but none for a single file, so that debuggers work."""
     files = {config.invocation_params.dir / argument.partition("::")[0] for argument in config.args}
     if len(files) == 1 and files.pop().is_file():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_WORKERS)
+    return min(cores, _MAX_WORKERS)
 
 
 @pytest.fixture(autouse=True)
@@ -60,12 +65,28 @@ def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy") or name in _CERTIFICATES:
             monkeypatch.delenv(name)
-    monkeypatch.setenv("AIS_AUTHN_TOKEN_FILE", os.devnull)  # not the one of whoever runs the tests
+    monkeypatch.setenv("AIS_AUTHN_TOKEN_FILE", os.devnull)  # ignore the token file of the user who runs the tests
+
+
+@pytest.fixture
+def fault_server() -> Iterator[FaultServer]:
+    """An HTTP server without objects, into whose answers a test can inject faults."""
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest) -> MemoryStore:
+    """An empty store in memory, used by this test only."""
+    return MemoryStore(f"test-{zlib.crc32(request.node.nodeid.encode()):08x}")
 
 
 @pytest.fixture
 def narrow_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux lets what a connection of ours holds grow to tens of MB; with the other side's 4 MB it is then 5."""
+    """Limit the receive buffers of client sockets to 512 KiB.
+
+    Otherwise Linux lets them grow to tens of MB, which hides how much the package reads ahead.
+    """
     connect = socket.create_connection
 
     def narrow(*where: Any, **how: Any) -> socket.socket:
@@ -78,7 +99,7 @@ def narrow_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[t2t.serve]:
-    """A server with the bucket `imagenet`: train-{0..7}.tar.gz of 16 records each, image and label."""
+    """A server with the bucket `imagenet`: train-{0..7}.tar.gz with 16 records each, of an image and a label."""
     folder = tmp_path_factory.mktemp("buckets")
     bucket: Path = folder / "imagenet"
     bucket.mkdir()
@@ -95,7 +116,7 @@ def _labelled(number: int) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def tornet_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """16 samples like TorNet's: train-2015 has six, test-2015 two, of 2013 and 2014 there are three and one."""
+    """16 samples like TorNet's: six in train-2015, two in test-2015, three and one each in 2013 and 2014."""
     from ais_tar2tf.tornet.small_data import make
 
     root = tmp_path_factory.mktemp("tornet")

@@ -1,12 +1,16 @@
-"""Blocks of a shard's bytes → its members. What a shard is, its first bytes say, never its name. No I/O."""
+"""Archive readers: blocks of a shard's bytes become its members.
+
+A shard's format is recognised by its first bytes, never by its name. This package does no I/O, and must not know
+what a record is. `ShardArchive` is the entry; `members.py` defines the interface of the readers that it uses.
+"""
 
 from __future__ import annotations
 
-from ais_tar2tf.archive._members import Archive, Bytes, Members, Wanted
-from ais_tar2tf.archive._shard import ShardArchive
-from ais_tar2tf.archive._tar import TarReader
-from ais_tar2tf.archive._tfrecord import FRAME_BYTES, MASK_DELTA, masked_crc
-from ais_tar2tf.archive._zip_directory import Directory, DirectoryFinder
+from ais_tar2tf.archive.members import Archive, Bytes, Members, Wanted
+from ais_tar2tf.archive.shard import ShardArchive
+from ais_tar2tf.archive.tar import TarReader
+from ais_tar2tf.archive.tfrecord import FRAME_BYTES, MASK_DELTA, masked_crc
+from ais_tar2tf.archive.zip_directory import Directory, find_directory
 
 __all__ = [
     "FRAME_BYTES",
@@ -14,10 +18,10 @@ __all__ = [
     "Archive",
     "Bytes",
     "Directory",
-    "DirectoryFinder",
     "Members",
     "ShardArchive",
     "TarReader",
     "Wanted",
+    "find_directory",
     "masked_crc",
 ]

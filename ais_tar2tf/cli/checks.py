@@ -1,7 +1,4 @@
-"""What `doctor` looks at on this machine: each check gives one line and, where something is amiss, a remedy.
-
-No check shows a secret: of credentials it says whether they are there, never what they are.
-"""
+"""The checks of `doctor` on this machine. They must not print a credential, only whether it is set."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from pathlib import Path
 
 from ais_tar2tf.cli.console import quantity
 
-__all__ = ["Finding", "credentials", "disk", "extras", "memory", "open_files", "python", "required", "tensorflow"]
+__all__ = ["CheckResult", "credentials", "disk", "extras", "memory", "open_files", "python", "required", "tensorflow"]
 
 OK, REMARK, FAULT = "ok", "remark", "fault"
 _OLDEST, _NEWEST = (3, 11), (3, 13)
-_LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of it, 256 MiB are ours
-_LEAST_DISK = 1_000_000_000  # bytes: what a first export and a card need with room to spare
+_LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of them, and this package 256 MiB
+_LEAST_DISK = 1_000_000_000  # bytes: more than a first export and a card need
 _LEAST_FILES = 1_024
-_DEVELOPERS = ("test", "dev", "bench", "fuzz")  # extras for work on this package, which its users need not have
+_DEVELOPERS = ("test", "dev", "bench", "fuzz")  # extras that only developers of this package need
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
 _SECRETS = (
     "AIS_AUTHN_TOKEN",
@@ -50,8 +47,16 @@ _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the doctor's: `state` is ok, remark or fault; `code` is the exit code that a fault means."""
+class CheckResult:
+    """The result of a check.
+
+    Attributes:
+        what: What was checked.
+        state: "ok", "remark" or "fault".
+        found: What was found.
+        remedy: What to do about it.
+        code: The exit code that a fault means.
+    """
 
     what: str
     state: str
@@ -63,40 +68,42 @@ class Finding:
         return {name: value for name, value in asdict(self).items() if name != "code"}
 
 
-def python() -> Finding:
+def python() -> CheckResult:
     version = platform.python_version()
     if not _OLDEST <= sys.version_info[:2] <= _NEWEST:
         wanted = f"{_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
-        return Finding("Python", FAULT, version, f"TensorFlow has wheels for {wanted}: make a venv with one of them")
-    return Finding("Python", OK, f"{version} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+        return CheckResult(
+            "Python", FAULT, version, f"TensorFlow has wheels for {wanted}: make a venv with one of them"
+        )
+    return CheckResult("Python", OK, f"{version} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
 
 
-def required() -> Finding:
-    """Of what the package says it needs, without an extra."""
+def required() -> CheckResult:
+    """Check that the packages that this package always needs are installed."""
     if _version("ais_tar2tf") is None:
-        return Finding(
+        return CheckResult(
             "packages", REMARK, "run from a checkout that is not installed", "./setup.sh, or pip install -e ."
         )
     missing = [name for name, extra in _requirements() if not extra and _version(name) is None]
     if missing:
-        return Finding("packages", FAULT, f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
-    return Finding("packages", OK, f"ais_tar2tf {_version('ais_tar2tf')} and all that it needs")
+        return CheckResult("packages", FAULT, f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
+    return CheckResult("packages", OK, f"ais_tar2tf {_version('ais_tar2tf')} and all that it needs")
 
 
-def extras() -> Iterator[Finding]:
-    """Each extra: there, or what brings it. One that is missing is no fault."""
+def extras() -> Iterator[CheckResult]:
+    """Check the extras. A missing extra is a remark, not a fault."""
     for extra in sorted({extra for _, extra in _requirements() if extra and extra not in _DEVELOPERS}):
-        names = [name for name, of in _requirements() if of == extra and name != "ais_tar2tf"]
+        names = [name for name, needed_by in _requirements() if needed_by == extra and name != "ais_tar2tf"]
         missing = [name for name in names if _version(name) is None]
         if missing:
             found = f"not installed: {_USES.get(extra, ', '.join(missing))}"
-            yield Finding(f"extra {extra}", REMARK, found, f"pip install 'ais_tar2tf[{extra}]'")
+            yield CheckResult(f"extra {extra}", REMARK, found, f"pip install 'ais_tar2tf[{extra}]'")
         else:
-            yield Finding(f"extra {extra}", OK, ", ".join(f"{name} {_version(name)}" for name in names))
+            yield CheckResult(f"extra {extra}", OK, ", ".join(f"{name} {_version(name)}" for name in names))
 
 
 def _requirements() -> list[tuple[str, str]]:
-    """(package, extra or nothing) of everything that the metadata names."""
+    """Return (package, extra) of every requirement in the metadata; the extra is empty if it is always required."""
     try:
         lines = importlib.metadata.requires("ais_tar2tf") or []
     except importlib.metadata.PackageNotFoundError:
@@ -117,15 +124,15 @@ def _version(package: str) -> str | None:
         return None
 
 
-def tensorflow() -> Finding:
-    """Imported in a process of its own: a broken installation ends that one."""
+def tensorflow() -> CheckResult:
+    """Check that TensorFlow can be imported, in another process, because a broken installation may crash."""
     script = (
         "import time; began = time.perf_counter(); import tensorflow as tf;"
         "print(tf.__version__, len(tf.config.list_physical_devices('GPU')), time.perf_counter() - began)"
     )
     remedy = "pip install --force-reinstall tensorflow; ls, inspect, convert, verify and card do without it"
     try:
-        done = subprocess.run(  # noqa: S603  # our own Python, and our own script
+        done = subprocess.run(  # noqa: S603  # this Python, and a constant script
             [sys.executable, "-c", script],
             capture_output=True,
             text=True,
@@ -134,37 +141,38 @@ def tensorflow() -> Finding:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
     except subprocess.TimeoutExpired:
-        return Finding("TensorFlow", FAULT, f"its import took over {_TENSORFLOW_SECONDS} s", remedy)
+        return CheckResult("TensorFlow", FAULT, f"its import took over {_TENSORFLOW_SECONDS} s", remedy)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-        return Finding("TensorFlow", FAULT, f"it does not import: {last[:200]}", remedy)
+        return CheckResult("TensorFlow", FAULT, f"it does not import: {last[:200]}", remedy)
     version, gpus, seconds = done.stdout.split()[-3:]
-    return Finding("TensorFlow", OK, f"{version}, {gpus} GPUs seen, imports in {float(seconds):.1f} s")
+    return CheckResult("TensorFlow", OK, f"{version}, {gpus} GPUs seen, imports in {float(seconds):.1f} s")
 
 
-def credentials(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """What is there, never what it says."""
-    there = [name for name in _SECRETS if environment.get(name)]
-    yield Finding("credentials", OK, f"set: {', '.join(there)}" if there else "none set; open buckets need none")
+def credentials(environment: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Report which variables with credentials and proxies are set, without their values."""
+    present = [name for name in _SECRETS if environment.get(name)]
+    found = f"set: {', '.join(present)}" if present else "none set; open buckets need none"
+    yield CheckResult("credentials", OK, found)
     proxies = [name for name in _PROXIES if environment.get(name)]
     if proxies:
-        yield Finding(
+        yield CheckResult(
             "proxy", REMARK, f"set: {', '.join(proxies)}", "hosts that are to be asked directly belong into NO_PROXY"
         )
 
 
-def memory() -> Finding:
+def memory() -> CheckResult:
     available = _available_memory()
     if available is None:
-        return Finding("memory", OK, "not told by this system")
+        return CheckResult("memory", OK, "not told by this system")
     if available < _LEAST_MEMORY:
         remedy = "end other programs, or lower Limits.read_ahead_bytes and Shuffle.window_bytes"
-        return Finding("memory", FAULT, f"{quantity(available)} available", remedy)
-    return Finding("memory", OK, f"{quantity(available)} available")
+        return CheckResult("memory", FAULT, f"{quantity(available)} available", remedy)
+    return CheckResult("memory", OK, f"{quantity(available)} available")
 
 
 def _available_memory() -> int | None:
-    """Linux tells it; a container's bound counts when it is lower."""
+    """Return the bytes of memory that are available to this process, or None when the system is not Linux."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
@@ -181,22 +189,22 @@ def _available_memory() -> int | None:
     return min(available, int(bound) - used)
 
 
-def disk() -> Finding:
+def disk() -> CheckResult:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if free < _LEAST_DISK:
-        return Finding(
+        return CheckResult(
             "disk", FAULT, f"{quantity(free)} free in {folder}", "make room, or set TMPDIR to a larger disk"
         )
-    return Finding("disk", OK, f"{quantity(free)} free in {folder}")
+    return CheckResult("disk", OK, f"{quantity(free)} free in {folder}")
 
 
-def open_files() -> Finding:
+def open_files() -> CheckResult:
     try:
         import resource
     except ImportError:  # Windows
-        return Finding("open files", OK, "not bounded here")
+        return CheckResult("open files", OK, "not bounded here")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _LEAST_FILES:
-        return Finding("open files", REMARK, f"at most {soft}", f"ulimit -n {_LEAST_FILES * 4}, for many workers")
-    return Finding("open files", OK, "not bounded" if soft < 0 else f"at most {soft:,}")
+        return CheckResult("open files", REMARK, f"at most {soft}", f"ulimit -n {_LEAST_FILES * 4}, for many workers")
+    return CheckResult("open files", OK, "not bounded" if soft < 0 else f"at most {soft:,}")

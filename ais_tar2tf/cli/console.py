@@ -1,4 +1,4 @@
-"""Who is told what: data to stdout, narration and progress to stderr. It must not know what any verb does."""
+"""Printing: data to stdout; notes, progress and errors to stderr. This module must not depend on any verb."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import secrets
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from ais_tar2tf.escaping import escaped, one_line
-from ais_tar2tf.progress import Progress, progress_for
+from ais_tar2tf.base.escaping import escaped, one_line
+from ais_tar2tf.base.monitoring.progress import Progress, progress_for
 
 __all__ = ["Console", "counted", "duration", "folded", "json_text", "quantity", "width_of"]
 
-_HANGING = len("error: ")
-_NARROWEST = 30  # columns: below that nothing is readable anyway
+_ERROR_INDENT = len("error: ")
+_NARROWEST = 30  # columns that text is wrapped to, even in a narrower terminal
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_STYLE = f"\0{secrets.token_hex(8)}["  # begins a style until it is printed: no text from elsewhere can hold it
+_STYLE = f"\0{secrets.token_hex(8)}["  # marks a style until it is printed; random, so that no data can contain it
 _JSON_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def quantity(size: float) -> str:
-    """Bytes for people, in powers of 1,000 as disks and networks count.
+    """Return a number of bytes as text, in powers of 1,000.
 
     >>> quantity(999), quantity(1_234_567)
     ('999 B', '1.2 MB')
@@ -40,7 +40,7 @@ def quantity(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Return a number of seconds as text.
 
     >>> duration(0.0042), duration(3.21), duration(75), duration(7_500)
     ('4.2 ms', '3.2 s', '1 min 15 s', '2 h 05 min')
@@ -53,11 +53,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class _Told(logging.Handler):
-    """Shows what is logged: warnings; waits as narration, so that nobody looks at a terminal where nothing moves.
-
-    With -v also each try.
-    """
+class ConsoleLogHandler(logging.Handler):
+    """Prints the package's log: warnings and waits always, every retry with -v."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
@@ -73,32 +70,43 @@ class _Told(logging.Handler):
 
 
 class Console:
-    """How one command speaks. `quiet` leaves out the narration, never the data and never an error."""
+    """Prints for one command.
+
+    Args:
+        as_json: Whether `document` prints JSON.
+        quiet: Whether notes and progress are left out. Data and errors are always printed.
+        verbose: How often -v was given.
+    """
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
 
-    # Data.
+    # Data, to stdout
 
     def data(self, text: str) -> None:
-        """Print one line of what was asked for; control characters in it are written out."""
+        """Print a line of data, with control characters escaped."""
         sys.stdout.write(f"{_safe(text)}\n")
 
     def name(self, text: str) -> None:
-        """Print the name of something, which is one line whatever it holds."""
+        """Print a name as one line, with line ends escaped, too."""
         self.data(one_line(text))
 
+    def names(self, texts: Iterable[str]) -> None:
+        """Print names, each as one line."""
+        for text in texts:
+            self.name(text)
+
     def document(self, document: Any, shown: Callable[[], None]) -> None:
-        """The whole answer: one JSON document when asked for, else what `shown` prints."""
+        """Print the result of a command: with --json, `document`; otherwise `shown` prints the result."""
         if self.as_json:
             sys.stdout.write(f"{json_text(document, indent=2)}\n")
         else:
             shown()
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()):
-        """Print aligned columns; those of `right` are numbers. Nothing is cut: a pipe may follow."""
+        """Print aligned columns. The columns numbered in `right` are right-aligned. Cells are never cut."""
         rows = [[one_line(cell) for cell in row] for row in rows]
         widths = [max(len(row[at]) for row in (headings, *rows)) for at in range(len(headings))]
         self.data(self.styled(_line(headings, widths, right), "bold"))
@@ -106,30 +114,31 @@ class Console:
             self.data(_line(row, widths, right))
 
     def styled(self, text: str, *styles: str, stream: TextIO | None = None) -> str:
-        """Coloured where somebody looks and NO_COLOR does not stand against it."""
+        """Return styled text, or the plain text when the stream is no terminal or NO_COLOR is set."""
         if not _is_coloured(stream or sys.stdout):
             return text
         return f"{_STYLE}{';'.join(_STYLES[style] for style in styles)}m{text}{_STYLE}0m"
 
     def point(self, text: str, mark: str = "→") -> None:
-        """One of several sentences of what was asked for."""
+        """Print an item of a list."""
         self.data(f"  {mark} {folded(text, 4)}")
 
-    # Narration.
+    # Everything else, to stderr
 
     def note(self, text: str) -> None:
+        """Print a remark, unless --quiet."""
         if not self.quiet:
-            _say(text)
+            _write_to_stderr(text)
 
     def detail(self, text: str) -> None:
-        """Only with -v."""
+        """Print a remark when -v was given."""
         if self.verbose and not self.quiet:
-            _say(self.styled(text, "dim", stream=sys.stderr))
+            _write_to_stderr(self.styled(text, "dim", stream=sys.stderr))
 
     @contextmanager
-    def telling_of_waits(self) -> Generator[None]:
-        """Show what is logged while this command runs: waits, retries, warnings."""
-        logger, handler = logging.getLogger("ais_tar2tf"), _Told(self)
+    def showing_log(self) -> Generator[None]:
+        """Print the log of the package in this context: waits, retries, warnings."""
+        logger, handler = logging.getLogger("ais_tar2tf"), ConsoleLogHandler(self)
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -140,25 +149,27 @@ class Console:
             logger.setLevel(before)
 
     def warn(self, text: str) -> None:
-        _say(f"{self.styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {text}")
+        _write_to_stderr(f"{self.styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {text}")
 
     def error(self, text: str, remedy: str | None = None) -> None:
-        _say(f"{self.styled('error:', 'red', 'bold', stream=sys.stderr)} {folded(text, stream=sys.stderr)}")
-        if remedy:
-            _say(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")  # whole, to be copied
+        """Print an error, and what to do next."""
+        label = self.styled("error:", "red", "bold", stream=sys.stderr)
+        _write_to_stderr(f"{label} {folded(text, stream=sys.stderr)}")
+        if remedy:  # not wrapped, so that it can be copied
+            _write_to_stderr(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")
 
     def progress(self, what: str, total: int = 0, *, counted: str = "records", size: int = 0) -> Progress:
-        """A bar with rate and time left, from the second second on, where somebody looks."""
+        """Return a progress bar with rate and time left; it appears in a terminal, after a second."""
         return progress_for(what, total, self.bars, counted=counted, size=size)
 
     @property
     def bars(self) -> bool | None:
-        """Whether there are any, as `progress=` of the functions takes it: None where somebody looks."""
+        """The value for `progress=` of a function: False for no bars, None for bars when stderr is a terminal."""
         return False if self.quiet or self.as_json else None
 
 
 def counted(count: int, what: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> counted(1, "shard"), counted(1_024, "record")
     ('1 shard', '1,024 records')
@@ -167,18 +178,21 @@ def counted(count: int, what: str) -> str:
 
 
 def width_of(stream: TextIO) -> int | None:
-    """Columns, where it is a terminal."""
+    """Return the number of columns of a terminal; None for anything else."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def folded(text: str, hanging: int = _HANGING, *, stream: TextIO | None = None) -> str:
-    """Between words and under its own beginning, where a terminal would cut words; pipes get it as it is."""
+def folded(text: str, indent: int = _ERROR_INDENT, *, stream: TextIO | None = None) -> str:
+    """Return text wrapped to the terminal's width, with `indent` blanks before all lines but the first.
+
+    Text for anything but a terminal is returned unchanged.
+    """
     width = width_of(stream or sys.stdout)
     if width is None:
         return text
-    room = max(width - hanging - 1, _NARROWEST)
+    room = max(width - indent - 1, _NARROWEST)
     lines = (textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
-    return f"\n{' ' * hanging}".join(each for folded in lines for each in folded)
+    return f"\n{' ' * indent}".join(each for folded in lines for each in folded)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
@@ -189,14 +203,14 @@ def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> s
     return "  ".join(cells).rstrip()
 
 
-def _say(text: str) -> None:
-    sys.stdout.flush()  # in a terminal the two come in the order in which they were said
+def _write_to_stderr(text: str) -> None:
+    sys.stdout.flush()  # keeps the order of both streams in a terminal
     sys.stderr.write(f"{_safe(text)}\n")
     sys.stderr.flush()
 
 
 def _safe(text: str) -> str:
-    """Write out control characters, and put this process's own styles in."""
+    """Return text with control characters escaped and this process's own styles as ANSI sequences."""
     plain, *styled = text.split(_STYLE)
     pieces = [escaped(plain)]
     for piece in styled:

@@ -1,4 +1,4 @@
-"""What `doctor` looks at between here and the data: name, connection, TLS, health, clock, token, first byte."""
+"""The checks of `doctor` on the network: DNS, connection, TLS, health, clock, token, first byte."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
 from ais_tar2tf.cli import exits
-from ais_tar2tf.cli.checks import FAULT, OK, REMARK, Finding
+from ais_tar2tf.cli.checks import FAULT, OK, REMARK, CheckResult
 from ais_tar2tf.cli.console import duration, quantity
-from ais_tar2tf.cli.remedies import remedy_for
+from ais_tar2tf.cli.failures import code_of, remedy_for
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.options import Tls
-from ais_tar2tf.stores._tls import ais_tls, context_of
-from ais_tar2tf.stores._token import Token
-from ais_tar2tf.stores._unanswered import speaks_tls
+from ais_tar2tf.stores.transport.tls import ais_tls, context_of
+from ais_tar2tf.stores.transport.tokens import Token
+from ais_tar2tf.stores.transport.unanswered import speaks_tls
 
 __all__ = ["data", "endpoint"]
 
-_TIMEOUT = 5.0  # seconds for each step: a doctor who waits longer has an answer, too
-_MOST_SKEW = 60.0  # seconds between the clocks; tokens and signed requests bear some minutes
+_TIMEOUT = 5.0  # seconds for each step
+_MOST_SKEW = 60.0  # seconds between the clocks; tokens and signed requests tolerate some minutes
 _UNCHECKED = "anybody on the way can read the token: unset AIS_SKIP_VERIFY_CRT, and name the CA in AIS_CLIENT_CA"
 _SLOW_FIRST_BYTE = 0.5  # seconds
 
 
-def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterator[Finding]:
-    """AIStore's proxy, step by step; the first fault ends it."""
-    from ais_tar2tf.stores.ais import endpoint_url
+def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterator[CheckResult]:
+    """Check the connection to AIStore's proxy, step by step, until the first fault.
+
+    Args:
+        given: The value of --endpoint.
+        now: Returns the time; tests pass their own.
+    """
+    from ais_tar2tf.stores.ais_endpoint import endpoint_url
 
     try:
         url = endpoint_url(given)
@@ -40,9 +46,9 @@ def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterato
             "export AIS_ENDPOINT=http://host:51080, or --endpoint; to try without a cluster: ais-tar2tf serve DIR"
         )
         state = FAULT if given or os.environ.get("AIS_ENDPOINT") else REMARK
-        yield Finding("endpoint", state, str(error).partition(": ")[2].partition(":")[0], remedy, exits.USAGE)
+        yield CheckResult("endpoint", state, str(error).partition(": ")[2].partition(":")[0], remedy, exits.USAGE)
         return
-    yield Finding("endpoint", OK, url)
+    yield CheckResult("endpoint", OK, url)
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     for step in (_resolved(host), _connected(host, port)):
@@ -57,145 +63,137 @@ def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterato
     yield from _health(url, now)
 
 
-def _resolved(host: str) -> Finding:
+def _resolved(host: str) -> CheckResult:
     try:
         addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError as error:
         remedy = "check the host's name, and /etc/hosts or the VPN that should know it"
-        return Finding("DNS", FAULT, f"{host} has no address: {error.strerror or error}", remedy, exits.NETWORK)
+        return CheckResult("DNS", FAULT, f"{host} has no address: {error.strerror or error}", remedy, exits.NETWORK)
     if addresses == [host]:
-        return Finding("DNS", OK, f"{host} is an address")
-    return Finding("DNS", OK, f"{host} is {', '.join(addresses[:3])}{' …' if len(addresses) > 3 else ''}")
+        return CheckResult("DNS", OK, f"{host} is an address")
+    return CheckResult("DNS", OK, f"{host} is {', '.join(addresses[:3])}{' …' if len(addresses) > 3 else ''}")
 
 
-def _connected(host: str, port: int) -> Finding:
+def _connected(host: str, port: int) -> CheckResult:
     began = time.perf_counter()
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT).close()
     except OSError as error:
         remedy = "is the cluster up, the port right (AIStore's proxy: 51080), and no firewall between?"
-        return Finding("connection", FAULT, f"{host}:{port}: {error.strerror or error}", remedy, exits.NETWORK)
-    return Finding("connection", OK, f"{host}:{port} answers in {duration(time.perf_counter() - began)}")
+        return CheckResult("connection", FAULT, f"{host}:{port}: {error.strerror or error}", remedy, exits.NETWORK)
+    return CheckResult("connection", OK, f"{host}:{port} answers in {duration(time.perf_counter() - began)}")
 
 
-def _secured(host: str, port: int, tls: Tls) -> Finding:
+def _secured(host: str, port: int, tls: Tls) -> CheckResult:
     try:
         with (
             socket.create_connection((host, port), timeout=_TIMEOUT) as plain,
             context_of(tls, host).wrap_socket(plain, server_hostname=host) as secure,
         ):
             trusted = "the certificate is trusted" if tls.verify else "the certificate is not checked"
-            return Finding("TLS", OK if tls.verify else REMARK, f"{secure.version()}, {trusted}", _UNCHECKED)
+            return CheckResult("TLS", OK if tls.verify else REMARK, f"{secure.version()}, {trusted}", _UNCHECKED)
     except ssl.SSLCertVerificationError as error:
         remedy = "trust the cluster's own authority: AIS_CLIENT_CA=/path/to/ca.pem"
-        return Finding("TLS", FAULT, f"the certificate is not trusted: {error.verify_message}", remedy, exits.NETWORK)
+        return CheckResult(
+            "TLS", FAULT, f"the certificate is not trusted: {error.verify_message}", remedy, exits.NETWORK
+        )
     except OSError as error:
         remedy = "does this port speak TLS? If not, the endpoint begins with http://"
-        return Finding("TLS", FAULT, f"no TLS there: {error}", remedy, exits.NETWORK)
+        return CheckResult("TLS", FAULT, f"no TLS there: {error}", remedy, exits.NETWORK)
 
 
-def _health(url: str, now: Callable[[], float]) -> Iterator[Finding]:
+def _health(url: str, now: Callable[[], float]) -> Iterator[CheckResult]:
     import requests
 
     tls = ais_tls(Tls())
     try:
-        answer = requests.get(f"{url}/v1/health", timeout=_TIMEOUT, allow_redirects=False, **_how(tls))
+        answer = requests.get(f"{url}/v1/health", timeout=_TIMEOUT, allow_redirects=False, **_tls_options(tls))
     except requests.RequestException as error:
         remedy = _other_scheme(url) or "something listens there that is no HTTP server: check the port"
-        yield Finding("health", FAULT, f"no answer ({type(error).__name__})", remedy, exits.NETWORK)
+        yield CheckResult("health", FAULT, f"no answer ({type(error).__name__})", remedy, exits.NETWORK)
         return
     if not answer.ok:
         no_proxy = "wait until the cluster is ready; a 404 or 400 says that this is no AIStore proxy"
         remedy = _other_scheme(url) or no_proxy
-        yield Finding("health", FAULT, f"/v1/health answers {answer.status_code}", remedy, exits.NETWORK)
+        yield CheckResult("health", FAULT, f"/v1/health answers {answer.status_code}", remedy, exits.NETWORK)
         return
-    yield Finding("health", OK, "/v1/health answers 200")
+    yield CheckResult("health", OK, "/v1/health answers 200")
     yield from _clock(answer.headers.get("Date"), now())
     yield _token(url, tls)
 
 
 def _other_scheme(url: str) -> str:
-    """Return what to write where a plain URL leads to a port that speaks TLS; otherwise nothing."""
+    """Return a remedy when a http:// URL names a port that speaks TLS, else an empty string."""
     scheme, netloc = urlsplit(url)[:2]
     return f"it speaks TLS: write https://{netloc}" if scheme == "http" and speaks_tls(netloc, _TIMEOUT) else ""
 
 
-def _how(tls: Tls) -> dict[str, Any]:
-    """The same for requests."""
+def _tls_options(tls: Tls) -> dict[str, Any]:
+    """Return the arguments of `requests.get` for these TLS options."""
     certificate = (tls.certificate, tls.key) if tls.key else tls.certificate
     return {"verify": (tls.ca or True) if tls.verify else False, "cert": certificate}
 
 
-def _token(url: str, tls: Tls) -> Finding:
-    """Whether the cluster takes the token, or asks for none: a listing of its buckets tells."""
+def _token(url: str, tls: Tls) -> CheckResult:
+    """Check whether the cluster accepts the token, or requires none, by listing its buckets."""
     import requests
 
     try:
         token = Token(None, url).value()
     except StoreError as error:
-        return Finding("token", FAULT, str(error), "set AIS_AUTHN_TOKEN, or repair that file", exits.ACCESS)
-    how: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"} if token else {}, **_how(tls)}
+        return CheckResult("token", FAULT, str(error), "set AIS_AUTHN_TOKEN, or repair that file", exits.ACCESS)
+    options: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"} if token else {}, **_tls_options(tls)}
     try:
         answer = requests.get(
-            f"{url}/v1/buckets", json={"action": "list"}, timeout=_TIMEOUT, allow_redirects=False, **how
+            f"{url}/v1/buckets", json={"action": "list"}, timeout=_TIMEOUT, allow_redirects=False, **options
         )
     except (requests.RequestException, ValueError) as error:
-        return Finding("token", REMARK, f"not told ({type(error).__name__})", "see the lines above")
+        return CheckResult("token", REMARK, f"not told ({type(error).__name__})", "see the lines above")
     if answer.status_code in (401, 403):
         found = "it is refused: expired, revoked, or of another cluster" if token else "one is asked for, none is set"
-        return Finding("token", FAULT, found, "log in again, and set AIS_AUTHN_TOKEN", exits.ACCESS)
-    return Finding("token", OK, "accepted" if token else "none is asked for")
+        return CheckResult("token", FAULT, found, "log in again, and set AIS_AUTHN_TOKEN", exits.ACCESS)
+    return CheckResult("token", OK, "accepted" if token else "none is asked for")
 
 
-def _clock(date: str | None, now: float) -> Iterator[Finding]:
+def _clock(date: str | None, now: float) -> Iterator[CheckResult]:
     if date is None:
         return
     try:
-        there = email.utils.parsedate_to_datetime(date).timestamp()
+        server_time = email.utils.parsedate_to_datetime(date).timestamp()
     except ValueError:
         return
-    apart = abs(now - there)
-    if apart > _MOST_SKEW:
+    skew = abs(now - server_time)
+    if skew > _MOST_SKEW:
         remedy = "set the clock (timedatectl set-ntp true): tokens seem expired, or not yet valid"
-        yield Finding("clock", FAULT, f"{duration(apart)} apart from the server's", remedy)
+        yield CheckResult("clock", FAULT, f"{duration(skew)} apart from the server's", remedy)
     else:
-        yield Finding("clock", OK, f"within {duration(_MOST_SKEW)} of the server's")
+        yield CheckResult("clock", OK, f"within {duration(_MOST_SKEW)} of the server's")
 
 
-def data(url: str, given: str | None) -> Iterator[Finding]:
-    """The first object that a URL names: is it there, may it be read, how long until its first byte."""
+def data(url: str, given: str | None) -> Iterator[CheckResult]:
+    """Check that the first object that a URL names exists and can be read, and how long its first byte takes."""
     from ais_tar2tf.cli.places import objects, store_of
     from ais_tar2tf.stores import split_url
 
     try:
         first = next(objects([url], given), None)
         if first is None:
-            yield Finding(
-                "data",
-                FAULT,
-                f"nothing at {url}",
-                f"put something there: ais-tar2tf put FILE… {url}",
-                exits.NOT_FOUND,
-            )
+            remedy = f"put something there: ais-tar2tf put FILE… {url}"
+            yield CheckResult("data", FAULT, f"nothing at {url}", remedy, exits.NOT_FOUND)
             return
         shard, info = first
-        yield Finding("data", OK, f"{shard}, {quantity(info.size or 0)}")
+        yield CheckResult("data", OK, f"{shard}, {quantity(info.size or 0)}")
         store, _ = store_of(url, given)
-        try:
+        with closing(store):
             began = time.perf_counter()
-            body = store.open(info.name or split_url(shard)[2])
-            try:
+            with closing(store.open(info.name or split_url(shard)[2])) as body:
                 body.readinto(memoryview(bytearray(1)))
-            finally:
-                body.close()
             seconds = time.perf_counter() - began
-        finally:
-            store.close()
     except Tar2TFError as error:
-        yield Finding("data", FAULT, str(error), remedy_for(error, "doctor", given), exits.code_of(error))
+        yield CheckResult("data", FAULT, str(error), remedy_for(error, "doctor", given), code_of(error))
         return
     if seconds > _SLOW_FIRST_BYTE:
         remedy = "many small requests will be slow: prefer large shards, and more connections= over a long line"
-        yield Finding("first byte", REMARK, f"after {duration(seconds)}", remedy)
+        yield CheckResult("first byte", REMARK, f"after {duration(seconds)}", remedy)
     else:
-        yield Finding("first byte", OK, f"after {duration(seconds)}")
+        yield CheckResult("first byte", OK, f"after {duration(seconds)}")

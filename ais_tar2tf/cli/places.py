@@ -1,21 +1,22 @@
-"""What a URL of the command line names: a store, and the objects there with their sizes. It reads no shard."""
+"""URLs on the command line: the store that each names, and the objects in it. This module must not read shards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+from ais_tar2tf.base.nearest import check_choice
+from ais_tar2tf.base.urls.globs import glob_match, glob_prefix, is_glob, is_prefix
+from ais_tar2tf.base.urls.signed import shown_url
+from ais_tar2tf.base.urls.templates import expand, unescape
+from ais_tar2tf.cli.choices import GROUPINGS
 from ais_tar2tf.errors import OptionError, TemplateError
-from ais_tar2tf.globs import glob_match, glob_prefix, is_glob, is_prefix
-from ais_tar2tf.listing import is_shard
-from ais_tar2tf.nearest import check_choice
 from ais_tar2tf.options import Read
-from ais_tar2tf.signed_urls import shown_url
-from ais_tar2tf.stores import ObjectInfo, Store, open_store, split_url
-from ais_tar2tf.templates import expand, unescape
+from ais_tar2tf.stores import ObjectInfo, Store, has_listing, open_store, split_url
+from ais_tar2tf.streams.listing import is_shard
 
 __all__ = [
-    "GROUPINGS",
     "as_listed",
     "check_written",
     "chosen_fields",
@@ -25,30 +26,27 @@ __all__ = [
     "store_of",
 ]
 
-GROUPINGS = ("first-dot", "last-dot")
-_PLAIN_HTTP = frozenset({"http", "https"})  # whose URLs have queries where others have globs, and no listing
 
-
-def store_of(url: str, endpoint: str | None, read: Read | None = None) -> tuple[Store, str]:
-    """The store that a URL is in, and the name within it."""
+def store_of(url: str, endpoint: str | None) -> tuple[Store, str]:
+    """Open the store that a URL names, and return it with the name in the store."""
     scheme, bucket, name = split_url(url)
-    return open_store(scheme, bucket, read or Read(), endpoint=endpoint), name
+    return open_store(scheme, bucket, Read(), endpoint=endpoint), name
 
 
 def as_listed(url: str) -> str:
-    """A bucket or a folder that is named without its slash is meant with it.
+    """Return a URL, with a final slash if it names a bucket or a folder.
 
     >>> as_listed("ais://imagenet"), as_listed("ais://imagenet/train-{0..3}.tar")
     ('ais://imagenet/', 'ais://imagenet/train-{0..3}.tar')
     """
     scheme, bucket, name = split_url(url)
-    if bucket and not name and scheme not in _PLAIN_HTTP:
+    if bucket and not name and has_listing(url):
         return f"{scheme}://{bucket}/"
     return url.rstrip("/") + "/" if scheme == "file" and Path(name).is_dir() else url
 
 
 def chosen_fields(fields: str | None) -> list[str] | None:
-    """The fields of a list with commas.
+    """Return the fields of a list that is separated by commas.
 
     >>> chosen_fields("jpg, cls?")
     ['jpg', 'cls?']
@@ -62,7 +60,7 @@ def chosen_fields(fields: str | None) -> list[str] | None:
 
 
 def chosen_grouping(grouping: str | None) -> str:
-    """The grouping that was given, or the one that is usual; an OptionError when there is none of that name.
+    """Return the grouping that was given, or the default; refuse an unknown word.
 
     >>> chosen_grouping(None), chosen_grouping("last-dot")
     ('first-dot', 'last-dot')
@@ -73,9 +71,8 @@ def chosen_grouping(grouping: str | None) -> str:
 
 
 def check_written(url: str, what: str) -> None:
-    """Refuse a place that is only read."""
-    scheme, *_ = split_url(url)
-    if scheme in _PLAIN_HTTP:
+    """Refuse to write to plain HTTP; `what` names the argument."""
+    if not has_listing(url):
         raise OptionError(
             f"{what} is a folder or a bucket, as ais://bucket/; plain HTTP is only read: {shown_url(url)}"
         )
@@ -84,22 +81,23 @@ def check_written(url: str, what: str) -> None:
 def objects(
     urls: Sequence[str], endpoint: str | None, *, shards_only: bool = True
 ) -> Iterator[tuple[str, ObjectInfo]]:
-    """(URL, what the store says) of everything that the URLs name, in order; one page of a listing at a time.
+    """Yield (URL, information) of all objects that the URLs name. Hold only one page of a listing in memory.
 
-    `shards_only` leaves out what is no shard, as `open` does.
+    Args:
+        urls: Templates, prefixes, globs, buckets or folders.
+        endpoint: The value of --endpoint.
+        shards_only: Whether objects that are no shards are left out, as `t2t.open` does.
     """
     for url in map(as_listed, urls):
         store, name = store_of(url, endpoint)
-        try:
-            for info in _named(store, name, listable=split_url(url)[0] not in _PLAIN_HTTP):
+        with closing(store):
+            for info in _named(store, name, listable=has_listing(url)):
                 if not shards_only or is_shard(info.name):
                     yield store.url(info.name), info
-        finally:
-            store.close()
 
 
 def extent(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:
-    """How many shards the URLs name, and their bytes."""
+    """Return how many shards the URLs name, and the sum of their bytes."""
     shards = size = 0
     for _, info in objects(urls, endpoint):
         shards += 1
@@ -108,7 +106,7 @@ def extent(urls: Sequence[str], endpoint: str | None) -> tuple[int, int]:
 
 
 def _named(store: Store, template: str, *, listable: bool) -> Iterator[ObjectInfo]:
-    from ais_tar2tf.source import refuse_folder
+    from ais_tar2tf.streams.naming import refuse_folder
 
     limit = Read().limits.template
     if listable and not template:

@@ -1,4 +1,4 @@
-"""What is said of a command that cannot be read: an argument that is missing, an option that there is not."""
+"""Errors of usage, such as a missing argument, or an option or a verb that does not exist."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from ais_tar2tf.cli.console import Console
 
 __all__ = ["Verb", "Verbs"]
 
-_Misuse: Any = typer.BadParameter.__mro__[1]  # click's UsageError; typer brings click along from 0.20 on
+_Misuse: Any = typer.BadParameter.__mro__[1]  # click's UsageError; from 0.20 on, typer contains its own click
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 
 
 class Verbs(TyperGroup):
-    """The program: its verbs, and what is said when there is no such verb."""
+    """The program as a group of verbs, which reports errors of usage in our own form."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:  # it shows the help
+        if not args:  # the base class shows the help
             return super().parse_args(ctx, args)
-        with _told(ctx, "see the commands: ais-tar2tf --help"):
+        with _reporting_misuse(ctx, "see the commands: ais-tar2tf --help"):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        with _told(ctx, "see the commands: ais-tar2tf --help"):
+        with _reporting_misuse(ctx, "see the commands: ais-tar2tf --help"):
             return super().resolve_command(ctx, args)
 
 
 class Verb(TyperCommand):
-    """A verb that names the argument that is missing, and refuses empty arguments.
+    """A verb that names the missing argument, and refuses empty arguments.
 
-    To most verbs an empty argument would be the current folder, or the root.
+    Most verbs would take an empty argument for the current folder, or for the root.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words behind the verb in its usage line, without braces, which templates have."""
+        """Return the words after the verb in its usage line, without click's braces: templates have braces, too."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # completion asks with what has been typed so far
+        if ctx.resilient_parsing:  # completion parses a line that is not finished
             return super().parse_args(ctx, args)
         missing = _missing(self, ctx, args)
         example = _example(self.help or "")
-        with _told(ctx, f"ais-tar2tf {self.name} --help{example and f'; for example: {example}'}"):
+        with _reporting_misuse(ctx, f"ais-tar2tf {self.name} --help{example and f'; for example: {example}'}"):
             if "" in args:
                 raise typer.BadParameter("an argument is empty; is a variable of the shell not set?", ctx=ctx)
             if missing:
@@ -56,8 +56,8 @@ class Verb(TyperCommand):
 
 
 @contextmanager
-def _told(ctx: Any, remedy: str) -> Generator[None]:
-    """Say what is wrong as every other error is said."""
+def _reporting_misuse(ctx: Any, remedy: str) -> Generator[None]:
+    """Print an error of usage as all other errors are printed, and exit."""
     try:
         yield
     except _Misuse as misuse:
@@ -68,25 +68,25 @@ def _told(ctx: Any, remedy: str) -> Generator[None]:
 
 
 def _missing(verb: Verb, ctx: Any, args: Sequence[str]) -> list[str]:
-    """Return the arguments that are missing, each with what it is: of the first ones, as many were given.
+    """Return the missing arguments with their help. Given arguments are assigned to the first parameters.
 
-    Click gives the only argument of `put FILE... URL` to URL, and would say that FILE is missing.
+    Click itself would take the only argument of `put FILE... URL` for the URL, and report that FILE is missing.
     """
     if any(option in args for option in ctx.help_option_names):
         return []
     required: list[Any] = [each for each in verb.params if each.param_type_name == "argument" and each.required]
     try:
         given, _, _ = verb.make_parser(ctx).parse_args(list(args))
-    except _Misuse:  # an option is wrong, which is said first
+    except _Misuse:  # an option is wrong: the caller's second parsing reports that
         return []
     count = sum(given.get(each.name) not in (None, ()) for each in required)
     return [f"{each.metavar} ({each.help})" for each in required[count:]]
 
 
 def _example(text: str) -> str:
-    """Return the first example in a verb's help.
+    r"""Return the first example in a verb's help.
 
-    >>> _example("List.\\n\\nExamples:\\n  ais-tar2tf ls ais://\\n  ais-tar2tf ls ais://b")
+    >>> _example("List.\n\nExamples:\n  ais-tar2tf ls ais://\n  ais-tar2tf ls ais://b")
     'ais-tar2tf ls ais://'
     """
     lines = (line.strip() for line in text.splitlines())

@@ -1,9 +1,11 @@
-"""Past one machine: work that moves to where the data is, and engines that exist. Each part is loaded when used.
+"""Work that runs outside this process: in the AIStore cluster, or on other machines.
 
-etl       shards → TFRecord or other shards, within AIStore
-shuffle   shards in another order, by dSort
-beam      ConvertShards: shards → record files as an Apache Beam pipeline
-service   tf.data service over exported files
+etl       an AIStore ETL that converts whole shards into TFRecord or other shards
+shuffle   dSort: write the records of shards into new shards, in another order
+beam      ConvertShards: convert shards into record files with an Apache Beam pipeline
+service   a tf.data service over exported record files
+
+Each part is imported when it is first used, because Apache Beam and TensorFlow take seconds to import.
 """
 
 from __future__ import annotations
@@ -23,10 +25,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "shuffle":
-        from ais_tar2tf.cluster.shuffling import shuffle
-
-        return shuffle
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "shuffle":
+        return importlib.import_module(f"{__name__}.shuffling").shuffle
     return importlib.import_module(f"{__name__}.{name}")

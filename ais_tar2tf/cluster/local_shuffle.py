@@ -1,7 +1,7 @@
-"""The same without dSort: this process draws the order, and the cluster puts each new shard's records together.
+"""The shuffle without dSort: this process decides the order, fetches the records, and writes the new shards.
 
-A record is asked for as the range of its shard that it takes (GetBatch), so its headers come along, and ranges put
-one behind the other are a tar. Where records begin is known from an index, or the shards are read for it.
+A record is requested as a byte range of its shard (AIStore's GetBatch). The range includes the tar headers, so the
+concatenated ranges are a tar. The ranges come from an index, or else from reading the shards.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ais_tar2tf.account import Account
+from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import ExportError, SchemaError, StoreError, UnsupportedArchive
-from ais_tar2tf.indexing import beside, find
 from ais_tar2tf.options import Read
-from ais_tar2tf.reader import Shards, read_places
-from ais_tar2tf.shard_index import ShardIndex
 from ais_tar2tf.stores.ais import AisStore
+from ais_tar2tf.streams.index.entry import ShardIndex
+from ais_tar2tf.streams.index.files import default_place, find_index
+from ais_tar2tf.streams.reader import Shards, read_places
 
-__all__ = ["shuffle_here"]
+__all__ = ["RecordRange", "shuffle_locally"]
 
 _END = bytes(1024)
 _BLOCK = 512
-_HERE = ("random", "none")
-_ASKED_AT_ONCE = 4_096  # records of one batch: a request of some 400 KB
+_ORDERS = ("random", "none")
+_BATCH_RECORDS = 4_096  # of one batch request, whose body then has some 400 KB
 
 
-class _Piece(NamedTuple):
+class RecordRange(NamedTuple):
+    """The place of a record's bytes; `shard` is the shard's number."""
+
     shard: int
     start: int
     length: int
 
 
-def shuffle_here(
+def shuffle_locally(
     source: AisStore,
     names: Sequence[str],
     store: AisStore,
@@ -45,75 +47,96 @@ def shuffle_here(
     seed: int,
     read: Read,
 ) -> list[str]:
-    """The URLs that were written. One new shard at a time is held whole."""
-    if order not in _HERE:
-        raise SchemaError(f"without dSort, order is one of {', '.join(_HERE)}, not {order!r}")
-    pieces = [piece for at, known in enumerate(_placed(source, names, read)) for piece in _pieces(at, known)]
+    """Write the records of shards into new shards, and return the URLs of the new shards.
+
+    One new shard at a time is held in memory.
+
+    Args:
+        source: The store of the shards to read.
+        names: The names of these shards.
+        store: The store of the new shards.
+        out_names: The names of the new shards.
+        size: The largest size of a new shard in bytes.
+        order: "random", or "none" for the order of the shards that are read.
+        seed: The seed of the random order.
+        read: The options of reading.
+
+    Raises:
+        ExportError: The records need more new shards than there are names.
+        SchemaError: Only dSort can sort the records in this order.
+        UnsupportedArchive: A shard is not an uncompressed tar.
+    """
+    if order not in _ORDERS:
+        raise SchemaError(f"without dSort, order is one of {', '.join(_ORDERS)}, not {order!r}")
+    indexes = enumerate(_shard_indexes(source, names, read))
+    ranges = [record for number, index in indexes for record in _record_ranges(number, index)]
     if order == "random":
-        random.Random(seed).shuffle(pieces)  # noqa: S311  # the same again for the same seed
+        random.Random(seed).shuffle(ranges)  # noqa: S311  # not a secret
     written: list[str] = []
-    for records in _by_size(pieces, size):
+    for records in _split_by_size(ranges, size):
         name = next(out_names, None)
         if name is None:
-            raise ExportError(f"{len(written):,} names are too few for shards of {size:,} bytes; name more")
-        store.put(name, b"".join(_fetched(source, names, records)) + _END)
+            raise ExportError(
+                f"{len(written):,} names are too few for shards of {size:,} bytes; pass a template with more"
+            )
+        store.put(name, b"".join(_fetch(source, names, records)) + _END)
         written.append(store.url(name))
     return written
 
 
-def _placed(source: AisStore, names: Sequence[str], read: Read) -> Iterator[ShardIndex]:
-    """Where records are: of a true index, else from the shards' own bytes."""
+def _shard_indexes(source: AisStore, names: Sequence[str], read: Read) -> Iterator[ShardIndex]:
+    """Yield the index of each shard, from an index file that is up to date, or else by reading the shard."""
     shards = Shards(source, names, read)
-    index = find(shards, beside(shards)).index
-    known = [None if index is None else index.get(name) for name in names]
-    if all(each is not None and each.placed for each in known):
-        yield from (each for each in known if each is not None)
+    index = find_index(shards, default_place(shards)).index
+    entries = [None if index is None else index.get(name) for name in names]
+    if all(each is not None and each.placed for each in entries):
+        yield from (each for each in entries if each is not None)
         return
     for name, mark, seen in read_places(shards, Account()):
         if mark.compressed or any(offset % _BLOCK for offset in seen.offsets):
             raise UnsupportedArchive(
-                "without dSort only plain tars are shuffled: of others no range is a record",
+                "without dSort only uncompressed tars are shuffled, in which a record is a range of bytes",
                 shard=source.url(name),
                 offset=0,
             )
-        yield ShardIndex.of(name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=False)
+        yield ShardIndex.from_places(name, mark.identity, seen.offsets, seen.extents, seen.sizes, compressed=False)
 
 
-def _pieces(shard: int, known: ShardIndex) -> Iterator[_Piece]:
-    if known.compressed or known.unit != _BLOCK:
-        raise UnsupportedArchive("without dSort only plain tars are shuffled", shard=known.name, offset=0)
-    at = known.first
-    for extent in known.all_extents():
-        yield _Piece(shard, at, extent)
-        at += extent
+def _record_ranges(shard: int, index: ShardIndex) -> Iterator[RecordRange]:
+    if index.compressed or index.unit != _BLOCK:
+        raise UnsupportedArchive("without dSort only uncompressed tars are shuffled", shard=index.name, offset=0)
+    start = index.first
+    for extent in index.all_extents():
+        yield RecordRange(shard, start, extent)
+        start += extent
 
 
-def _by_size(pieces: Sequence[_Piece], size: int) -> Iterator[list[_Piece]]:
-    """Runs of at most `size` bytes; a record that alone has more stands alone."""
-    run: list[_Piece] = []
+def _split_by_size(ranges: Sequence[RecordRange], size: int) -> Iterator[list[RecordRange]]:
+    """Yield the records of each new shard: as many as fit into `size` bytes, but at least one."""
+    records: list[RecordRange] = []
     total = len(_END)
-    for piece in pieces:
-        if run and total + piece.length > size:
-            yield run
-            run, total = [], len(_END)
-        run.append(piece)
-        total += piece.length
-    if run:
-        yield run
+    for record in ranges:
+        if records and total + record.length > size:
+            yield records
+            records, total = [], len(_END)
+        records.append(record)
+        total += record.length
+    if records:
+        yield records
 
 
-def _fetched(source: AisStore, names: Sequence[str], pieces: Sequence[_Piece]) -> Iterator[bytes]:
-    for begin in range(0, len(pieces), _ASKED_AT_ONCE):
-        asked = pieces[begin : begin + _ASKED_AT_ONCE]
-        answer = source.batch([(names[piece.shard], piece.start, piece.length) for piece in asked])
+def _fetch(source: AisStore, names: Sequence[str], ranges: Sequence[RecordRange]) -> Iterator[bytes]:
+    for begin in range(0, len(ranges), _BATCH_RECORDS):
+        batch = ranges[begin : begin + _BATCH_RECORDS]
+        answer = source.batch([(names[record.shard], record.start, record.length) for record in batch])
         with tarfile.open(fileobj=io.BytesIO(answer), mode="r:") as archive:
-            for piece, member in zip(asked, archive, strict=True):
+            for record, member in zip(batch, archive, strict=True):
                 body = archive.extractfile(member)
                 data = body.read() if body is not None else b""
-                if len(data) != piece.length or not member.name.endswith(names[piece.shard]):
+                if len(data) != record.length or not member.name.endswith(names[record.shard]):
                     raise StoreError(
-                        f"of the batch came {member.name!r} with {len(data):,} bytes instead of {piece.length:,}: "
-                        "the shard is not there any more, or shorter",
-                        url=source.url(names[piece.shard]),
+                        f"the batch contains {member.name!r} with {len(data):,} bytes instead of {record.length:,}: "
+                        "the shard was deleted, or is shorter now",
+                        url=source.url(names[record.shard]),
                     )
                 yield data

@@ -1,38 +1,43 @@
-"""The documented client's `remote_exec`: whether a cluster can do the work, and how what it did is read.
+"""`remote_exec` of `AisDataset`: decides whether an ETL in the cluster converts the shards, and reads its output.
 
-An ETL is found by its definition's name. It is made by `etl.start`, not by a reader: it takes an image.
+An ETL is recognized by the name of its definition. This module must not start an ETL, because that needs a container
+image (`etl.start`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
-from ais_tar2tf.account import Account, OnError
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.cluster.etl.client import running
+from ais_tar2tf.base.monitoring.stats import Account, OnError
+from ais_tar2tf.cluster.etl.client import no_etls, running
 from ais_tar2tf.cluster.etl.definition import Definition
-from ais_tar2tf.decoders import Decoder
 from ais_tar2tf.errors import SchemaError, StoreError, Tar2TFError
-from ais_tar2tf.fetch import Fetch, Span
-from ais_tar2tf.headers import array_header
+from ais_tar2tf.fetch import Fetcher, ShardRange
 from ais_tar2tf.ops import Pipeline, SelectDict, SelectList
 from ais_tar2tf.options import Tls
-from ais_tar2tf.reader import Shards
 from ais_tar2tf.records import Record
 from ais_tar2tf.source import Source
+from ais_tar2tf.source.dataset_options import DatasetKeywords
+from ais_tar2tf.source.index_lookup import IndexLookup
+from ais_tar2tf.source.opened import OpenedShards
 from ais_tar2tf.stores import TokenSource
+from ais_tar2tf.streams.reader import ReadSession, Shards
+from ais_tar2tf.values.decoders import Decoder
+from ais_tar2tf.values.file_headers import array_header
 
-__all__ = ["Choice", "Leaves", "choose", "in_memory", "payloads", "source_of"]
+__all__ = ["ExecutionPlace", "Leaves", "choose", "in_memory", "payloads"]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Where the work is done, and why."""
+class ExecutionPlace:
+    """The place where shards are converted, and the reason. `etl` is None when this process converts them."""
 
     etl: str | None
-    said: str
+    reason: str
 
 
 def choose(
@@ -42,18 +47,26 @@ def choose(
     endpoint: str | None,
     token: TokenSource | None,
     tls: Tls,
-) -> Choice:
-    """`wanted`: True raises what speaks against it, None takes it as the reason to work here, False asks nobody."""
+) -> ExecutionPlace:
+    """Return whether an ETL converts the shards, or this process.
+
+    Args:
+        define: Returns the definition that the ETL must have; it may raise.
+        wanted: False for this process, None for the ETL if it runs, True for the ETL or an error that tells why not.
+        endpoint: The proxy's URL; AIS_ENDPOINT when left out.
+        token: The AuthN token.
+        tls: The options for the proxy's certificate.
+
+    Raises:
+        Tar2TFError: `wanted` is True, and no such ETL runs or can be defined.
+    """
     if wanted is False:
-        return Choice(None, "here: remote_exec=False")
+        return ExecutionPlace(None, "here: remote_exec=False")
     try:
         definition = define()
         names = running(endpoint, token=token, tls=tls)
         if names is None:
-            raise StoreError(
-                "this cluster has no ETLs: AIStore needs to be built with -tags=etl and to run on Kubernetes",
-                url=endpoint or "AIS_ENDPOINT",
-            )
+            raise no_etls(endpoint or "AIS_ENDPOINT")
         if definition.name not in names:
             raise StoreError(
                 f"no ETL {definition.name!r} runs there: AisDataset.transformer() is its definition; make an image "
@@ -63,40 +76,50 @@ def choose(
     except Tar2TFError as error:
         if wanted:
             raise
-        return Choice(None, f"here: {error}")
-    return Choice(definition.name, f"in the cluster: by the ETL {definition.name!r}")
+        return ExecutionPlace(None, f"here: {error}")
+    return ExecutionPlace(definition.name, f"in the cluster: by the ETL {definition.name!r}")
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """Selections taken apart: each value under a name of its own, and how they stand together again."""
+    """Nested selections, flattened so that a tar can hold the values as members.
+
+    Attributes:
+        nest: The structure of the selections, with the name of a value at each leaf.
+        fields: The selection that gives each value, by name.
+    """
 
     nest: Any
     fields: dict[str, Any]
 
     @classmethod
-    def of(cls, pipeline: Pipeline | None) -> Leaves:
+    def from_pipeline(cls, pipeline: Pipeline | None) -> Leaves:
+        """Flatten the selections of a pipeline; refuse a pipeline without selections."""
         if pipeline is None or not pipeline.selections:
             raise SchemaError("in the cluster selections say what comes back: give AisDataset selections=")
         fields: dict[str, Any] = {}
 
-        def taken_apart(selection: Any) -> Any:
+        def flatten(selection: Any) -> Any:
             if isinstance(selection, SelectDict):
-                return {name: taken_apart(item) for name, item in selection.items}
+                return {name: flatten(item) for name, item in selection.items}
             if isinstance(selection, SelectList):
-                return tuple(taken_apart(item) for item in selection.items)
+                return tuple(flatten(item) for item in selection.items)
             name = f"v{len(fields)}"
             fields[name] = selection
             return name
 
-        nest = tuple(taken_apart(selection) for selection in pipeline.selections)
+        nest = tuple(flatten(selection) for selection in pipeline.selections)
         return cls(nest[0] if len(nest) == 1 else nest, fields)
 
     def definition(self, conversions: Sequence[Any], grouping: Any) -> Definition:
         return Definition.of(conversions, [SelectDict(self.fields)], None, "tar", grouping)
 
     def mapping(self, first: Record) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
-        """The members that hold the values, and from their tensors to what the selections give."""
+        """Return the members that hold the values, and a function from their tensors to the nested selections.
+
+        Args:
+            first: A record of the ETL's output; it shows which values are arrays.
+        """
         members: dict[str, str] = {}
         decoders: dict[str, Decoder] = {}
         for name in self.fields:
@@ -107,28 +130,26 @@ class Leaves:
                 shape = (None,) * len(header.shape)
                 decoders[name] = Decoder("npy", header.dtype, shape=shape)
 
-        def put_together(nest: Any, record: Any) -> Any:
+        def unflatten(nest: Any, record: Any) -> Any:
             if isinstance(nest, dict):
-                return {name: put_together(item, record) for name, item in nest.items()}
+                return {name: unflatten(item, record) for name, item in nest.items()}
             if isinstance(nest, tuple):
-                return tuple(put_together(item, record) for item in nest)
+                return tuple(unflatten(item, record) for item in nest)
             value = record[members[nest]]
-            return decoders[nest].in_graph(value) if nest in decoders else value
+            return decoders[nest].decode_tensor(value) if nest in decoders else value
 
-        def mapped(record: Any) -> Any:
-            return put_together(self.nest, record)
-
-        return tuple(members.values()), mapped
+        return tuple(members.values()), lambda record: unflatten(self.nest, record)
 
 
-def source_of(shards: Shards, on_error: OnError) -> Source:
-    """The shards as an ETL gives them: whole answers, without lengths."""
-    read = replace(shards.read, connections=1, most_connections=0)
-    return Source(replace(shards, read=read, tuning=None), Account(on_error), index=False)
+def in_memory(session: ReadSession, on_error: OnError, leaves: Leaves, **options: Unpack[DatasetKeywords]) -> Any:
+    """Return the dataset that the same conversions and selections would give in this process.
 
-
-def in_memory(source: Source, leaves: Leaves, **options: Any) -> Any:
-    """The dataset that the same conversions and selections would give here."""
+    `session` reads the ETL's output. Answers of an ETL have no length, so no ranges can be requested.
+    """
+    shards = session.shards
+    shards = replace(shards, read=replace(shards.read, connections=1, most_connections=0))
+    index, account = IndexLookup(shards, at=False), Account(on_error)
+    source = Source(OpenedShards(session=session.over(shards), index=index, account=account))
     records = source.records()
     try:
         first = next(records, None)
@@ -136,28 +157,25 @@ def in_memory(source: Source, leaves: Leaves, **options: Any) -> Any:
         records.close()  # type: ignore[attr-defined]  # a generator
     if first is None:
         raise SchemaError(f"{source!r} has no records, so what it gives is not known")
-    fields, mapped = leaves.mapping(first)
-    return source.select(*fields, in_cluster=False).dataset(mapped, **options)
+    members, mapping = leaves.mapping(first)
+    return source.select(*members, in_cluster=False).dataset(mapping, **options)
 
 
 def payloads(shards: Shards, account: Account) -> Iterator[bytes]:
-    """The TFRecord payloads that an ETL makes of shards, their checksums verified."""
+    """Yield the payloads of the TFRecords that an ETL makes of shards, after verifying their checksums."""
     limits, store = shards.read.limits, shards.store
     read = replace(shards.read, connections=1)
-    fetch = Fetch(store, map(Span, shards.names), read, account)
-    try:
+    with closing(Fetcher(store, map(ShardRange, shards.names), read, account)) as fetch:
         while (span := fetch.next_shard()) is not None:
             account.add(shards=1)
             archive = ShardArchive(store.url(span.name), limits)
-            came = False
+            empty = True
             while block := fetch.read():
-                came = True
+                empty = False
                 for members in archive.feed(block):
                     data = members.data
                     for start, size in zip(members.starts, members.sizes, strict=True):
-                        account.emitted(1)
+                        account.add_emitted(1)
                         yield bytes(data[start : start + size])
-            if came:  # of a shard without records nothing comes
+            if not empty:  # a shard without records has empty output, which is no TFRecord file
                 archive.finish()
-    finally:
-        fetch.close()

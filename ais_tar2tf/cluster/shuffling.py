@@ -1,4 +1,4 @@
-"""Records of many shards in another order and other shards: done by the cluster (dSort), where the data is."""
+"""Shuffling by dSort: the AIStore cluster writes the records of shards into new shards, in another order."""
 
 from __future__ import annotations
 
@@ -9,31 +9,43 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ais_tar2tf.cluster.local_shuffle import shuffle_here
+from ais_tar2tf.base.documents.parsing import json_value
+from ais_tar2tf.base.urls.locations import Location, Locations, location_text, location_texts
+from ais_tar2tf.base.urls.templates import expand
+from ais_tar2tf.cluster.local_shuffle import shuffle_locally
 from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound, StoreError, TransportError
-from ais_tar2tf.export.boundaries import parse_size
-from ais_tar2tf.locations import Location, Locations, location_text, location_texts
 from ais_tar2tf.options import Read
-from ais_tar2tf.source import read_options, shard_names
+from ais_tar2tf.recordfiles.export.boundaries import parse_size
 from ais_tar2tf.stores import TokenSource, split_url
 from ais_tar2tf.stores.ais import AisStore
 from ais_tar2tf.stores.clusters import ClusterCalls
-from ais_tar2tf.templates import expand
-from ais_tar2tf.values import json_value
+from ais_tar2tf.streams.arguments import read_options
+from ais_tar2tf.streams.naming import shard_names
 
-__all__ = ["ORDERS", "Job", "Progress", "shuffle"]
+__all__ = ["ORDERS", "ShuffleJob", "ShuffleProgress", "shuffle"]
 
 ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "none"}
-"""Ours, and dSort's name of each: by chance, by the records' keys, by a hash of these, as they come."""
+"""The names of orders here, and in dSort: at random, by key, by the MD5 hash of the key, and unchanged."""
 
-_CONTENT = ("int", "float", "string")
-_NOT_BUILT = frozenset({501})
-_FIRST_PAUSE, _MOST_PAUSE = 0.05, 2.0  # seconds between two looks at a job; it takes from a tenth of one to hours
+_FIELD_TYPES = ("int", "float", "string")  # types of the values of a field by which dSort sorts
+_EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
+_NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a job is: shards that were read, and those that were written, of those that will be."""
+class ShuffleProgress:
+    """The progress of a dSort job.
+
+    Attributes:
+        phase: "reading", "sorting", "writing" or "done".
+        extracted: The number of shards that have been read.
+        shards: The number of all shards to read.
+        created: The number of shards that have been written.
+        to_create: The number of all shards to write, as far as the targets report it.
+        aborted: Whether the job was aborted.
+        errors: The errors that the targets report.
+    """
 
     phase: str
     extracted: int
@@ -43,55 +55,93 @@ class Progress:
     aborted: bool = False
     errors: tuple[str, ...] = ()
 
+    @classmethod
+    def from_targets(cls, targets: list[dict[str, Any]], shards: int) -> ShuffleProgress:
+        """Add up the reports of all targets about a job that reads `shards` shards."""
+        metrics: list[dict[str, Any]] = [target["Metrics"] for target in targets]
+        reading = [each.get("local_extraction") or {} for each in metrics]
+        writing = [each.get("shard_creation") or {} for each in metrics]
+        done = bool(targets) and all(target.get("archived") for target in targets)
+        phase = "writing" if any(each.get("running") for each in writing) else "sorting"
+        if not all(each.get("finished") for each in reading):
+            phase = "reading"
+        return cls(
+            phase="done" if done else phase,
+            extracted=sum(int(each.get("extracted_count", 0)) for each in reading),
+            shards=shards,
+            created=sum(int(each.get("created_count", 0)) for each in writing),
+            to_create=sum(int(each.get("to_create", 0)) for each in writing),
+            aborted=any(each.get("aborted") for each in [*targets, *metrics]),
+            errors=tuple(str(error) for each in metrics for error in each.get("errors") or ()),
+        )
 
-class Job:
-    """A running dSort. `wait` gives the URLs that it wrote."""
 
-    def __init__(self, calls: ClusterCalls, job: str, shards: int, names: Callable[[int], list[str]]) -> None:
+class ShuffleJob:
+    """A dSort job that runs in the cluster.
+
+    Args:
+        calls: The connection to the cluster.
+        job: The job's id.
+        shards: How many shards the job reads.
+        urls: A function of a number N that returns the URLs of the first N new shards.
+    """
+
+    def __init__(self, calls: ClusterCalls, job: str, shards: int, urls: Callable[[int], list[str]]) -> None:
         self.id: str = job
         self._calls = calls
         self._shards = shards
-        self._names = names
+        self._urls = urls
 
-    def progress(self) -> Progress:
+    def progress(self) -> ShuffleProgress:
+        """Request the job's progress from the cluster."""
         answer = self._calls.call("GET", f"sort?uuid={self.id}")
         try:
-            said: dict[str, Any] = json_value(answer.content)
-            return _progress(list(said.values()), self._shards)
+            targets: dict[str, Any] = json_value(answer.content)
+            return ShuffleProgress.from_targets(list(targets.values()), self._shards)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StoreError(
-                f"the answer about job {self.id} cannot be read ({error})", url=self._calls.shown
+                f"the report on job {self.id} cannot be parsed ({error})", url=self._calls.shown
             ) from error
 
     def abort(self) -> None:
-        """End it; what was written so far stays. A job that has ended is left as it is."""
+        """Abort the job if it is still running. Shards that it has written are not deleted."""
         self._calls.call("DELETE", f"sort/abort?uuid={self.id}")
 
     def wait(
         self,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[ShuffleProgress], None] | None = None,
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> list[str]:
-        """Until it has ended; an interrupt aborts it."""
+        """Wait until the job has ended, and return the URLs of the new shards. Ctrl-C aborts the job.
+
+        Args:
+            progress: Called repeatedly with the job's progress until the job has ended.
+            pause: Called with a number of seconds to wait; tests pass a function that does not wait.
+
+        Raises:
+            ExportError: The job was aborted, or did not read all shards.
+        """
         seconds = _FIRST_PAUSE
         try:
-            while (now := self.progress()).phase != "done":
+            while (latest := self.progress()).phase != "done":
                 if progress is not None:
-                    progress(now)
+                    progress(latest)
                 pause(seconds)
-                seconds = min(_MOST_PAUSE, seconds * 1.5)
+                seconds = min(_LONGEST_PAUSE, seconds * 1.5)
         except KeyboardInterrupt:
             self.abort()
             raise
         if progress is not None:
-            progress(now)
-        if now.aborted:
-            why = "; ".join(now.errors) or "somebody did it"
-            raise ExportError(f"dSort {self.id} was aborted ({why}); what it wrote is not whole")
-        if now.extracted != self._shards:
-            raise ExportError(f"dSort {self.id} read {now.extracted:,} of {self._shards:,} shards; are some empty?")
-        return self._names(now.created)
+            progress(latest)
+        if latest.aborted:
+            why = "; ".join(latest.errors) or "the cluster states no reason"
+            raise ExportError(f"dSort job {self.id} was aborted ({why}); the new shards are incomplete")
+        if latest.extracted != self._shards:
+            raise ExportError(
+                f"dSort job {self.id} read {latest.extracted:,} of {self._shards:,} shards; are some shards empty?"
+            )
+        return self._urls(latest.created)
 
 
 def shuffle(
@@ -107,36 +157,62 @@ def shuffle(
     token: TokenSource | None = None,
     replace: bool = False,
     local: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[ShuffleProgress], None] | None = None,
     wait: bool = True,
 ) -> Any:
-    """Write the records of `template` in another order, into shards that `out_template` names; gives their URLs.
+    """Write the records of shards into new shards, in another order, inside the AIStore cluster (dSort).
 
-    Both are URLs (`ais://bucket/train-{0..99}.tar`), or names in `bucket`. `order`: "random", "name", "md5", "none",
-    or a field and its type: `("cls", "int")`. `shard_size` bounds what records have, headers not counted. Shards of
-    these names that are there are an error unless `replace`. So is a cluster without dSort, unless `local`: then this
-    process does it, by batches of records. `wait=False` gives the `Job`.
+    Args:
+        template: The shards to read: a URL (`ais://bucket/train-{0..99}.tar`) or several, or names in `bucket`.
+        out_template: The template of the new shards: a URL (`ais://bucket/mixed-{0..99}.tar`), or names in `bucket`.
+        shard_size: The largest sum of the sizes of all records in a new shard, without tar headers. A local shuffle
+            also counts the headers.
+        order: "random"; "name" (by key); "md5" (by the MD5 hash of the key); "none" (unchanged); or a field and the
+            type of its values, as `("cls", "int")`. The type is "int", "float" or "string".
+        seed: The seed of the random order.
+        descending: Whether to reverse an order by key, hash or field.
+        bucket: The bucket of a template that is no URL.
+        endpoint: The proxy's URL; AIS_ENDPOINT when left out.
+        token: The AuthN token, or a function that returns it; AIS_AUTHN_TOKEN when left out.
+        replace: Whether to delete shards that already have one of the new names. If False, such a shard is an error.
+        local: Whether to shuffle in this process, with batch requests, if the cluster was built without dSort. Then
+            only uncompressed tars and the orders "random" and "none" are possible.
+        progress: Called repeatedly with a `ShuffleProgress` until the job has ended; not by a local shuffle.
+        wait: Whether to wait until the job has ended.
+
+    Returns:
+        The URLs of the new shards, or with `wait=False` the running `ShuffleJob`.
+
+    Raises:
+        SchemaError: An argument is not valid.
+        ExportError: A shard with a new name exists, or the job was aborted or did not read all shards.
+        StoreError: The cluster was built without dSort, and `local` is False.
+
+    Example:
+        t2t.cluster.shuffle("ais://pets/train-{000..146}.tar", "ais://pets/mixed-{000..199}.tar", seed=7)
     """
     algorithm = _algorithm(order, seed, descending=descending)
     size = parse_size(shard_size)
     read = read_options()
-    source, names = _located(template, bucket, read, endpoint, token)
+    source, names = _source_and_names(template, bucket, read, endpoint, token)
     store, out_name = _store_of(location_text(out_template), bucket, read, endpoint, token)
     _extension([out_name])
     calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
     try:
         if replace:
             _check_apart(source, names, store, out_name, read)
-        _clear(store, out_name, read, replace=replace)
+        _make_room(store, out_name, read, replace=replace)
         job = _start(calls, source, names, store, out_name, size, algorithm, read)
         if job is not None:
             return job.wait(progress) if wait else job
         if not local:
             raise StoreError(
-                "this AIStore has no dSort: it was built without -tags=dsort; local=True shuffles in this process",
+                "this AIStore was built without -tags=dsort; local=True shuffles in this process",
                 url=calls.shown,
             )
-        return shuffle_here(source, names, store, _out_names(out_name, read), size, order=order, seed=seed, read=read)
+        return shuffle_locally(
+            source, names, store, _out_names(out_name, read), size, order=order, seed=seed, read=read
+        )
     finally:
         source.close()
         store.close()
@@ -153,42 +229,46 @@ def _start(
     size: int,
     algorithm: dict[str, Any],
     read: Read,
-) -> Job | None:
-    """None where there is no dSort."""
+) -> ShuffleJob | None:
+    """Start the job; return None when the cluster was built without dSort."""
     extension = _extension(names)
-    asked = {
-        "input_bck": source.described(),
-        "output_bck": store.described(),
+    request = {
+        "input_bck": source.bucket_document(),
+        "output_bck": store.bucket_document(),
         "input_format": {"objnames": list(names)},
         "input_extension": extension,
         "output_format": out_name.removesuffix(_extension([out_name])),
         "output_extension": _extension([out_name]),
         "output_shard_size": f"{size}B",
         "algorithm": algorithm,
-        "dsorter_type": "dsort_general",  # by memory, AIStore chooses one that it does not always have
-        # What the cluster would leave out without a word is an error here.
+        "dsorter_type": "dsort_general",  # on machines with much memory, the default is a type that some builds lack
+        # By default the cluster skips missing shards and duplicate records silently.
         "Config": {"missing_shards": "abort", "duplicated_records": "abort"},
         "description": f"ais_tar2tf: {len(names)} shards",
     }
     try:
-        answer = calls.call("POST", "sort", json=asked, accept=_NOT_BUILT)
+        answer = calls.call("POST", "sort", json=request, accept=_NO_DSORT)
     except TransportError as error:
-        raise TransportError(f"dSort did not take the job ({error.message})", url=calls.shown) from error
-    if answer.status_code in _NOT_BUILT:
+        raise TransportError(f"dSort did not accept the job ({error.message})", url=calls.shown) from error
+    if answer.status in _NO_DSORT:
         return None
 
-    def written(count: int) -> list[str]:
+    def first_urls(count: int) -> list[str]:
         return [store.url(name) for name in islice(_out_names(out_name, read), count)]
 
-    return Job(calls, answer.text.strip().strip('"'), len(names), written)
+    job = answer.content.decode(errors="replace").strip().strip('"')
+    return ShuffleJob(calls, job, len(names), first_urls)
 
 
 def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> dict[str, Any]:
-    """dSort's own words; what it does not know ends its connection without an answer, so it is found here."""
+    """Return the `algorithm` of a dSort request.
+
+    The arguments are checked here, because dSort closes the connection without an answer if one is wrong.
+    """
     if isinstance(order, tuple):
         field, kind = order
-        if not field or kind not in _CONTENT:
-            raise SchemaError(f"an order by content is (field, one of {', '.join(_CONTENT)}), not {order!r}")
+        if not field or kind not in _FIELD_TYPES:
+            raise SchemaError(f"an order by a field is (field, one of {', '.join(_FIELD_TYPES)}), not {order!r}")
         return {"kind": "content", "extension": f".{field}", "content_key_type": kind, "decreasing": descending}
     if order not in ORDERS:
         raise SchemaError(f"order is one of {', '.join(ORDERS)}, or (field, type), not {order!r}")
@@ -197,43 +277,21 @@ def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> 
     return {"kind": ORDERS[order], "decreasing": descending, **({"seed": str(seed)} if order == "random" else {})}
 
 
-def _progress(targets: list[dict[str, Any]], shards: int) -> Progress:
-    """What all targets say, together."""
-    metrics: list[dict[str, Any]] = [each["Metrics"] for each in targets]
-    reading = [each.get("local_extraction") or {} for each in metrics]
-    writing = [each.get("shard_creation") or {} for each in metrics]
-    aborted = any(each.get("aborted") or said.get("aborted") for each, said in zip(targets, metrics, strict=True))
-    done = bool(targets) and all(each.get("archived") for each in targets)
-    phase = "writing" if any(each.get("running") for each in writing) else "sorting"
-    if not all(each.get("finished") for each in reading):
-        phase = "reading"
-    return Progress(
-        "done" if done else phase,
-        sum(int(each.get("extracted_count", 0)) for each in reading),
-        shards,
-        sum(int(each.get("created_count", 0)) for each in writing),
-        sum(int(each.get("to_create", 0)) for each in writing),
-        aborted,
-        tuple(str(error) for each in metrics for error in each.get("errors") or ()),
-    )
-
-
 # Names
 
 
-def _located(
+def _source_and_names(
     template: Locations, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
 ) -> tuple[AisStore, list[str]]:
     if not isinstance(template, os.PathLike) and not template:
-        raise SchemaError("no shards are named: give a URL, or names and a bucket")
-    given = location_texts(template)
-    stores = [_store_of(each, bucket, read, endpoint, token) for each in given]
+        raise SchemaError("no shards are named: pass a URL, or names and bucket=")
+    stores = [_store_of(text, bucket, read, endpoint, token) for text in location_texts(template)]
     store = stores[0][0]
-    if any(each.url("") != store.url("") for each, _ in stores):
+    if any(other.url("") != store.url("") for other, _ in stores):
         raise SchemaError("shards that are shuffled together are in one bucket")
     names = list(shard_names(store, [name for _, name in stores], read.limits))
     if not names:
-        raise ShardNotFound("nothing is named", url=store.url(""))
+        raise ShardNotFound("the template names no shard", url=store.url(""))
     _extension(names)
     return store, names
 
@@ -242,23 +300,22 @@ def _store_of(
     text: str, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
 ) -> tuple[AisStore, str]:
     if "://" in text:
-        scheme, found, name = split_url(text)
+        scheme, url_bucket, name = split_url(text)
         if scheme != "ais":
             raise SchemaError(f"shuffling in the cluster is done by AIStore (ais://), not by {scheme}://")
     else:
-        found, name = bucket or "", text
-    if not found or not name:
-        raise SchemaError(f"{text!r} names no bucket or no shard: say ais://bucket/name, or bucket=")
-    return AisStore(found, read, endpoint=endpoint, token=token), name
+        url_bucket, name = bucket or "", text
+    if not url_bucket or not name:
+        raise SchemaError(f"{text!r} names no bucket or no shard: write ais://bucket/name, or pass bucket=")
+    return AisStore(url_bucket, read, endpoint=endpoint, token=token), name
 
 
 def _extension(names: Sequence[str]) -> str:
-    """Of all of them."""
-    known = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
-    found = {next((each for each in known if name.endswith(each)), "") for name in names}
-    if len(found) > 1 or "" in found:
-        raise SchemaError(f"shards that are shuffled together have one extension of {', '.join(known)}")
-    return found.pop()
+    """Return the one extension that all names have."""
+    extensions = {next((each for each in _EXTENSIONS if name.endswith(each)), "") for name in names}
+    if len(extensions) > 1 or "" in extensions:
+        raise SchemaError(f"all shards must have one extension of {', '.join(_EXTENSIONS)}")
+    return extensions.pop()
 
 
 def _out_names(template: str, read: Read) -> Iterator[str]:
@@ -266,27 +323,22 @@ def _out_names(template: str, read: Read) -> Iterator[str]:
 
 
 def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_name: str, read: Read) -> None:
-    """Nothing that is read is replaced."""
+    """Refuse a shard that would be both read and replaced."""
     if source.url("") == store.url(""):
         both = set(names).intersection(_out_names(out_name, read))
         if both:
             raise SchemaError(f"shard {min(both)!r} would be read and written at once; name others")
 
 
-def _clear(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
-    """No shard of an earlier run stays among the new ones."""
-    wanted = set(_out_names(template, read))
+def _make_room(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
+    """Create the bucket, and delete all shards with new names; refuse such shards without `replace`.
+
+    The job may write fewer shards than an earlier job did. The others must not stay among the new shards.
+    """
+    new_names = set(_out_names(template, read))
     store.create()
-    for name in [info.name for info in store.list(_shared(wanted)) if info.name in wanted]:
+    prefix = os.path.commonprefix([*new_names])  # noqa: RUF071  # names are no paths
+    for name in [info.name for info in store.list(prefix) if info.name in new_names]:
         if not replace:
             raise ExportError(f"{store.url(name)} is there already: say replace=True, or name others")
         store.delete(name)
-
-
-def _shared(names: set[str]) -> str:
-    """What all begin with."""
-    first, last = min(names), max(names)
-    same = next(
-        (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
-    )
-    return first[:same]

@@ -1,4 +1,4 @@
-"""Datasets in the folders of known problems → record files → batches for training.
+"""Datum's interface: exports data sets in the folder layouts of known problems to record files, and loads batches.
 
     from ais_tar2tf import datum
 
@@ -8,12 +8,12 @@
 
     train = datum.load("records/").train_fn("train", shuffle=True)
 
-export     `export_to_tfrecord`: folders, tar shards by URL, or a generator of one's own
-problem    IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
-configs    TFRWriteConfigs, DatasetConfigs: each setting says what it does
-reader     `load`
+    export     `export_to_tfrecord`: exports a folder, tar shards by URL, or the examples of a generator
+    problem    IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
+    configs    TFRWriteConfigs, DatasetConfigs: each setting has a docstring
+    reader     `load`
 
-The layer knows layouts and settings; records, files, schemas and splits are the core's.
+This room holds only the layouts and settings of Datum. Record files, schemas and splits belong to other rooms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Pascal VOC's annotations: boxes of objects, normalised; classes by name, their ids from 1."""
+"""The parser of Pascal VOC annotations. It returns the objects as columns of normalised boxes and class ids.
+
+The first class has the id 1.
+"""
 
 from __future__ import annotations
 
@@ -11,38 +14,42 @@ import numpy as np
 
 from ais_tar2tf.errors import SchemaError
 
-__all__ = ["class_ids", "no_objects", "objects_of"]
+__all__ = ["empty_objects", "parse_class_ids", "parse_objects"]
 
 _FLOATS = ("xmin", "xmax", "ymin", "ymax", "area")
 _INTEGERS = ("labels", "is_truncated", "labels_difficult")
 
 
-def class_ids(data: bytes, where: str) -> dict[str, int]:
-    """Name → id from a `classes.names`: a name on each line."""
+def parse_class_ids(data: bytes, where: str) -> dict[str, int]:
+    """Return the id of each class in a file `classes.names`, which has one name a line."""
     names = [line.strip() for line in data.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
     if not names:
         raise SchemaError(f"{where}: there are no names of classes in it, one on each line")
     return {name: number for number, name in enumerate(names, 1)}
 
 
-def no_objects() -> dict[str, Any]:
-    """Of an image without annotations."""
+def empty_objects() -> dict[str, Any]:
+    """Return the columns of an image without annotations."""
     return _columns([])
 
 
-def objects_of(data: bytes, ids: Mapping[str, int], where: str) -> dict[str, Any]:
-    """The objects of one annotation file, a column for each of their properties."""
+def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict[str, Any]:
+    """Parse an annotation file and return its objects as columns, one for each property.
+
+    Raises:
+        SchemaError: The file is no annotation, defines entities, or has an object of an unknown class.
+    """
     if b"<!ENTITY" in data:
         raise SchemaError(f"{where}: an annotation that defines entities is not read")
     try:
-        root = ElementTree.fromstring(data)  # noqa: S314  # without entities of its own it can't grow
+        root = ElementTree.fromstring(data)  # noqa: S314  # the text cannot expand, because it defines no entities
         size = _child(root, "size")
         width, height = (float(_text(_child(size, name))) for name in ("width", "height"))
         _check_size(width, height)
-        return _columns([_object(each, ids, width, height) for each in root.findall("object")])
+        return _columns([_parse_object(each, class_ids, width, height) for each in root.findall("object")])
     except (ElementTree.ParseError, LookupError, ValueError) as error:
-        what = error.args[0] if isinstance(error, LookupError) else error
-        raise SchemaError(f"{where}: this is no annotation that can be used ({what})") from error
+        problem = error.args[0] if isinstance(error, LookupError) else error
+        raise SchemaError(f"{where}: this is no annotation that can be used ({problem})") from error
 
 
 def _check_size(width: float, height: float) -> None:
@@ -50,7 +57,7 @@ def _check_size(width: float, height: float) -> None:
         raise ValueError(f"the image is {width:g}×{height:g}")
 
 
-def _object(element: Any, ids: Mapping[str, int], width: float, height: float) -> dict[str, Any]:
+def _parse_object(element: Any, class_ids: Mapping[str, int], width: float, height: float) -> dict[str, Any]:
     box = _child(element, "bndbox")
     xmin, xmax = (float(_text(_child(box, name))) / width for name in ("xmin", "xmax"))
     ymin, ymax = (float(_text(_child(box, name))) / height for name in ("ymin", "ymax"))
@@ -63,24 +70,24 @@ def _object(element: Any, ids: Mapping[str, int], width: float, height: float) -
         "ymax": ymax,
         "area": (xmax - xmin) * (ymax - ymin),
         "pose": (element.findtext("pose") or "unspecified").strip().lower(),
-        "labels": _id(_text(_child(element, "name")), ids),
+        "labels": _class_id(_text(_child(element, "name")), class_ids),
         "is_truncated": _flag(element, "truncated"),
         "labels_difficult": _flag(element, "difficult"),
     }
 
 
-def _id(name: str, ids: Mapping[str, int]) -> int:
-    found = ids.get(name, ids.get(name.lower()))
-    if found is None:
-        raise LookupError(f"class {name!r} is not in classes.names; there are: {', '.join(ids)}")
-    return found
+def _class_id(name: str, class_ids: Mapping[str, int]) -> int:
+    class_id = class_ids.get(name, class_ids.get(name.lower()))
+    if class_id is None:
+        raise LookupError(f"class {name!r} is not in classes.names; there are: {', '.join(class_ids)}")
+    return class_id
 
 
 def _child(element: Any, name: str) -> Any:
-    found = element.find(name)
-    if found is None:
+    child = element.find(name)
+    if child is None:
         raise LookupError(f"<{element.tag}> has no <{name}>")
-    return found
+    return child
 
 
 def _text(element: Any) -> str:

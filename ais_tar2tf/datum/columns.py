@@ -1,60 +1,70 @@
-"""Texts that may be numbers: one type for all values of a column, found before the first is used."""
+"""The types of the columns of labels, whose values are text or JSON.
+
+All values of a column get one type. It is found in a first pass over all rows, before any value is converted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ais_tar2tf.base.documents.parsing import json_value
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.values import json_value
 
-__all__ = ["Columns", "number_or_text"]
+__all__ = ["Columns", "parse_scalar"]
 
-_KINDS: tuple[Callable[[str], Any], ...] = (int, float, str)  # each can say what those before it can
+_TYPES: tuple[Callable[[str], Any], ...] = (
+    int,
+    float,
+    str,
+)  # each type can represent the values of all types before it
 
 
 class Columns:
-    """The narrowest type of each column: whole numbers, numbers, or text; lists where a text is a JSON list."""
+    """The types of columns: each is the first of int, float and str that can represent all values of the column.
+
+    A text that is a JSON list becomes a list of such values.
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        self._ranks: dict[str, int] = {}
+        self._ranks: dict[str, int] = {}  # column → the number of its type in `_TYPES`
         for row in rows:
             for name, value in row.items():
                 self._ranks[name] = max(self._ranks.get(name, 0), _rank(value))
 
     def typed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The row's values in their columns' types."""
-        return {name: _as(_KINDS[self._ranks[name]], value) for name, value in row.items()}
+        """Return the values of `row` in the types of their columns."""
+        return {name: _convert(_TYPES[self._ranks[name]], value) for name, value in row.items()}
 
 
 def _rank(value: Any) -> int:
-    """The first of the kinds that can say `value`."""
-    plain = _parsed(value)
-    if isinstance(plain, list):
-        return max(map(_rank, plain), default=0)
-    if plain is None or isinstance(plain, bool | int):
+    """Return the number of the first type in `_TYPES` that can represent `value`."""
+    parsed = _parse_list(value)
+    if isinstance(parsed, list):
+        return max(map(_rank, parsed), default=0)
+    if parsed is None or isinstance(parsed, bool | int):
         return 0
-    if isinstance(plain, float):
+    if isinstance(parsed, float):
         return 1
-    text = str(plain)
-    for rank, kind in enumerate(_KINDS):
+    text = str(parsed)
+    for rank, kind in enumerate(_TYPES):
         try:
-            kind("" if "_" in text and kind is not str else text)  # 1_000 is a name here
+            kind("" if "_" in text and kind is not str else text)  # int() accepts `1_000`, but it is text here
         except ValueError:
             continue
         return rank
-    return len(_KINDS) - 1
+    return len(_TYPES) - 1
 
 
-def _as(kind: Callable[[Any], Any], value: Any) -> Any:
-    plain = _parsed(value)
-    if isinstance(plain, list):
-        return [kind(each) for each in plain]
-    return None if plain is None else kind(plain)
+def _convert(kind: Callable[[Any], Any], value: Any) -> Any:
+    parsed = _parse_list(value)
+    if isinstance(parsed, list):
+        return [kind(each) for each in parsed]
+    return None if parsed is None else kind(parsed)
 
 
-def _parsed(value: Any) -> Any:
-    """A text that looks like a list, as one; else a text without the blanks around it."""
+def _parse_list(value: Any) -> Any:
+    """Parse a text that is a JSON list; strip any other text; return other values unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -66,11 +76,11 @@ def _parsed(value: Any) -> Any:
     return text
 
 
-def number_or_text(value: bytes | str) -> Any:
-    """A single value that has no column: a number if it is one.
+def parse_scalar(value: bytes | str) -> Any:
+    """Return a value as a number if it is one, else as text. It is for a value that belongs to no column.
 
-    >>> number_or_text(b"7"), number_or_text("0.5"), number_or_text(" cat ")
+    >>> parse_scalar(b"7"), parse_scalar("0.5"), parse_scalar(" cat ")
     (7, 0.5, 'cat')
     """
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-    return _as(_KINDS[_rank(text)], text)
+    return _convert(_TYPES[_rank(text)], text)

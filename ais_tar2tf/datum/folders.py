@@ -1,9 +1,11 @@
-"""The folders of the four problems, read example by example. A row or file that is wrong is named.
+"""The four layouts of a Datum data set in a folder, one for each problem (the kind of task), and their readers.
 
-classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
-detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
-segmentation    JPEGImages/, SegmentationClass/, <split>.txt
-text            <split>*.json: {id: {"text": …, "label": {name: value}}}
+    classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
+    detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
+    segmentation    JPEGImages/, SegmentationClass/, <split>.txt
+    text            <split>*.json: {id: {"text": …, "label": {name: value}}}
+
+An error names the wrong row or file.
 """
 
 from __future__ import annotations
@@ -14,27 +16,36 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.csv_files import rows_of
-from ais_tar2tf.datum.annotations import class_ids, no_objects, objects_of
+from ais_tar2tf.base.csv_files import csv_rows
+from ais_tar2tf.base.documents.sealed import read_file
+from ais_tar2tf.datum.annotations import empty_objects, parse_class_ids, parse_objects
 from ais_tar2tf.datum.columns import Columns
-from ais_tar2tf.datum.images import check_same_size, checked_header, mask_of_ids
+from ais_tar2tf.datum.images import check_image, segmentation_example
 from ais_tar2tf.datum.metadata import read_json
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
-from ais_tar2tf.documents import read_file
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.options import Limits
 
 __all__ = ["FOLDERS", "Attributes", "Examples"]
 
 Attributes = Mapping[str, Any]
+"""The attributes of a split in `TFRWriteConfigs.splits`, such as `image_dir`: they replace parts of the layout."""
+
 Examples = Iterator[tuple[str, dict[str, Any]]]
+"""Pairs of a key and an example, which is a dict of features."""
 
 _CLASSES = "classes.names"
-_MOST = Limits().member_bytes
+_MAX_FILE_BYTES = Limits().member_bytes
+_IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".gif")
 
 
-class _Folder:
-    """One dataset; `splits` are all that will be asked for: columns have one type in all of them."""
+class ProblemFolder:
+    """A data set in a folder. Call the object with a split and its attributes to read the examples of that split.
+
+    Args:
+        path: The folder.
+        splits: All splits that will be read. A column of labels has the same type in all splits.
+    """
 
     def __init__(self, path: str | os.PathLike[str], splits: Mapping[str, Attributes]) -> None:
         self.path: Path = Path(path)
@@ -46,126 +57,139 @@ class _Folder:
         raise NotImplementedError
 
     def read(self, path: Path, what: str) -> bytes:
+        """Return the bytes of a file, called `what` in errors."""
         try:
-            return read_file(path, most=_MOST, limit="member_bytes", fail=SchemaError)
+            return read_file(path, most=_MAX_FILE_BYTES, limit="member_bytes", fail=SchemaError)
         except SchemaError:
             raise
         except OSError as error:
             raise SchemaError(f"{path}: this {what} can't be read ({error.strerror})") from error
 
-    def names(self, path: Path) -> list[str]:
-        """The ids of a split: the first word of each line, since VOC's own sets have a second one."""
+    def read_ids(self, path: Path) -> list[str]:
+        """Return the image ids in the list of a split: the first word of each line. VOC has lists with more words."""
         lines = self.read(path, "list of a split").decode("utf-8", "surrogateescape").splitlines()
         return [line.split()[0] for line in lines if line.strip()]
 
 
-def _image_path(folder: Path, name: str, extension: str) -> Path:
-    """A file by its name without extension; also one with another extension of images, or with its own."""
+def _find_image(folder: Path, name: str, extension: str) -> Path:
+    """Return the path of an image by its name without extension.
+
+    The file may also have another extension of images, or none. Return `folder/name.extension` if no file exists.
+    """
     path = folder / f"{name}{extension}"
     if path.exists():
         return path
-    others = [
-        folder / f"{name}{each}" for each in ("", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".gif")
-    ]
-    return next((each for each in others if each.is_file()), path)
+    others = [folder / f"{name}{other}" for other in ("", *_IMAGE_EXTENSIONS)]
+    return next((other for other in others if other.is_file()), path)
 
 
-class ClassificationFolder(_Folder):
+class ClassificationFolder(ProblemFolder):
+    """A folder of images for each split, with a CSV file of labels."""
+
     @functools.cached_property
     def _columns(self) -> Columns:
         return Columns(
-            labels for split, given in self.splits.items() for _, _, labels in self._rows(self._csv(split, given))
+            labels
+            for split, attributes in self.splits.items()
+            for _, _, labels in self._rows(self._csv_path(split, attributes))
         )
 
-    def _csv(self, split: str, attributes: Attributes) -> Path:
+    def _csv_path(self, split: str, attributes: Attributes) -> Path:
         return self.path / attributes.get("csv_path", f"{split}.csv")
 
     def __call__(self, split: str, **attributes: Any) -> Examples:
         images = self.path / attributes.get("image_dir", split)
-        path = self._csv(split, attributes)
+        path = self._csv_path(split, attributes)
         for number, name, labels in self._rows(path):
-            file = _image_path(images, name, attributes.get("extension", ".jpg"))
+            file = _find_image(images, name, attributes.get("extension", ".jpg"))
             data = self.read(file, f"image of {path}, row {number},")
-            checked_header(data, str(file))
+            check_image(data, str(file))
             yield name, {"image": data, **self._columns.typed(labels)}
 
     def _rows(self, path: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
-        """(line, filename, labels) of each row."""
+        """Yield the line number, the file name and the labels of each row."""
         if not path.is_file():
             raise SchemaError(f"{path}: there is no such file; it lists the images of a split and their labels")
-        rows = rows_of(path)
-        header = [name.strip() for name in next(rows, (0, []))[1]]
+        rows = csv_rows(path)
+        first = next(rows, None)
+        header = [name.strip() for name in first.cells] if first else []
         if "filename" not in header or len(header) < 2:
             raise SchemaError(f"{path}: the first row names the columns, `filename` and labels, not {header}")
-        for number, cells in rows:
-            if len(cells) != len(header):
+        for row in rows:
+            if len(row.cells) != len(header):
                 raise SchemaError(
-                    f"{path}, row {number}: it has {len(cells)} columns, the header {len(header)}: "
+                    f"{path}, row {row.line}: it has {len(row.cells)} columns, the header {len(header)}: "
                     f"{', '.join(header)}"
                 )
-            labels = dict(zip(header, cells, strict=True))
-            yield number, labels.pop("filename").strip(), labels
+            labels = dict(zip(header, row.cells, strict=True))
+            yield row.line, labels.pop("filename").strip(), labels
 
 
-class DetectionFolder(_Folder):
+class DetectionFolder(ProblemFolder):
+    """A folder of images and their annotations, in the layout of Pascal VOC."""
+
     @functools.cached_property
-    def _ids(self) -> dict[str, int]:
+    def _class_ids(self) -> dict[str, int]:
         path = self.path / _CLASSES
-        return class_ids(self.read(path, "list of classes"), str(path))
+        return parse_class_ids(self.read(path, "list of classes"), str(path))
 
     def __call__(self, split: str, **attributes: Any) -> Examples:
         images = self.path / attributes.get("image_dir", "JPEGImages")
         annotations = attributes.get("annotation_dir", "Annotations")
-        listed = self.path / attributes.get("set_dir", "ImageSets") / f"{split}.txt"
-        for name in self.names(listed):
-            file = _image_path(images, name, attributes.get("extension", ".jpg"))
-            data = self.read(file, f"image of {listed}")
-            checked_header(data, str(file))
+        ids_file = self.path / attributes.get("set_dir", "ImageSets") / f"{split}.txt"
+        for name in self.read_ids(ids_file):
+            file = _find_image(images, name, attributes.get("extension", ".jpg"))
+            data = self.read(file, f"image of {ids_file}")
+            check_image(data, str(file))
             yield name, {"image": data, **self._objects(annotations, name)}
 
     def _objects(self, folder: str | None, name: str) -> dict[str, Any]:
         if folder is None:  # a split without annotations
-            return no_objects()
+            return empty_objects()
         path = self.path / folder / f"{name}.xml"
-        return objects_of(self.read(path, "annotation"), self._ids, str(path))
+        return parse_objects(self.read(path, "annotation"), self._class_ids, str(path))
 
 
-class SegmentationFolder(_Folder):
+class SegmentationFolder(ProblemFolder):
+    """A folder of images, each with a mask of the same size. The pixels of a mask are class ids."""
+
     def __call__(self, split: str, **attributes: Any) -> Examples:
         images = self.path / attributes.get("image_dir", "JPEGImages")
         masks = self.path / attributes.get("label_dir", "SegmentationClass")
-        listed = self.path / attributes.get("set_dir", "") / f"{split}.txt"
-        for name in self.names(listed):
+        ids_file = self.path / attributes.get("set_dir", "") / f"{split}.txt"
+        for name in self.read_ids(ids_file):
             extension = attributes.get("image_extension", attributes.get("extension", ".jpg"))
-            image_file = _image_path(images, name, extension)
+            image_file = _find_image(images, name, extension)
             mask_file = masks / f"{name}{attributes.get('label_extension', '.png')}"
-            image = self.read(image_file, f"image of {listed}")
-            mask = mask_of_ids(self.read(mask_file, f"mask of {listed}"))
-            check_same_size(
-                checked_header(image, str(image_file)), checked_header(mask, str(mask_file)), str(mask_file)
-            )
-            yield name, {"image": image, "label": mask}
+            image = self.read(image_file, f"image of {ids_file}")
+            mask = self.read(mask_file, f"mask of {ids_file}")
+            yield name, segmentation_example(image, str(image_file), mask, str(mask_file))
 
 
-class TextFolder(_Folder):
+class TextFolder(ProblemFolder):
+    """A folder of JSON files with texts and their labels."""
+
     @functools.cached_property
     def _columns(self) -> Columns:
-        return Columns(labels for split, given in self.splits.items() for _, _, labels in self._texts(split, given))
+        return Columns(
+            labels for split, attributes in self.splits.items() for _, _, labels in self._texts(split, attributes)
+        )
 
     def __call__(self, split: str, **attributes: Any) -> Examples:
         for key, text, labels in self._texts(split, attributes):
             yield key, {"text": text, **self._columns.typed(labels)}
 
     def _texts(self, split: str, attributes: Attributes) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Yield the key, the text and the labels of each entry."""
         pattern = attributes.get("json_path", f"{split}*.json")
         paths = sorted(self.path.glob(pattern))
         if not paths:
             raise SchemaError(f"{self.path / pattern}: there is no such file")
         for path in paths:
-            yield from _json_texts(self.read(path, "JSON file"), str(path))
+            yield from _parse_texts(self.read(path, "JSON file"), str(path))
 
 
-def _json_texts(data: bytes, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _parse_texts(data: bytes, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for key, entry in read_json(data, where).items():
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str) or "label" not in entry:
             raise SchemaError(f"{where}, {key!r}: an entry has `text` and `label`, not {str(entry)[:80]}")
@@ -173,10 +197,10 @@ def _json_texts(data: bytes, where: str) -> Iterator[tuple[str, str, dict[str, A
         yield key, entry["text"], label if isinstance(label, dict) else {"label": label}
 
 
-FOLDERS: dict[str, type[_Folder]] = {
+FOLDERS: dict[str, type[ProblemFolder]] = {
     IMAGE_CLF: ClassificationFolder,
     IMAGE_DET: DetectionFolder,
     IMAGE_SEG: SegmentationFolder,
     TEXT_CLF: TextFolder,
 }
-"""Problem → what reads its folder."""
+"""The class that reads the folder of each problem."""

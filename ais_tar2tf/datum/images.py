@@ -1,4 +1,7 @@
-"""Images and masks as files: whole, of one size, and masks as class ids. Nothing is decoded that need not be."""
+"""Checks of images by their headers, and the conversion of palette masks to class ids.
+
+No image is decoded, except masks of fewer than eight bits.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,69 @@ import zlib
 from collections.abc import Iterator
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.headers import ImageHeader, image_header
+from ais_tar2tf.values.file_headers import ImageHeader, image_header
 
-__all__ = ["DECODED_FORMATS", "check_same_size", "checked_header", "mask_of_ids"]
+__all__ = ["check_image", "segmentation_example"]
 
-DECODED_FORMATS = ("jpeg", "png", "gif", "bmp")
-"""What tf.io.decode_image reads."""
+_DECODED_FORMATS = ("jpeg", "png", "gif", "bmp")
+"""The formats that tf.io.decode_image decodes."""
 
 _ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND"}
-_PNG_MARK = b"\x89PNG\r\n\x1a\n"
-_PALETTE, _GREY = 3, 0
-_DEPTH_AT, _COLOUR_AT = 8, 9  # in the body of IHDR
+_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_PALETTE, _GREY = 3, 0  # colour types of PNG
+_IHDR_BODY = 16  # offset in a PNG of the body of its first chunk, IHDR
+_DEPTH_AT, _COLOUR_AT = 8, 9  # offsets in the body of IHDR
 
 
-def checked_header(data: bytes, where: str) -> ImageHeader:
-    """The header of an image that TensorFlow decodes and that is there to its end."""
+def check_image(data: bytes, where: str) -> ImageHeader:
+    """Return the header of an image.
+
+    Raises:
+        SchemaError: TensorFlow does not decode the format, or the end of the image is missing.
+    """
     header = image_header(data)
-    if header is None or header.format not in DECODED_FORMATS:
+    if header is None or header.format not in _DECODED_FORMATS:
         kind = "no image" if header is None else f"a {header.format} image"
-        raise SchemaError(f"{where}: this is {kind}; {', '.join(DECODED_FORMATS)} can be read")
+        raise SchemaError(f"{where}: this is {kind}; {', '.join(_DECODED_FORMATS)} can be read")
     end = _ENDS.get(header.format)
     if end is not None and end not in data:
-        raise SchemaError(f"{where}: the {header.format} image is cut off behind {len(data):,} bytes")
+        raise SchemaError(f"{where}: the {header.format} image is cut off after {len(data):,} bytes")
     return header
 
 
-def check_same_size(image: ImageHeader, mask: ImageHeader, where: str) -> None:
-    if (image.height, image.width) != (mask.height, mask.width):
+def segmentation_example(image: bytes, image_name: str, mask: bytes, mask_name: str) -> dict[str, bytes]:
+    """Return an image and its mask as an example, in which the pixels of the mask are class ids.
+
+    Raises:
+        SchemaError: The image or the mask is no image, or their sizes differ.
+    """
+    ids = _mask_to_ids(mask)
+    header, mask_header = check_image(image, image_name), check_image(ids, mask_name)
+    if (header.height, header.width) != (mask_header.height, mask_header.width):
         raise SchemaError(
-            f"{where}: the mask is {mask.height}×{mask.width}, its image {image.height}×{image.width} (height×width)"
+            f"{mask_name}: the mask is {mask_header.height}×{mask_header.width}, its image "
+            f"{header.height}×{header.width} (height×width)"
         )
+    return {"image": image, "label": ids}
 
 
-def mask_of_ids(data: bytes) -> bytes:
-    """A mask whose pixels are class ids. A palette's PNG holds ids, but decodes to colours: it is made grey."""
+def _mask_to_ids(data: bytes) -> bytes:
+    """Return a mask whose decoded pixels are class ids.
+
+    The pixels of a PNG with a palette are class ids, but decoders return their colours. Convert it to a grey PNG.
+    """
     header = image_header(data)
-    if header is None or header.format != "png" or data[25:26] != bytes((_PALETTE,)):
+    colour_at = _IHDR_BODY + _COLOUR_AT
+    if header is None or header.format != "png" or data[colour_at : colour_at + 1] != bytes((_PALETTE,)):
         return data
-    depth = data[24]
-    grey = _PNG_MARK + b"".join(_chunk(kind, body) for kind, body in _grey_chunks(data))
+    depth = data[_IHDR_BODY + _DEPTH_AT]
+    grey = _PNG_MAGIC + b"".join(_chunk(kind, body) for kind, body in _grey_chunks(data))
     return grey if depth == 8 else _unscaled(grey, depth)
 
 
 def _grey_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The chunks of a palette's PNG as one of grey levels: what was an index now is a level."""
-    at = len(_PNG_MARK)
+    """Yield the chunks of a grey PNG. Its levels are the palette indices of `data`, a PNG with a palette."""
+    at = len(_PNG_MAGIC)
     while at + 12 <= len(data):
         (size,) = struct.unpack_from(">I", data, at)
         kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
@@ -67,7 +88,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _unscaled(grey: bytes, depth: int) -> bytes:
-    """Of fewer than eight bits: a decoder spreads such levels over 0..255, so they are written anew."""
+    """Convert a grey PNG of fewer than eight bits to eight bits, since decoders scale fewer bits to 0..255."""
     import tensorflow as tf
 
     levels = tf.io.decode_png(grey, channels=1)

@@ -1,9 +1,9 @@
-"""The documents beside the record files: what a feature is, and how many examples each file has.
+"""The two documents next to the record files: the features, and the number of examples in each file.
 
     shard_info.json                          {split: {file: examples}}
     datum_to_type_and_shape_mapping.json     {feature: {type: int|float|string, shape, dense, field}}
 
-`field` is the core's own description of the feature; files that an earlier Datum wrote go without it.
+`field` is the feature as `values.schema.Field` writes it. Mappings that the original Datum wrote have no `field`.
 """
 
 from __future__ import annotations
@@ -12,44 +12,49 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ais_tar2tf.documents import parse_json
+from ais_tar2tf.base.documents import structure as expect
+from ais_tar2tf.base.documents.sealed import parse_json
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.schema import Field, Schema, wire_dtype
-from ais_tar2tf.structure import anything, boolean, check, fields, keyed, listed, maybe, name, one_of, whole
+from ais_tar2tf.values.schema import Field, Schema, wire_dtype
 
 __all__ = [
     "MAPPING",
     "SHARD_INFO",
-    "counts_of",
-    "described",
+    "describe_feature",
+    "flat_features",
     "is_image",
-    "json_bytes",
+    "parse_counts",
+    "parse_schema",
     "read_json",
-    "reshaped",
-    "schema_of",
+    "to_json_bytes",
 ]
 
 SHARD_INFO = "shard_info.json"
 MAPPING = "datum_to_type_and_shape_mapping.json"
 
 _TYPES = {"bytes": "string", "float32": "float", "int64": "int"}
-_OLD_SHAPE = "{}_shape"
+_OLD_SHAPE = "{}_shape"  # the feature in which the original Datum stored the shape of another feature
 _DTYPES = {"int": "int64", "float": "float32", "string": "string"}
-_COUNTS = keyed(keyed(whole(), key=name))
-_FEATURES = keyed(
-    fields(
-        {"type": one_of(*_DTYPES), "shape": listed(maybe(whole())), "dense": boolean},
-        {"field": anything},
+_COUNTS = expect.keyed(expect.keyed(expect.whole(), key=expect.name))
+_FEATURES = expect.keyed(
+    expect.fields(
+        {
+            "type": expect.one_of(*_DTYPES),
+            "shape": expect.listed(expect.maybe(expect.whole())),
+            "dense": expect.boolean,
+        },
+        {"field": expect.anything},
     )
 )
 
 
-def json_bytes(document: Any) -> bytes:
+def to_json_bytes(document: Any) -> bytes:
+    """Return the bytes of a document for its file."""
     return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    """Return the object that a document holds."""
+    """Parse a document, which must be a JSON object; `where` names it in errors."""
     return parse_json(data, where=where, fail=SchemaError)
 
 
@@ -57,8 +62,8 @@ def is_image(field: Field) -> bool:
     return field.encoding == "image"
 
 
-def described(field: Field) -> dict[str, Any]:
-    """What the mapping says of a feature."""
+def describe_feature(field: Field) -> dict[str, Any]:
+    """Return the entry of a feature in the mapping."""
     return {
         "type": _TYPES[wire_dtype(field)],
         "shape": list(field.shape),
@@ -67,35 +72,35 @@ def described(field: Field) -> dict[str, Any]:
     }
 
 
-def schema_of(mapping: Mapping[str, Any], where: str) -> Schema:
-    """The features that a mapping describes."""
-    features = check(dict(mapping), _FEATURES, where=where, fail=SchemaError)
+def parse_schema(mapping: Mapping[str, Any], where: str) -> Schema:
+    """Check a mapping and return its features as a schema; `where` names the document in errors."""
+    features = expect.check(dict(mapping), _FEATURES, where=where, fail=SchemaError)
     try:
-        return Schema(tuple(_field(name, said) for name, said in features.items()))
+        return Schema(tuple(_field(name, entry) for name, entry in features.items()))
     except SchemaError as error:
         raise SchemaError(f"{where}: this does not describe features ({error})") from error
 
 
-def _field(name: str, said: Mapping[str, Any]) -> Field:
-    if "field" in said:
-        return Field.from_json(said["field"])
-    dtype, shape = _DTYPES[said["type"]], tuple(said["shape"])
+def _field(name: str, entry: Mapping[str, Any]) -> Field:
+    if "field" in entry:
+        return Field.from_json(entry["field"])
+    dtype, shape = _DTYPES[entry["type"]], tuple(entry["shape"])
     if dtype == "string" and len(shape) in (2, 3):
         return Field(name, "uint8", (None, None, 1 if len(shape) == 2 else 3), "image")
     if dtype == "string":
-        return Field(name, dtype, () if said["dense"] else (None,))
-    return Field(name, dtype, shape if said["dense"] else (None,))
+        return Field(name, dtype, () if entry["dense"] else (None,))
+    return Field(name, dtype, shape if entry["dense"] else (None,))
 
 
-def reshaped(mapping: Mapping[str, Any]) -> list[str]:
-    """Features that an earlier Datum wrote flat, with their sizes in a feature `<name>_shape`."""
+def flat_features(mapping: Mapping[str, Any]) -> list[str]:
+    """Return the features that the original Datum stored flat. Each has its shape in a feature `<name>_shape`."""
     return [
         name
-        for name, said in mapping.items()
-        if "field" not in said and not said.get("dense") and _OLD_SHAPE.format(name) in mapping
+        for name, entry in mapping.items()
+        if "field" not in entry and not entry.get("dense") and _OLD_SHAPE.format(name) in mapping
     ]
 
 
-def counts_of(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:
-    """{split: {file: examples}}, checked."""
-    return check(dict(info), _COUNTS, where=where, fail=SchemaError)
+def parse_counts(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:
+    """Check the content of `shard_info.json` and return it; `where` names the document in errors."""
+    return expect.check(dict(info), _COUNTS, where=where, fail=SchemaError)

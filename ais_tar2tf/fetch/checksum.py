@@ -1,4 +1,4 @@
-"""The checksum of a whole object, against the one that its store states."""
+"""Computes the checksum of a whole object, and compares it with the checksum that the store states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HASHES: dict[str, Callable[[], _Hash]] = {
 
 
 class Checksum:
-    """A running hash of the algorithm that a store uses."""
+    """A running hash by the algorithm of a store's checksum. `update(data)` adds the object's next bytes."""
 
     def __init__(self, running: _Hash) -> None:
         self._running = running
@@ -37,19 +37,19 @@ class Checksum:
 
     @classmethod
     def stated_by(cls, identity: Identity) -> Checksum | None:
-        """None when the store states no checksum, or one of an algorithm that is not known here."""
+        """Return a hash by the algorithm of the stated checksum; None if there is none, or it is unknown."""
         algorithm = identity.checksum.partition(":")[0]
         return cls(_HASHES[algorithm]()) if algorithm in _HASHES else None
 
     def hexdigest(self) -> str:
-        """Return the digest of what came so far."""
+        """Return the digest of the bytes so far."""
         return self._running.hexdigest()
 
     def verify(self, identity: Identity, url: str) -> None:
-        """Raises ChecksumMismatch unless all that came hashes to what the store says."""
-        said, found = identity.checksum.partition(":")[2].lower(), self._running.hexdigest()
-        if said != found:
+        """Raise ChecksumMismatch unless the digest equals the checksum that `identity` states."""
+        stated, found = identity.checksum.partition(":")[2].lower(), self._running.hexdigest()
+        if stated != found:
             raise ChecksumMismatch(
-                f"the store says its checksum is {said}, what came has {found}: damaged on the way or at rest",
+                f"the store says its checksum is {stated}, what came has {found}: damaged on the way or at rest",
                 url=url,
             )

@@ -1,7 +1,4 @@
-"""Local shards → blocks of bytes, in order: what `fetch` does, without its threads, for a file waits for nobody.
-
-What is not wanted is not read.
-"""
+"""Reads ranges of local shards as blocks of bytes, in order. A local file needs no threads and no read-ahead."""
 
 from __future__ import annotations
 
@@ -12,110 +9,117 @@ from dataclasses import replace
 
 import numpy as np
 
-from ais_tar2tf import forking
-from ais_tar2tf.account import Account
+from ais_tar2tf.base import forking
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.base.retries import repeat
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
-from ais_tar2tf.fetch import Span
+from ais_tar2tf.fetch.ranges import ShardRange
 from ais_tar2tf.options import KIB, MIB, Read
-from ais_tar2tf.stores import Identity
-from ais_tar2tf.stores.file import FileBody, FileStore
+from ais_tar2tf.stores import Identity, LocalFiles, SeekableBody
 
-__all__ = ["FileFetch"]
+__all__ = ["FileFetcher"]
 
 _BLOCK = MIB
-_FIRST_BLOCK = 16 * KIB  # behind a jump there may be another one; blocks double from here
+_FIRST_BLOCK = 16 * KIB  # after a jump, since another jump may follow soon; then blocks double
 
 
-class FileFetch:
-    """Reads `spans` one after another: `next_shard`, then `read` until it gives nothing, and so on."""
+class FileFetcher:
+    """Reads shards of local files one after another. It has the methods of `Fetcher`.
 
-    def __init__(self, store: FileStore, spans: Iterator[Span], read: Read, account: Account) -> None:
+    Call `next_shard()`, then `read()` until it returns an empty view, and so on.
+    """
+
+    def __init__(self, store: LocalFiles, shards: Iterator[ShardRange], read: Read, account: Account) -> None:
         self._store = store
-        self._spans = spans
+        self._shards = shards
         self._read = read
         self._account = account
         self._lock = forking.lock()  # `close` may come from another thread
         self._closed = forking.event()
         self._buffer: memoryview = np.empty(_BLOCK, np.uint8).data
-        self._span = Span("")
-        self._body: FileBody | None = None
-        self._identity = Identity()
-        self._at = 0
+        self._wanted = ShardRange("")
+        self._body: SeekableBody | None = None
+        self.identity: Identity = Identity()  # of the current shard; complete after the first `read`
+        self._offset = 0
         self._block_size = _FIRST_BLOCK
 
-    def next_shard(self) -> Span | None:
-        """Go to the next shard, giving up what is left of this one; None behind the last."""
+    def next_shard(self) -> ShardRange | None:
+        """Go to the next shard, skipping the rest of the current shard; return None after the last."""
         with self._lock:
             self._leave()
-        span = next(self._spans, None)
-        if span is not None:
-            self._span, self._identity, self._at, self._block_size = span, span.identity, span.start, _FIRST_BLOCK
-        return span
+        wanted = next(self._shards, None)
+        if wanted is not None:
+            self._wanted, self.identity, self._offset = wanted, wanted.identity, wanted.start
+            self._block_size = _FIRST_BLOCK
+        return wanted
 
     def read(self) -> memoryview:
-        """The next bytes of this shard, valid until the next call; empty at its end, once that is proved."""
-        began, count = time.perf_counter(), 0
-        for tried in range(1, self._read.retry.attempts + 1):
-            try:
-                with self._lock:
-                    count = self._read_once()
-                break
-            except TransportError:
-                with self._lock:
-                    self._leave()
-                if tried == self._read.retry.attempts:
-                    raise
-                self._account.add(retries=1, resumes=1 if self._at else 0)
-                self._closed.wait(self._read.retry.delay(tried, random.random))
+        """Return the next bytes of the current shard, or an empty view at its end.
+
+        The view is valid until the next call. At the end, the file's length and state are verified.
+        """
+        began = time.perf_counter()
+        count = repeat(
+            self._read_once,
+            self._read.retry,
+            pause=self._closed.wait,
+            draw=random.random,
+            on_retry=lambda _: self._account.add(retries=1, resumes=1 if self._offset else 0),
+        )
         self._account.add(bytes=count, network_wait=time.perf_counter() - began)
-        self._at += count
+        self._offset += count
         self._block_size = min(2 * self._block_size, _BLOCK)
         return self._buffer[:count]
 
-    def has_come(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # as Fetch has it
-        """Whether `read` will not wait: nobody waits for a file."""
+    def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher
+        """Return True, as `read` never waits for bytes."""
         return True
 
     def jump(self, count: int) -> int:
-        """Leave out the next `count` bytes, which nobody wants; how many are left out."""
+        """Skip up to `count` bytes if that is faster than reading them; return how many are skipped."""
         if count < self._block_size or not self._read.jump_bytes:
             return 0
         with self._lock:
             if self._body is None:
                 return 0
-            count = min(count, self._end(self._body) - self._at)
-            self._at += count
-            self._body.seek(self._at)
+            count = min(count, self._end(self._body) - self._offset)
+            self._offset += count
+            self._body.seek(self._offset)
         self._block_size = _FIRST_BLOCK
         return count
 
     @property
-    def identity(self) -> Identity:
-        """Of the current shard; complete once the first bytes are there."""
-        return self._identity
-
-    @property
     def size(self) -> int | None:
-        """Of the current shard; known once the first bytes are there."""
-        return self._identity.size
+        """The size of the current shard; None before the first `read`."""
+        return self.identity.size
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called."""
         return self._closed.is_set()
 
-    def close(self, *, grace: float = 0.0) -> None:  # noqa: ARG002  # as Fetch has it
-        """No file is open when this returns."""
+    def close(self, *, grace: float = 0.0) -> None:  # noqa: ARG002  # the signature of Fetcher
+        """Close the open file."""
         self._closed.set()
         with self._lock:
             self._leave()
 
     def _read_once(self) -> int:
-        url = self._store.url(self._span.name)
+        """Read one block; if that fails, close the file, so that the next try opens it again."""
+        with self._lock:
+            try:
+                return self._read_block()
+            except TransportError:
+                self._leave()
+                raise
+
+    def _read_block(self) -> int:
+        url = self._store.url(self._wanted.name)
         if self._closed.is_set():
             raise StoreError("the reader was closed", url=url)
         if self._body is None:
             self._body = self._open(url)
-        left = self._end(self._body) - self._at
+        left = self._end(self._body) - self._offset
         if not left:
             self._body.check()
             return 0
@@ -124,31 +128,31 @@ class FileFetch:
             raise TransportError(f"it ended {left:,} bytes early", url=url)
         return count
 
-    def _open(self, url: str) -> FileBody:
-        """The file, which is the same as before, and as long as it was."""
-        body = self._store.open(self._span.name, self._at)
+    def _open(self, url: str) -> SeekableBody:
+        """Open the file, and check that its identity is the same as before, and its size no smaller."""
+        body = self._store.open(self._wanted.name, self._offset)
         try:
-            (self._identity.prove if self._span.bound else self._identity.check)(body.info.identity, url)
-            if not body.state.fits(self._identity.seen):
+            (self.identity.prove if self._wanted.bound else self.identity.check)(body.info.identity, url)
+            if not body.state.fits(self.identity.fingerprint):
                 raise ObjectChanged(
                     "the file was written to since it was read, though its time of modification is what it was; "
                     "start this shard again",
                     url=url,
                 )
-            if body.info.size is not None and body.info.size < self._at:
+            if body.info.size is not None and body.info.size < self._offset:
                 raise ObjectChanged(
-                    f"it has {body.info.size:,} bytes, and was to be read on from byte {self._at:,}", url=url
+                    f"it has {body.info.size:,} bytes, and was to be read on from byte {self._offset:,}", url=url
                 )
         except StoreError:
             body.close()
             raise
-        self._identity = replace(self._identity.completed_by(body.info.identity), seen=body.state.seen)
+        self.identity = replace(self.identity.completed_by(body.info.identity), fingerprint=body.state.fingerprint)
         return body
 
-    def _end(self, body: FileBody) -> int:
+    def _end(self, body: SeekableBody) -> int:
         size = body.info.size
         assert size is not None
-        return size if self._span.stop is None else min(size, self._span.stop)
+        return size if self._wanted.stop is None else min(size, self._wanted.stop)
 
     def _leave(self) -> None:
         if self._body is not None:

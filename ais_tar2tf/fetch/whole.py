@@ -1,10 +1,11 @@
-"""A small object, held whole: bounded before it is received, and tried again like any other read."""
+"""Reads a small object into memory, with a bound on its size, and with retries like any other read."""
 
 from __future__ import annotations
 
-from ais_tar2tf.account import Account
+from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import LimitExceeded
-from ais_tar2tf.fetch import Fetch, Span
+from ais_tar2tf.fetch.fetcher import Fetcher
+from ais_tar2tf.fetch.ranges import ShardRange
 from ais_tar2tf.options import Read
 from ais_tar2tf.stores import Store
 
@@ -12,30 +13,30 @@ __all__ = ["fetch_whole"]
 
 
 def fetch_whole(store: Store, name: str, read: Read, *, limit: str) -> bytes:
-    """Return the bytes of an object.
+    """Return all bytes of an object.
 
     Args:
-        store: Where it is.
-        name: Its name there.
-        read: How it is read.
-        limit: The field of `read.limits` that says how many bytes it may have.
+        store: Where the object is.
+        name: The object's name in the store.
+        read: The options of reading.
+        limit: The name of the field of `read.limits` that bounds its size in bytes.
 
     Raises:
         LimitExceeded: The object has more bytes.
     """
     most: int = getattr(read.limits, limit)
-    fetch = Fetch(store, iter([Span(name)]), read, Account())
+    fetcher = Fetcher(store, iter([ShardRange(name)]), read, Account())
     parts: list[bytes] = []
     size = 0
     try:
-        fetch.next_shard()
-        while block := fetch.read():
+        fetcher.next_shard()
+        while block := fetcher.read():
             size += len(block)
-            if max(size, fetch.size or 0) > most:
+            if max(size, fetcher.size or 0) > most:
                 raise LimitExceeded(
                     f"the document has over {most:,} bytes, Limits.{limit}", shard=store.url(name), offset=0
                 )
             parts.append(bytes(block))
     finally:
-        fetch.close()
+        fetcher.close()
     return b"".join(parts)

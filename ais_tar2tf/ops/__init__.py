@@ -1,4 +1,4 @@
-"""What is done to records and what is taken of them, said as data: each op works on plain records and in a graph.
+"""Ops: conversions of records, and selections of values from them, described as data.
 
     AisDataset(
         "bucket",
@@ -6,15 +6,16 @@
         selections=["image", "cls"],
     )
 
-A conversion gives a new record, a selection a value of it. All but `Func` can be written as JSON and read back.
-Values of plain records are bytes, Python's or numpy's; what TensorFlow computes is the same in both.
+A conversion returns a new record, a selection returns a value of a record. Every op works on plain records, whose
+values are of Python or NumPy, and on records of tensors in a graph, with the same result. All ops except `Func` can
+be written as JSON and read back.
 """
 
 from __future__ import annotations
 
-from ais_tar2tf.ops._conversions import Convert, Decode, Func, Rename, Resize, Rotate
-from ais_tar2tf.ops._pipeline import Pipeline, from_json, to_json
-from ais_tar2tf.ops._selections import Select, SelectDict, SelectJSON, SelectList
+from ais_tar2tf.ops.conversions import Convert, Decode, Func, Rename, Resize, Rotate
+from ais_tar2tf.ops.pipeline import Pipeline, from_json, to_json
+from ais_tar2tf.ops.selections import Select, SelectDict, SelectJSON, SelectList
 
 __all__ = [
     "Convert",

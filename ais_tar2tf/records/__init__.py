@@ -1,27 +1,30 @@
-"""Members → records: the grouping rules, the selection of fields, and the account of what fits neither. No I/O.
+"""Members become records: grouping by name, selection of fields, and tables of records. No I/O.
 
-A record is what stands together under one key: `{"__key__": "a/b", "__shard__": url, "jpg": bytes, ...}`.
+A record is a dict of the fields of one key, such as `{"__key__": "a/b", "__shard__": url, "jpg": b"…"}`.
 """
 
 from __future__ import annotations
 
+from ais_tar2tf.records.base import RecordGrouper
 from ais_tar2tf.records.grouper import Grouper
-from ais_tar2tf.records.naming import SYSTEM_FILES, Grouping, Split, is_no_field, splitter
+from ais_tar2tf.records.naming import SYSTEM_FILES, Grouping, Split, is_not_data, members_pattern, splitter
 from ais_tar2tf.records.selection import Selection, Want
-from ais_tar2tf.records.table import NAMES, Record, RecordBatch, Records, said_fields
+from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records, listed_fields
 
 __all__ = [
-    "NAMES",
+    "KEY_AND_SHARD",
     "SYSTEM_FILES",
     "Grouper",
     "Grouping",
     "Record",
     "RecordBatch",
+    "RecordGrouper",
     "Records",
     "Selection",
     "Split",
     "Want",
-    "is_no_field",
-    "said_fields",
+    "is_not_data",
+    "listed_fields",
+    "members_pattern",
     "splitter",
 ]

@@ -1,8 +1,8 @@
-"""Which keys a shard had so far: none may come back. No I/O.
+"""The set of keys that a shard had so far. No key may come twice. No I/O.
 
-Shards are usually sorted. As long as every key is greater than the one before, it is new without being looked up,
-and keeping the keys as they are costs nothing; at the first that is not, all become digests in a set. So do keys that
-take more memory than digests would.
+The keys of most shards are sorted. While each key is greater than the one before, it is certainly new: no lookup is
+needed, and the keys are kept as they come. From the first other key on, digests of all keys are kept in a set. The
+same happens when the keys themselves would take more memory than their digests.
 """
 
 from __future__ import annotations
@@ -12,55 +12,54 @@ from operator import lt
 
 from xxhash import xxh3_128_digest
 
-__all__ = ["Keys"]
+__all__ = ["KeySet"]
 
-_DIGEST_BYTES = 128  # that a digest takes in a set, about
-_SLACK = 1 << 20  # characters of keys that may be kept whatever their number
+_DIGEST_BYTES = 128  # of memory that a digest takes in a set, approximately
+_KEPT_CHARACTERS = 1 << 20  # of keys that are kept as they come, however few keys these are
 
 
-class Keys:
-    """A set of text that is quick while what is added ascends."""
+class KeySet:
+    """A set of keys to which adding is fast while the keys ascend."""
 
     def __init__(self) -> None:
         self.size: int = 0  # characters of all keys
         self._count = 0
         self._greatest = ""
-        self._ascending: list[list[str]] = []  # as they came, while there are no digests
+        self._ascending: list[list[str]] = []  # the keys as they came; empty once there are digests
         self._digests: set[bytes] | None = None
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, key: str) -> bool:
-        """Whether it is new."""
+        """Add a key, and return whether it was new."""
         return self.add_all([key])
 
     def add_all(self, keys: list[str]) -> bool:
-        """Whether all are new, and unlike each other; none is added unless they are."""
+        """Add keys if all of them are new and different from each other; return whether they were added."""
         size = sum(map(len, keys))
-        if self._digests is None:
-            if self._ascend(keys) and self._is_light(size):
-                self._ascending.append(keys)
-                self._greatest = keys[-1]
-                self._count += len(keys)
-                self.size += size
-                return True
-            self._digests = {_digest(key) for each in self._ascending for key in each}
-            self._ascending.clear()
-        digests = {_digest(key) for key in keys}
-        if len(digests) < len(keys) or not digests.isdisjoint(self._digests):
-            return False
-        self._digests |= digests
+        if self._digests is None and self._ascend(keys) and self._is_light(size):
+            self._ascending.append(keys)
+            self._greatest = keys[-1]
+        else:
+            if self._digests is None:
+                self._digests = {_digest(key) for each in self._ascending for key in each}
+                self._ascending.clear()
+            digests = {_digest(key) for key in keys}
+            if len(digests) < len(keys) or not digests.isdisjoint(self._digests):
+                return False
+            self._digests |= digests
         self._count += len(keys)
         self.size += size
         return True
 
     def _is_light(self, size: int) -> bool:
-        return self.size + size <= _SLACK or self.size + size <= _DIGEST_BYTES * self._count
+        """Return whether all keys and `size` more characters take no more memory than digests would."""
+        return self.size + size <= max(_KEPT_CHARACTERS, _DIGEST_BYTES * self._count)
 
     def _ascend(self, keys: list[str]) -> bool:
-        first = not self._count or self._greatest < keys[0]
-        return first and all(map(lt, keys, islice(keys, 1, None)))
+        follow = not self._count or self._greatest < keys[0]
+        return follow and all(map(lt, keys, islice(keys, 1, None)))
 
 
 def _digest(key: str) -> bytes:

@@ -1,34 +1,50 @@
-"""From a member's name to the key of its record and its field. No I/O."""
+"""The grouping rules: from the name of a member to the key of its record and to its field. No I/O.
+
+To add a rule with a name, add it to `_RULES`, and to `GROUPINGS` of the command line in `cli/choices.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from ais_tar2tf.nearest import check_choice
+from ais_tar2tf.base.nearest import check_choice
 
-__all__ = ["SYSTEM_FILES", "Grouping", "Split", "alike", "is_by_rule", "is_no_field", "splitter"]
+__all__ = [
+    "SYSTEM_FILES",
+    "Grouping",
+    "Split",
+    "is_builtin",
+    "is_not_data",
+    "members_pattern",
+    "split_uniform",
+    "splitter",
+]
 
 Split = Callable[[str], "tuple[str, str] | None"]
+"""Splits the name of a member into (key, field); returns None for a member that belongs to no record."""
+
 Grouping = str | Split
-"""`"first-dot"`, `"last-dot"`, or a callable from a member's name to (key, field), None to leave it out."""
+"""`"first-dot"`, `"last-dot"`, or a function of one's own."""
 
 SYSTEM_FILES = frozenset({".ds_store", ".localized", "desktop.ini", "ehthumbs.db", "icon\r", "thumbs.db"})
-"""Names, in small letters, of files that desktops leave in folders of other files."""
+"""Names, in lower case, of files that desktops leave in folders."""
 
-_OF_DESKTOPS = frozenset({"db", "ini"})  # the extensions of those that have one
-_FEW_MEMBERS = 8  # below this, looking for likeness costs more than it saves
+_SYSTEM_EXTENSIONS = frozenset({"db", "ini"})  # of the names in SYSTEM_FILES
+_FEW_MEMBERS = 8  # below this, comparing names costs more than splitting each
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
     key, dot, field = name.partition(".")
-    if "/" in field:  # the dot was a folder's
+    if "/" in field:  # the first dot is in the name of a folder
         base = name.rfind("/") + 1
         stem, dot, field = name[base:].partition(".")
         key = name[:base] + stem
     if not dot or not key or key[-1] == "/":
         return None
     field = field.lower()
-    return None if field in _OF_DESKTOPS and is_no_field(name) else (key, field)
+    return None if field in _SYSTEM_EXTENSIONS and is_not_data(name) else (key, field)
 
 
 def _last_dot(name: str) -> tuple[str, str] | None:
@@ -37,11 +53,28 @@ def _last_dot(name: str) -> tuple[str, str] | None:
     if dot < 0 or name.startswith("._", base):
         return None
     field = name[dot + 1 :].lower()
-    return None if field in _OF_DESKTOPS and is_no_field(name) else (name[:dot], field)
+    return None if field in _SYSTEM_EXTENSIONS and is_not_data(name) else (name[:dot], field)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A grouping with a name."""
+
+    split: Split
+    members: str  # a regular expression that matches names of members, in Go's syntax; `{}` stands for the fields
+
+
+_RULES = {
+    "first-dot": _Rule(_first_dot, r"(?i)(?:^|/)[^/.]+\.(?:{})$"),
+    "last-dot": _Rule(_last_dot, r"(?i)[^/]\.(?:{})$"),
+}
 
 
 def splitter(grouping: Grouping) -> Split:
-    """The function from a member's name to (key, field).
+    """Return the function that splits names by a grouping.
+
+    Raises:
+        OptionError: There is no grouping of that name.
 
     >>> splitter("first-dot")("a/b.seg.PNG")
     ('a/b', 'seg.png')
@@ -50,62 +83,80 @@ def splitter(grouping: Grouping) -> Split:
     """
     if callable(grouping):
         return lambda name: None if name.endswith("/") else grouping(name)
-    rules = {"first-dot": _first_dot, "last-dot": _last_dot}
-    check_choice("grouping", grouping, rules, " or a callable")
-    return rules[grouping]
+    check_choice("grouping", grouping, _RULES, " or a callable")
+    return _RULES[grouping].split
 
 
-def is_no_field(name: str) -> bool:
-    """Return whether a name is one that nobody means as data.
+def members_pattern(grouping: Grouping, fields: Iterable[str]) -> str | None:
+    r"""Return a regular expression, in Go's syntax, that matches the members with these fields.
 
-    Such are macOS's `._*`, what desktops leave in folders, and directories that are written as files.
+    None if the grouping is a function, which no expression can replace.
 
-    >>> [name for name in ("a/._b.jpg", "./.DS_Store", "a/Thumbs.db", "a/", "a/.hidden") if not is_no_field(name)]
+    >>> members_pattern("first-dot", ["jpg", "seg.png"])
+    '(?i)(?:^|/)[^/.]+\\.(?:jpg|seg\\.png)$'
+    """
+    return None if callable(grouping) else _RULES[grouping].members.format("|".join(map(re.escape, fields)))
+
+
+def is_not_data(name: str) -> bool:
+    """Return whether a member is certainly no data: a system file, macOS's `._*`, or a directory stored as a file.
+
+    >>> [name for name in ("a/._b.jpg", "./.DS_Store", "a/Thumbs.db", "a/", "a/.hidden") if not is_not_data(name)]
     ['a/.hidden']
     """
     last = name[name.rfind("/") + 1 :]
     return not last or last.startswith("._") or last.lower() in SYSTEM_FILES
 
 
-def is_by_rule(split: Split) -> bool:
-    """Whether it is one of ours."""
-    return split is _first_dot or split is _last_dot
+def is_builtin(split: Split) -> bool:
+    """Return whether a split function is one of this module."""
+    return any(split is rule.split for rule in _RULES.values())
 
 
-def alike(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
-    """The fields of each record and the keys, if all but the last record have the same fields in the same order."""
+def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
+    """Split the names of many members at once, if their records have the same fields in the same order.
+
+    Returns:
+        The fields of a record, and the keys of all records but the last, which may continue after `names`. None if
+        the records differ, and if there are too few names for a comparison to pay.
+    """
     if len(names) < _FEW_MEMBERS:
         return None
-    return _alike_by_rule(names, split) if is_by_rule(split) else _alike_by_calls(names, split)
+    by_dots = split is _first_dot or split is _last_dot
+    return _compare_texts(names, split) if by_dots else _compare_parts(names, split)
 
 
-def _alike_by_rule(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
-    """All names in a few calls: the first record tells their endings, and the text of all what stands before them."""
-    pattern, endings = _first_record(names, split)
-    width = len(pattern)
+def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
+    """Do the work of `split_uniform` for a rule about dots, with few calls for all names together.
+
+    The first record shows how names end for each field. The names of one field, joined into one text, are then the
+    keys with that ending.
+    """
+    fields, endings = _first_record(names, split)
+    width = len(fields)
     count = (len(names) - 1) // width if width else 0
     if not count:
         return None
     end = width * count
-    if not _OF_DESKTOPS.isdisjoint(pattern) and any(map(is_no_field, names[:end])):
+    if not _SYSTEM_EXTENSIONS.isdisjoint(fields) and any(map(is_not_data, names[:end])):
         return None
-    text = _lines(names[:end:width])
+    text = _joined(names[:end:width])
     keys_text = text.replace(f"{endings[0]}\0", "\0")
     if text.count("\0") != count or len(text) - len(keys_text) != count * len(endings[0]):
         return None
     for at in range(1, width):
-        if _lines(names[at:end:width]) != keys_text.replace("\0", f"{endings[at]}\0"):
+        if _joined(names[at:end:width]) != keys_text.replace("\0", f"{endings[at]}\0"):
             return None
     keys = keys_text[:-1].split("\0")
-    following = next((part[0] for part in map(split, names[end:]) if part is not None and part[1]), None)
-    if following is None or following == keys[-1] or not _are_keys(keys, keys_text, split):
+    next_key = next((part[0] for part in map(split, names[end:]) if part is not None and part[1]), None)
+    if next_key is None or next_key == keys[-1] or not _are_keys(keys, keys_text, split):
         return None
-    return pattern, keys
+    return fields, keys
 
 
 def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]:
-    """Its fields, and what its names end with; nothing where a name is no field's."""
-    pattern, endings = list[str](), list[str]()
+    """Return the fields of the first record, and the endings of its names; nothing if a name has no field."""
+    fields, endings = list[str](), list[str]()
     first: str | None = None
     for name in names:
         key, field = split(name) or ("", "")
@@ -114,38 +165,39 @@ def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]
         first = key if first is None else first
         if key != first:
             break
-        pattern.append(field)
+        fields.append(field)
         endings.append(name[len(key) :])
-    return pattern, endings
+    return fields, endings
 
 
-def _lines(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     return "\0".join((*names, ""))
 
 
 def _are_keys(keys: list[str], text: str, split: Split) -> bool:
-    """Whether the rule, which gave the first of them, gives all of them."""
+    """Return whether a rule about dots would give exactly these keys; `text` is all of them, joined."""
     if "/\0" in text or "\0\0" in text or text[0] == "\0":
         return False
     if split is _first_dot:
         return "." not in text or not any("." in key[key.rfind("/") + 1 :] for key in keys)
-    return "._" not in text or not any(map(is_no_field, keys))
+    return "._" not in text or not any(map(is_not_data, keys))
 
 
-def _alike_by_calls(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
+def _compare_parts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
+    """Do the work of `split_uniform` for any function, with a call for each name."""
     parts = list(map(split, names))
     if None in parts:
         return None
-    heads, fields = map(list, zip(*parts, strict=True))  # type: ignore[arg-type]
-    width = next((at for at, head in enumerate(heads) if head != heads[0]), 0)
+    all_keys, all_fields = map(list, zip(*parts, strict=True))  # type: ignore[arg-type]
+    width = next((at for at, key in enumerate(all_keys) if key != all_keys[0]), 0)
     if not width:
         return None
-    end = (len(heads) - 1) // width * width
-    pattern, keys = fields[:width], heads[:end:width]
+    end = (len(all_keys) - 1) // width * width
+    fields, keys = all_fields[:width], all_keys[:end:width]
     if (
-        fields[:end] != pattern * len(keys)
-        or any(heads[at:end:width] != keys for at in range(1, width))
-        or heads[end] == keys[-1]
+        all_fields[:end] != fields * len(keys)
+        or any(all_keys[at:end:width] != keys for at in range(1, width))
+        or all_keys[end] == keys[-1]
     ):
         return None
-    return pattern, keys
+    return fields, keys

@@ -1,4 +1,4 @@
-"""Which fields of a record are read, and under which names. No I/O."""
+"""Selections: which fields of a record are read, and under which names. No I/O."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ais_tar2tf.base.nearest import suggestion
 from ais_tar2tf.errors import MissingField, OptionError, OptionTypeError
-from ais_tar2tf.nearest import suggestion
-from ais_tar2tf.records.table import NAMES, Record
+from ais_tar2tf.records.table import KEY_AND_SHARD, Record
 
 __all__ = ["Selection", "Want"]
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One field asked for: the first of `sources` that a record has, under `name`."""
+    """A request for one field.
+
+    Attributes:
+        name: The name of the field in the record that the user gets.
+        sources: The fields, in lower case, that may stand for it: the first of them that a record has.
+        optional: The record may lack all of them.
+    """
 
     name: str
     sources: tuple[str, ...]
@@ -23,7 +29,14 @@ class Want:
 
     @classmethod
     def parse(cls, text: str) -> Want:
-        """`"jpg"`, `"cls?"` (may be absent), `"jpg;png"` (the first there is), `"image=jpg;png"` (renamed).
+        """Parse the text by which a user asks for a field.
+
+        `"jpg"` asks for a field, `"cls?"` for one that may be absent, `"jpg;png"` for the first that exists, and
+        `"image=jpg;png"` gives it another name.
+
+        Raises:
+            OptionError: The text has no field, or several.
+            OptionTypeError: The argument is no text.
 
         >>> Want.parse("image=jpg;png?")
         Want(name='image', sources=('jpg', 'png'), optional=True)
@@ -41,19 +54,21 @@ class Want:
         return cls(name if renamed else sources[0], sources, optional=text.endswith("?"))
 
 
-_NAMES = frozenset(NAMES)
-
-
 class Selection:
-    """The fields that are read; all others are skipped without being copied."""
+    """The fields that are read. All others are skipped without being copied.
+
+    Attributes:
+        wants: The requests, one for each field of the selected record.
+        sources: All fields that any request may read.
+    """
 
     def __init__(self, fields: str | Iterable[str | Want]) -> None:
         given = [fields] if isinstance(fields, str) else fields
         self.wants: tuple[Want, ...] = tuple(f if isinstance(f, Want) else Want.parse(f) for f in given)
-        names = [want.name for want in self.wants]
-        if not _NAMES.isdisjoint(names):
+        names = self.names
+        if not set(KEY_AND_SHARD).isdisjoint(names):
             raise OptionError(
-                f"{' and '.join(NAMES)} come with every record; give other names to the fields selected"
+                f"{' and '.join(KEY_AND_SHARD)} come with every record; give other names to the fields selected"
             )
         if len(set(names)) < len(names):
             raise OptionError(f"a field is selected twice: {', '.join(names)}")
@@ -61,26 +76,36 @@ class Selection:
 
     @property
     def names(self) -> list[str]:
+        """The names of the fields in the selected record."""
         return [want.name for want in self.wants]
 
-    def of(self, fields: Mapping[str, Any], met: Iterable[str], shard: str, key: str) -> Record:
-        """The fields asked for, of those that a record has; `met` are all that it has, for the error."""
+    def apply(self, fields: Mapping[str, Any], existing: Iterable[str], shard: str, key: str) -> Record:
+        """Return the selected fields of a record, under their new names.
+
+        Args:
+            fields: The fields of the record that were read.
+            existing: The names of all fields of the record, for the error.
+            shard: The URL of the shard, for the error.
+            key: The key of the record, for the error.
+
+        Raises:
+            MissingField: The record lacks a field that is not optional.
+        """
         chosen: Record = {}
         for want in self.wants:
             source = next((source for source in want.sources if source in fields), None)
             if source is not None:
                 chosen[want.name] = fields[source]
             elif not want.optional:
-                raise _missing(want, met, shard, key)
+                raise _missing(want, sorted(existing), shard, key)
         return chosen
 
 
-def _missing(want: Want, met: Iterable[str], shard: str, key: str) -> MissingField:
-    there = sorted(met)
-    near = suggestion(want.sources[0], there)
+def _missing(want: Want, existing: list[str], shard: str, key: str) -> MissingField:
+    near = suggestion(want.sources[0], existing)
     optional = f"select {want.name + '?'!r} if it may be absent"
     return MissingField(
-        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(there) or 'none'})"
+        f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(existing) or 'none'})"
         + (f"{near} Or {optional}" if near else f"; {optional}"),
         shard=shard,
         key=key,

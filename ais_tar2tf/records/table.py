@@ -1,4 +1,4 @@
-"""Consecutive records, by columns where they are alike. No I/O."""
+"""Tables of consecutive records, held by columns while all records have the same entries. No I/O."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-__all__ = ["NAMES", "Record", "RecordBatch", "Records", "said_fields"]
+__all__ = ["KEY_AND_SHARD", "Record", "RecordBatch", "Records", "listed_fields"]
 
 Record = dict[str, Any]
-"""`__key__` and `__shard__` as text, every field as bytes."""
+"""A record: `__key__` and `__shard__` as text, and every field as bytes."""
 
-NAMES = ("__key__", "__shard__")
-"""The entries of a record that are no fields of it."""
+KEY_AND_SHARD = ("__key__", "__shard__")
+"""The entries of a record that are not fields."""
 
 
-def said_fields(names: Iterable[str]) -> str:
-    """The fields among a record's names, as errors say which there are."""
-    return ", ".join(name for name in names if name not in NAMES) or "none"
+def listed_fields(names: Iterable[str]) -> str:
+    """Return the fields among the names of a record's entries, as errors list them."""
+    return ", ".join(name for name in names if name not in KEY_AND_SHARD) or "none"
 
 
 class Records(Sequence[Record]):
-    """Consecutive records: by columns as long as they have the same entries in the same order, else one by one.
+    """Consecutive records: in columns while all have the same entries in the same order, otherwise in rows.
 
-    A record of columns is made when somebody asks for it, each time anew.
+    A record of a table with columns is a new dict each time it is read.
     """
 
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._columns: dict[str, list[Any]] = {}
-        self._rows: list[Record] = list(records)  # unless there are columns
+        self._rows: list[Record] = list(records)  # empty if there are columns
 
     @classmethod
-    def by_columns(cls, columns: dict[str, list[Any]]) -> Records:
-        """Lists of one length for each entry, which are now these records' own."""
-        made = cls()
-        made._columns = columns
-        return made
+    def from_columns(cls, columns: dict[str, list[Any]]) -> Records:
+        """Return a table of columns of equal length, which the caller must not use afterwards."""
+        table = cls()
+        table._columns = columns
+        return table
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values()), self._rows))
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self._made())
+        return iter(self._to_rows())
 
     @overload
     def __getitem__(self, which: int) -> Record: ...
@@ -57,11 +57,16 @@ class Records(Sequence[Record]):
 
     @property
     def entries(self) -> list[str] | None:
-        """The entries that all of these records have, when they are held by columns; else None."""
+        """The names of the entries that all records have; None if the records are in rows."""
         return list(self._columns) if self._columns else None
 
     def column(self, name: str, absent: bytes | None = None) -> list[Any]:
-        """One entry of all records; `absent` where there is none, which is else a KeyError."""
+        """Return one entry of all records.
+
+        Args:
+            name: The name of the entry.
+            absent: The value for a record that lacks the entry; None raises KeyError for it.
+        """
         if self._columns:
             if absent is None or name in self._columns:
                 return self._columns[name]
@@ -71,18 +76,20 @@ class Records(Sequence[Record]):
         return [record.get(name, absent) for record in self._rows]
 
     def first_with(self, name: str) -> Record | None:
-        """Return the first record that has an entry; None when none has it."""
+        """Return the first record that has an entry; None if no record has it."""
         if self._columns:
             return self[0] if name in self._columns and len(self) else None
         return next((record for record in self._rows if name in record), None)
 
     def append(self, record: Record) -> None:
+        """Add one record."""
         if self._columns or not self._rows:
-            self.extend(Records.by_columns({name: [value] for name, value in record.items()}))
+            self.extend(Records.from_columns({name: [value] for name, value in record.items()}))
         else:
             self._rows.append(record)
 
     def extend(self, others: Records) -> None:
+        """Add the records of another table, which stays as it is."""
         if not self._columns and not self._rows:
             self._columns = {name: [*column] for name, column in others._columns.items()}
             self._rows = [*others._rows]
@@ -90,72 +97,95 @@ class Records(Sequence[Record]):
             for name, column in others._columns.items():
                 self._columns[name] += column
         elif others:
-            self._rows = [*self._made(), *others]
+            self._rows = [*self._to_rows(), *others]
             self._columns = {}
 
     def permuted(self, order: Sequence[int]) -> Records:
+        """Return the records with these numbers, in this order."""
         return self._with(lambda column: [column[at] for at in order])
 
     def take_out(self, begin: int, end: int) -> Records:
-        """Those from `begin` to `end`, which are held here no longer; the others keep their places."""
+        """Return records `begin` to `end` and drop them here; the other records keep their numbers."""
         taken = self[begin:end]
         for column in self._columns.values() or (self._rows,):
-            column[begin:end] = [None] * len(taken)  # type: ignore[list-item]  # nobody asks for them again
+            column[begin:end] = [None] * len(taken)  # type: ignore[list-item]  # frees the memory
         return taken
 
-    def change(self, change: Callable[[Any], Any]) -> None:
-        """Put into the place of every value what `change` makes of it."""
+    def convert(self, function: Callable[[Any], Any]) -> None:
+        """Replace every value by the result of a function."""
         for name, column in self._columns.items():
-            self._columns[name] = [change(value) for value in column]
+            self._columns[name] = [function(value) for value in column]
         for record in self._rows:
-            record.update({name: change(value) for name, value in record.items()})
+            record.update({name: function(value) for name, value in record.items()})
 
     def _with(self, part: Callable[[list[Any]], list[Any]]) -> Records:
-        made = Records()
+        """Return a table of a part of each column, or of the rows."""
+        table = Records()
         if self._columns:
             columns = {name: part(column) for name, column in self._columns.items()}
-            made._columns = columns if next(iter(columns.values())) else {}
+            table._columns = columns if next(iter(columns.values())) else {}
         else:
-            made._rows = part(self._rows)
-        return made
+            table._rows = part(self._rows)
+        return table
 
-    def _made(self) -> list[Record]:
-        """The records; dicts of the same names are quicker made by columns than one by one."""
+    def _to_rows(self) -> list[Record]:
+        """Return the records as dicts, made entry by entry, which is faster than record by record."""
         if not self._columns:
             return self._rows
-        (first, *others) = self._columns.items()
-        name, values = first
-        made: list[Record] = [{name: value} for value in values]
+        (name, values), *others = self._columns.items()
+        rows: list[Record] = [{name: value} for value in values]
         for name, values in others:
-            for record, value in zip(made, values, strict=True):
-                record[name] = value
-        return made
+            for row, value in zip(rows, values, strict=True):
+                row[name] = value
+        return rows
 
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Consecutive records of one shard, where each begins in its archive, and the bytes of its fields.
+    """Consecutive records of one shard, and where they are in its archive.
 
-    An extent is what a record takes of the archive, up to the next one: whatever fields are selected.
+    Attributes:
+        records: The records; empty in a batch that only says where records are.
+        offsets: Where each record begins in the archive, after decompression.
+        sizes: The bytes of each record's selected fields.
+        extents: The bytes of the archive from each record to the next, whatever fields are selected.
+        numbers: The number of each record in its shard; empty if members have names.
+        keys: The keys of records that are not kept.
     """
 
     records: Records = field(default_factory=Records)
     offsets: list[int] = field(default_factory=list[int])
     sizes: list[int] = field(default_factory=list[int])
     extents: list[int] = field(default_factory=list[int])
-    numbers: list[int] = field(default_factory=list[int])  # in the shard, where the archive counts its records
-    keys: list[str] = field(default_factory=list[str])  # where the records are not kept
+    numbers: list[int] = field(default_factory=list[int])
+    keys: list[str] = field(default_factory=list[str])
 
     def add_places(self, other: RecordBatch, *, keys: bool) -> None:
-        """Where the records of `other` are, and on request their keys, without the records."""
+        """Add where the records of `other` are, and on request their keys, but not the records."""
         if keys:
             self.keys += other.records.column("__key__")
         self.offsets += other.offsets
         self.sizes += other.sizes
         self.extents += other.extents
 
-    def until(self, stop: int | None) -> RecordBatch:
-        """Those that begin before the offset `stop`."""
-        end = len(self.offsets) if stop is None else bisect_left(self.offsets, stop)
-        places = (self.offsets[:end], self.sizes[:end], self.extents[:end], self.numbers[:end])
-        return RecordBatch(self.records[:end], *places)
+    def extend(self, other: RecordBatch) -> None:
+        """Add the records of a batch that follows in the same shard."""
+        self.records.extend(other.records)
+        self.add_places(other, keys=False)
+        self.numbers += other.numbers
+
+    def before(self, stop: int) -> RecordBatch:
+        """Return the records that begin before the offset `stop`."""
+        return self._part(slice(bisect_left(self.offsets, stop)))
+
+    def pop_last(self) -> RecordBatch:
+        """Remove the last record, if there is one, and return it as a batch."""
+        last = self._part(slice(-1, None))
+        self.records = self.records[:-1]
+        for column in (self.offsets, self.sizes, self.extents, self.numbers):
+            del column[-1:]
+        return last
+
+    def _part(self, which: slice) -> RecordBatch:
+        places = (self.offsets[which], self.sizes[which], self.extents[which], self.numbers[which])
+        return RecordBatch(self.records[which], *places)

@@ -1,23 +1,25 @@
-"""Calls to an AIStore cluster that concern no bucket: its jobs and ETLs."""
+"""Calls to a whole AIStore cluster and not to one bucket: about buckets, jobs and ETLs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from ais_tar2tf.options import Retry, Timeouts, Tls
-from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._tls import ais_tls, warn_if_unverified
-from ais_tar2tf.stores._token import Token, TokenSource
-from ais_tar2tf.stores.ais import endpoint_url
+from ais_tar2tf.base.documents.structure import check, fields, listed, text
+from ais_tar2tf.options import Read, Retry, Timeouts, Tls
+from ais_tar2tf.stores.ais_endpoint import endpoint_url
+from ais_tar2tf.stores.ais_listing import not_aistore
+from ais_tar2tf.stores.transport.answers import parsed_json
+from ais_tar2tf.stores.transport.control import ControlAnswer, ControlPlane
+from ais_tar2tf.stores.transport.tls import ais_tls
+from ais_tar2tf.stores.transport.tokens import Token, TokenSource
 
-if TYPE_CHECKING:
-    import requests
+__all__ = ["ClusterCalls", "bucket_names"]
 
-__all__ = ["ClusterCalls"]
+_BUCKETS = listed(fields({"provider": text, "name": text}))
 
 
 class ClusterCalls:
-    """One session with the proxy; errors name the endpoint."""
+    """A client for the proxy of one cluster. Errors name `shown`, by default the endpoint."""
 
     def __init__(
         self,
@@ -27,12 +29,13 @@ class ClusterCalls:
         retry: Retry | None = None,
         timeouts: Timeouts | None = None,
         tls: Tls | None = None,
+        shown: str = "",
     ) -> None:
-        self.shown: str = endpoint_url(endpoint)
-        chosen = ais_tls(tls or Tls())
-        warn_if_unverified(chosen, self.shown)
+        self._endpoint = endpoint_url(endpoint)
+        self.shown: str = shown or self._endpoint
+        tls = ais_tls(tls or Tls())
         self._control = ControlPlane(
-            self.shown, Token(token, self.shown), timeouts or Timeouts(), retry or Retry(), tls=chosen
+            self._endpoint, Token(token, self.shown), timeouts or Timeouts(), retry or Retry(), tls=tls
         )
 
     def __enter__(self) -> Self:
@@ -46,6 +49,19 @@ class ClusterCalls:
 
     def call(
         self, method: str, path: str, *, json: Any = None, accept: frozenset[int] = frozenset()
-    ) -> requests.Response:
-        """`path` below /v1/; the answer has a status of 2xx or one of `accept`."""
-        return self._control.call(method, f"{self.shown}/v1/{path}", shown=self.shown, json=json, accept=accept)
+    ) -> ControlAnswer:
+        """Call `path`, which is relative to `/v1/`; return the answer with a status of 2xx or of `accept`."""
+        return self._control.call(method, f"{self._endpoint}/v1/{path}", shown=self.shown, json=json, accept=accept)
+
+
+def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: Read | None = None) -> list[str]:
+    """Return the URLs of all buckets that a cluster knows, sorted, also those of other providers."""
+    read = read or Read()
+    with ClusterCalls(
+        endpoint, token, retry=read.retry, timeouts=read.timeouts, tls=read.tls, shown="ais://"
+    ) as calls:
+        content = calls.call("GET", "buckets", json={"action": "list"}).content
+        buckets = parsed_json(content, "list of buckets", calls.shown) or []  # null when there are none
+        fail = not_aistore(calls.shown, "the answer names no buckets")
+        named = check(buckets, _BUCKETS, where=calls.shown, fail=fail)
+        return sorted(f"{bucket['provider']}://{bucket['name']}" for bucket in named)

@@ -1,54 +1,54 @@
-"""file:// and plain paths — shards in a folder."""
+"""The store of file:// and plain paths, which reads and writes local files."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+from ais_tar2tf.base.urls.names import SafeName
 from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
-from ais_tar2tf.names import SafeName
-from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
-from ais_tar2tf.stores._file_state import FileState
+from ais_tar2tf.stores.base import Identity, Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores.capabilities import LocalFiles, SeekableBody
+from ais_tar2tf.stores.file_state import FileState
 
-__all__ = ["FileBody", "FileStore", "translated"]
+__all__ = ["FileBody", "FileStore", "file_error", "open_file"]
 
 
-class FileBody:
-    """One open file. It keeps its own position, so that a forked process reads on independently of its parent.
+class FileBody(SeekableBody):
+    """An open file. It keeps its own offset, so that a forked process and its parent read independently.
 
-    Each read looks at the file's state, and is an error when somebody wrote to the file since it was opened. A file
-    that another one replaced under its name is read to its end: its bytes stay as they were.
+    Each read checks the file's state, and raises ObjectChanged if the file was written to since it was opened. If
+    another file takes its name, this file is read to its end, because its own bytes do not change.
     """
 
     def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
         self._shown = shown
         self._file = path.open("rb", buffering=0)
-        self.state: FileState = self._state_now()
+        self.state: FileState = self._current_state()
         self.info = _info(name, self.state)
         self.start = start
         self.stop = self.info.size
-        self._at = start
+        self._position = start
 
     def seek(self, position: int) -> None:
-        """Go on there."""
-        self._at = position
+        self._position = position
 
     def readinto(self, buffer: memoryview) -> int:
         try:
-            count = os.preadv(self._file.fileno(), [buffer], self._at)
+            count = os.preadv(self._file.fileno(), [buffer], self._position)
         except OSError as error:
             raise TransportError(f"reading failed ({error})", url=self._shown) from error
         self.check()
-        self._at += count
+        self._position += count
         return count
 
     def check(self) -> None:
-        """Raise ObjectChanged if somebody wrote to the file since it was opened."""
-        now = self._state_now()
+        now = self._current_state()
         if now != self.state and (difference := self.state.difference(now)):
             raise ObjectChanged(
                 f"the file was written to while it was read: {difference}; start this shard again", url=self._shown
@@ -57,16 +57,16 @@ class FileBody:
     def close(self) -> None:
         self._file.close()
 
-    def _state_now(self) -> FileState:
-        return FileState.of(os.fstat(self._file.fileno()))
+    def _current_state(self) -> FileState:
+        return FileState.from_stat(os.fstat(self._file.fileno()))
 
 
 def _info(name: str, state: FileState) -> ObjectInfo:
     return ObjectInfo(name, state.size, Identity(version=state.version, size=state.size))
 
 
-class FileStore:
-    """A folder; names are paths in it, and none leaves it. Without one, names are paths as the user wrote them."""
+class FileStore(Store, LocalFiles):
+    """A folder. Names are paths that must not leave it. Without a folder, names are paths as users write them."""
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder
@@ -75,87 +75,70 @@ class FileStore:
         return f"FileStore({self._folder or '.'})"
 
     def url(self, name: str) -> str:
-        return str(self._path(name))
+        return str(self.local_path(name))
+
+    def local_path(self, name: str) -> Path:
+        if self._folder and name:
+            SafeName(name.removesuffix("/"), where=self._folder)
+        return Path(self._folder, name)
 
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> FileBody:
-        del stop, interrupt  # what is not read costs nothing, and a file doesn't wait for anybody
-        try:
-            return FileBody(self._path(name), name, start, self.url(name))
-        except OSError as error:
-            raise translated(error, self.url(name)) from error
+        del stop, interrupt  # unread bytes cost nothing, and there are no waits
+        with _file_errors(self.url(name)):
+            return FileBody(self.local_path(name), name, start, self.url(name))
 
     def head(self, name: str) -> ObjectInfo:
-        try:
-            return _info(name, FileState.of(self._path(name).stat()))
-        except OSError as error:
-            raise translated(error, self.url(name)) from error
-
-    def is_folder(self, name: str) -> bool:
-        """Return whether a folder has this name."""
-        return self._path(name).is_dir()
+        with _file_errors(self.url(name)):
+            return _info(name, FileState.from_stat(self.local_path(name).stat()))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Folder by folder, each in order; links to folders are not followed."""
+        """Yield the files whose paths begin with `prefix`, folder by folder. Links to folders are not followed."""
         folder, _, start = prefix.rpartition("/")
         folder = f"{folder}/" if prefix.startswith("/") or folder else ""
         yield from self._walk(folder, start)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Written beside, then renamed: no partial file has the name."""
-        path = self._path(name)
-        beside = path.with_name(f".{secrets.token_hex(8)}.part")
-        try:
+        """Write a temporary file in the same folder and rename it, so that no incomplete file ever has the name."""
+        path = self.local_path(name)
+        temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+        with _file_errors(self.url(name), _write_error):
             path.parent.mkdir(parents=True, exist_ok=True)
             _check_replaceable(path)
             try:
                 if isinstance(data, Path):
-                    shutil.copyfile(data, beside)
+                    shutil.copyfile(data, temporary)
                 else:
-                    beside.write_bytes(data)
-                beside.replace(path)
+                    temporary.write_bytes(data)
+                temporary.replace(path)
             except BaseException:
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
-        except OSError as error:
-            raise _unwritable(error, self.url(name)) from error
 
     def move(self, name: str, to: str) -> bool:
-        try:
-            self._path(to).parent.mkdir(parents=True, exist_ok=True)
-            self._path(name).replace(self._path(to))
-        except OSError as error:
-            raise translated(error, self.url(name)) from error
+        with _file_errors(self.url(name)):
+            self.local_path(to).parent.mkdir(parents=True, exist_ok=True)
+            self.local_path(name).replace(self.local_path(to))
         return True
 
     def delete(self, name: str) -> None:
-        try:
-            self._path(name).unlink(missing_ok=True)
-        except OSError as error:
-            raise translated(error, self.url(name)) from error
+        with _file_errors(self.url(name)):
+            self.local_path(name).unlink(missing_ok=True)
 
     def create(self) -> None:
-        try:
+        with _file_errors(self._folder, _write_error):
             Path(self._folder or ".").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(error, self._folder) from error
 
     def close(self) -> None:
         pass
 
-    def _path(self, name: str) -> Path:
-        if self._folder and name:
-            SafeName(name.removesuffix("/"), where=self._folder)
-        return Path(self._folder, name)
-
     def _walk(self, folder: str, start: str) -> Iterator[ObjectInfo]:
-        try:
-            entries = sorted(os.scandir(self._path(folder)), key=_listing_order)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise translated(error, self.url(folder)) from error
+        with _file_errors(self.url(folder)):
+            try:
+                entries = sorted(os.scandir(self.local_path(folder)), key=_listing_order)
+            except FileNotFoundError:
+                return
         for entry in entries:
             if not entry.name.startswith(start) or (entry.name.startswith(".") and not start):
                 continue
@@ -163,38 +146,35 @@ class FileStore:
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(f"{name}/", "")
                 continue
-            try:
-                state = FileState.of(entry.stat()) if entry.is_file() else None
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            except OSError as error:
-                raise translated(error, self.url(name)) from error
+            with _file_errors(self.url(name)):
+                try:
+                    state = FileState.from_stat(entry.stat()) if entry.is_file() else None
+                except FileNotFoundError:  # the file was deleted after the scan
+                    continue
             if state is not None:
                 yield _info(name, state)
 
 
+def open_file(path: str) -> FileBody:
+    """Open a local file outside any store, with the same errors."""
+    return FileStore().open(path)
+
+
 def _listing_order(entry: os.DirEntry[str]) -> str:
-    """As object stores order names: a folder's contents stand where `folder/` does."""
+    """Return a sort key for the order of object stores: the files of a folder come at the place of `folder/`."""
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse a name that is a folder or a device: a rename would put a file in the device's place."""
+    """Refuse the name of a folder or a device: a rename would put a file in the device's place."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder has this name")
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "this is a device or a pipe, and no file")
 
 
-def _unwritable(error: OSError, url: str) -> StoreError:
-    """The error for a file that cannot be written: `translated` is about one that cannot be read."""
-    if isinstance(error, PermissionError):
-        return AccessDenied("nothing may be written there", url=url)
-    reason = {errno.EEXIST: "Not a directory"}.get(error.errno or 0, error.strerror or error)
-    return StoreError(f"the file system said: {reason}; nothing can be written there", url=url)
-
-
-def translated(error: OSError, url: str) -> StoreError:
+def file_error(error: OSError, url: str) -> StoreError:
+    """Return the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ShardNotFound("there is no such file", url=url)
     if isinstance(error, IsADirectoryError):
@@ -202,3 +182,20 @@ def translated(error: OSError, url: str) -> StoreError:
     if isinstance(error, PermissionError):
         return AccessDenied("the file may not be read or written", url=url)
     return StoreError(f"the file system said: {error.strerror or error}", url=url)
+
+
+def _write_error(error: OSError, url: str) -> StoreError:
+    """Return the error for a file that cannot be written."""
+    if isinstance(error, PermissionError):
+        return AccessDenied("nothing may be written there", url=url)
+    reason = {errno.EEXIST: "Not a directory"}.get(error.errno or 0, error.strerror or error)
+    return StoreError(f"the file system said: {reason}; nothing can be written there", url=url)
+
+
+@contextlib.contextmanager
+def _file_errors(url: str, error_for: Callable[[OSError, str], StoreError] = file_error) -> Generator[None]:
+    """Replace an OSError by the StoreError that names `url`."""
+    try:
+        yield
+    except OSError as error:
+        raise error_for(error, url) from error

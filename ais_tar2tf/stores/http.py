@@ -1,27 +1,31 @@
-"""http:// and https:// — any server that answers GET, with ranges if it can."""
+"""http:// and https:// — any web server that answers GET, with ranges if it can."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ais_tar2tf.base.urls.signed import shown_url
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Read
-from ais_tar2tf.signed_urls import shown_url
-from ais_tar2tf.stores._answers import as_sent, identity_of, is_address, length_of
-from ais_tar2tf.stores._base import Interrupt, ObjectInfo, Pieces
-from ais_tar2tf.stores._control import ControlPlane
-from ais_tar2tf.stores._http import Answer, HttpBody, HttpPool, body_of, info_of, range_header
-from ais_tar2tf.stores._multipart import MOST_FRAME, pieces_of, ranges_header
-from ais_tar2tf.stores._tls import warn_if_unverified
+from ais_tar2tf.stores.base import Interrupt, ObjectInfo, Store
+from ais_tar2tf.stores.capabilities import MultiRange, MultiRangeAnswer
+from ais_tar2tf.stores.multipart import MAX_PART_HEAD, pieces_of, ranges_header
+from ais_tar2tf.stores.transport.answers import as_sent, identity_of, info_in, is_address
+from ais_tar2tf.stores.transport.bodies import Answer, HttpBody, body_of, info_of, range_header
+from ais_tar2tf.stores.transport.control import ControlPlane
+from ais_tar2tf.stores.transport.pool import HttpPool
 
 __all__ = ["HttpStore"]
 
-_MOST_RANGES = 32  # in one request: with twenty digits each, still a short header
+_MAX_RANGES = 32  # in one request: its header stays short even if each number has twenty digits
 
 
-class HttpStore:
-    """One origin, `http://host:port`; names are paths with their query, as they stand in URLs: `%20` is a space."""
+class HttpStore(Store, MultiRange):
+    """The objects of one origin, `http://host:port`.
+
+    Names are paths with their query, encoded as in URLs: `%20` is a space. This store cannot list or write objects.
+    """
 
     def __init__(self, origin: str, read: Read) -> None:
         if not is_address(origin):
@@ -31,73 +35,72 @@ class HttpStore:
                 url=f"{scheme}://{host.rpartition('@')[2]}",
             )
         self._origin = origin.rstrip("/")
-        warn_if_unverified(read.tls, self._origin)
         self._pool = HttpPool(read.timeouts, read.tls)
         self._control = ControlPlane(self._origin, None, read.timeouts, read.retry, tls=read.tls)
-        self._many = True  # ranges in one request; until the server shows that it does otherwise
+        self._has_multipart = True  # until an answer shows that the server has no multipart/byteranges
 
     def __repr__(self) -> str:
         return f"HttpStore({self._origin})"
 
     def url(self, name: str) -> str:
-        return shown_url(self.whole_url(name))
+        return shown_url(self.full_url(name))
 
-    def whole_url(self, name: str) -> str:
-        """Return the URL of an object with its query, which may let its bearer in."""
+    def full_url(self, name: str) -> str:
         return f"{self._origin}/{name}"
 
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
-        body = body_of(self._ask(name, range_header(start, stop), interrupt), name, start, stop)
+        body = body_of(self._request(name, range_header(start, stop), interrupt), name, start, stop)
         return body if body is not None else self.open(name, interrupt=interrupt)
 
     across_objects: bool = False
 
     @property
     def ranges_at_once(self) -> int:
-        return _MOST_RANGES if self._many else 1
+        return _MAX_RANGES if self._has_multipart else 1
 
     def read_many(
         self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
-    ) -> Pieces | None:
-        """As multipart/byteranges, which many servers know."""
+    ) -> MultiRangeAnswer | None:
+        """Read ranges of one object as multipart/byteranges; return None if the server answers in another way."""
         (name, *_), ranges = wanted[0], [(start, stop) for _, start, stop in wanted]
-        answer = self._ask(name, ranges_header(ranges), interrupt)
+        answer = self._request(name, ranges_header(ranges), interrupt)
         headers, length = answer.response.headers, answer.response.length
-        most = sum(stop - start + MOST_FRAME for start, stop in ranges) + MOST_FRAME
+        max_bytes = sum(stop - start + MAX_PART_HEAD for start, stop in ranges) + MAX_PART_HEAD
         if (
             answer.status != 206
             or headers.get_content_type() != "multipart/byteranges"
-            or not 0 < (length or 0) < most
+            or not 0 < (length or 0) < max_bytes
         ):
-            self._many = self._many and answer.status >= 500  # that passes
+            self._has_multipart = self._has_multipart and answer.status >= 500  # a fault of the server may pass
             answer.drain()
             return None
         assert length is not None
         data = memoryview(bytearray(length))
         body = HttpBody(answer, ObjectInfo(name, None, identity_of(headers, None)), 0, length)
         try:
-            have = 0
-            while have < length:
-                have += body.readinto(data[have:])
+            received = 0
+            while received < length:
+                received += body.readinto(data[received:])
         finally:
             body.close()
         found = pieces_of(data.toreadonly(), ranges)
-        self._many = found is not None
-        return None if found is None else Pieces(found[0], identity_of(headers, found[1]))
+        self._has_multipart = found is not None
+        return None if found is None else MultiRangeAnswer(found[0], identity_of(headers, found[1]))
 
-    def _ask(self, name: str, headers: Mapping[str, str], interrupt: Interrupt | None) -> Answer:
-        return self._pool.ask(self._address(name), headers, shown=self.url(name), interrupt=interrupt)
-
-    def ask(self, name: str, interrupt: Interrupt | None = None) -> ObjectInfo:
+    def _request(
+        self, name: str, headers: Mapping[str, str], interrupt: Interrupt | None, method: str = "GET"
+    ) -> Answer:
         url, shown = self._address(name), self.url(name)
-        return info_of(self._pool.ask(url, {}, shown=shown, method="HEAD", interrupt=interrupt), name)
+        return self._pool.request(url, headers, shown=shown, method=method, interrupt=interrupt)
+
+    def head_once(self, name: str, *, interrupt: Interrupt | None = None) -> ObjectInfo:
+        return info_of(self._request(name, {}, interrupt, "HEAD"), name)
 
     def head(self, name: str) -> ObjectInfo:
         answer = self._control.call("HEAD", self._address(name), shown=self.url(name))
-        size = length_of(answer.headers)
-        return ObjectInfo(name, size, identity_of(answer.headers, size))
+        return info_in(answer.headers, name)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         raise StoreError(
@@ -106,14 +109,17 @@ class HttpStore:
 
     def put(self, name: str, data: bytes | Path) -> None:
         del data
-        raise StoreError("plain HTTP is read only here", url=self.url(name))
+        raise self._read_only(name)
 
     def move(self, name: str, to: str) -> bool:
         del to
-        raise StoreError("plain HTTP is read only here", url=self.url(name))
+        raise self._read_only(name)
 
     def delete(self, name: str) -> None:
-        raise StoreError("plain HTTP is read only here", url=self.url(name))
+        raise self._read_only(name)
+
+    def _read_only(self, name: str) -> StoreError:
+        return StoreError("plain HTTP is read only here", url=self.url(name))
 
     def create(self) -> None:
         raise StoreError("plain HTTP has no buckets", url=self._origin)

@@ -1,4 +1,4 @@
-"""memory:// — shards held by this process, for tests and notebooks."""
+"""The store memory://, which holds objects in this process, for tests and notebooks."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ from pathlib import Path
 
 import xxhash
 
-from ais_tar2tf import forking
+from ais_tar2tf.base import forking
+from ais_tar2tf.base.urls.names import check_object_name
 from ais_tar2tf.errors import ShardNotFound
-from ais_tar2tf.names import check_object_name
-from ais_tar2tf.stores._base import Identity, Interrupt, ObjectInfo
+from ais_tar2tf.stores.base import Body, Identity, Interrupt, ObjectInfo, Store
 
-__all__ = ["MemoryStore"]
+__all__ = ["BytesBody", "MemoryStore"]
 
-
-class _Buckets:
-    """All there are in this process, under one lock."""
-
-    def __init__(self) -> None:
-        self.lock = forking.lock()
-        self.objects: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
+_lock = forking.lock()
+_buckets: dict[str, dict[str, tuple[bytes, ObjectInfo]]] = {}
+"""The objects of all buckets of this process."""
 
 
-_buckets = _Buckets()
+class BytesBody(Body):
+    """The bytes of an object in memory, from `start` to the end of the object."""
 
-
-class _MemoryBody:
     def __init__(self, data: bytes, info: ObjectInfo, start: int) -> None:
         self.info = info
         self.start = start
@@ -43,8 +38,8 @@ class _MemoryBody:
         self._data.release()
 
 
-class MemoryStore:
-    """One bucket in this process; every MemoryStore of the same name sees the same objects."""
+class MemoryStore(Store):
+    """One bucket in this process. All MemoryStores of one bucket have the same objects."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
@@ -57,26 +52,26 @@ class MemoryStore:
 
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
-    ) -> _MemoryBody:
+    ) -> BytesBody:
         del stop, interrupt
         data, info = self._object(name)
-        return _MemoryBody(data, info, start)
+        return BytesBody(data, info, start)
 
     def head(self, name: str) -> ObjectInfo:
         return self._object(name)[1]
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        with _buckets.lock:
-            found = sorted(name for name in _buckets.objects.get(self._bucket, {}) if name.startswith(prefix))
-        for name in found:
+        with _lock:
+            names = sorted(name for name in _buckets.get(self._bucket, {}) if name.startswith(prefix))
+        for name in names:
             yield self.head(name)
 
     def put(self, name: str, data: bytes | Path) -> None:
         check_object_name(name, url=self.url(name))
         data = data.read_bytes() if isinstance(data, Path) else data
         checksum = f"xxhash2:{xxhash.xxh64_hexdigest(data)}"
-        with _buckets.lock:
-            bucket = _buckets.objects.setdefault(self._bucket, {})
+        with _lock:
+            bucket = _buckets.setdefault(self._bucket, {})
             version = int(bucket[name][1].identity.version) + 1 if name in bucket else 1
             identity = Identity(version=str(version), checksum=checksum, size=len(data))
             bucket[name] = (bytes(data), ObjectInfo(name, len(data), identity))
@@ -89,20 +84,20 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         check_object_name(name, url=self.url(name))
-        with _buckets.lock:
-            _buckets.objects.get(self._bucket, {}).pop(name, None)
+        with _lock:
+            _buckets.get(self._bucket, {}).pop(name, None)
 
     def create(self) -> None:
-        with _buckets.lock:
-            _buckets.objects.setdefault(self._bucket, {})
+        with _lock:
+            _buckets.setdefault(self._bucket, {})
 
     def close(self) -> None:
         pass
 
     def _object(self, name: str) -> tuple[bytes, ObjectInfo]:
         check_object_name(name, url=self.url(name))
-        with _buckets.lock:
-            found = _buckets.objects.get(self._bucket, {}).get(name)
+        with _lock:
+            found = _buckets.get(self._bucket, {}).get(name)
         if found is None:
             raise ShardNotFound("there is no such object", url=self.url(name))
         return found

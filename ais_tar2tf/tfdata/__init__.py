@@ -1,1 +1,1 @@
-"""Record streams as a tf.data.Dataset. `graphs`, and what builds on it, loads TensorFlow; others do when called."""
+"""Streams of records as a tf.data.Dataset. Importing most modules loads TensorFlow."""

@@ -1,4 +1,4 @@
-"""Chunks of records as the columns that TensorFlow gets, and what is wrong with a record that fits none. No I/O."""
+"""The columns of a chunk: arrays of the values of one field, in the form that TensorFlow accepts. No I/O."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.records import NAMES, Record, Records
+from ais_tar2tf.records import KEY_AND_SHARD, Record, Records
 
-__all__ = ["as_column", "column_of", "without"]
+__all__ = ["as_bytes", "as_column", "column_of", "require_absent"]
+
+
+def as_bytes(value: Any) -> Any:
+    """Encode a text to the bytes of which it was decoded; return any other value unchanged."""
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
 def as_column(values: Sequence[Any]) -> Any:
@@ -21,53 +26,48 @@ def as_column(values: Sequence[Any]) -> Any:
 
 
 def column_of(chunk: Records, name: str, *, optional: bool) -> Any:
-    """Return one field of all records of a chunk; an absent one is b"" where it is optional.
+    """Return one field of all records of a chunk. If `optional`, the value is b"" in records without the field.
 
     Raises:
-        SchemaError: A record's value is no bytes.
+        SchemaError: The value of a record is not bytes.
     """
     if not chunk:
         return as_column([])
-    if name in NAMES:
-        return as_column(_as_utf8(chunk.column(name)))
+    if name in KEY_AND_SHARD:
+        texts = chunk.column(name)
+        is_ascii = "".join(texts).isascii()  # TensorFlow takes an ASCII text as it is
+        return as_column(texts if is_ascii else [as_bytes(text) for text in texts])
     values = chunk.column(name, b"" if optional else None)
     if set(map(type, values)) - {bytes}:
-        raise _no_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
+        raise _not_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
     return as_column(values)
 
 
-def without(chunk: Records, absent: Iterable[str]) -> Records:
-    """Return the chunk, of which no record has a field that a traced mapping took for absent.
+def require_absent(chunk: Records, names: Iterable[str]) -> Records:
+    """Return a chunk after checking that no record has one of the fields that were absent in the traced sample.
 
     Raises:
         SchemaError: A record has such a field.
     """
-    for name in absent:
+    for name in names:
         record = chunk.first_with(name)
         if record is not None:
             raise _not_absent(name, record)
     return chunk
 
 
-def _as_utf8(texts: list[str]) -> list[Any]:
-    """What TensorFlow takes for the bytes of a text: ASCII as it is."""
-    if "".join(texts).isascii():
-        return texts
-    return [text.encode("utf-8", "surrogateescape") for text in texts]
-
-
-def _no_bytes(name: str, record: Record) -> SchemaError:
+def _not_bytes(name: str, record: Record) -> SchemaError:
     kind = "several strings, or none" if isinstance(record[name], list) else "numbers"
     return SchemaError(
         f"{record['__shard__']}, record {record['__key__']!r}: feature {name!r} holds {kind}, and a dataset's fields "
-        "are bytes; select() the features that hold one string each, or read the others by records(), or, of what an "
-        "export wrote, by t2t.load(folder).dataset(split)"
+        "are bytes; select() only features that hold one string, or read the records by records(), or, if an export "
+        "wrote them, by t2t.load(folder).dataset(split)"
     )
 
 
 def _not_absent(name: str, record: Record) -> SchemaError:
     return SchemaError(
         f"{record['__shard__']}, record {record['__key__']!r}: it has a field {name!r}, and the first records had "
-        "none. The mapping asks whether it is there, and its graph has the answer of the first records. Say "
-        "graph=False, output_types= and output_shapes=, and each record is asked; or select() the fields you need"
+        "none. The mapping asks whether a record has this field, and its graph has the first records' answer. Say "
+        "graph=False, output_types= and output_shapes= to ask each record, or select() the fields you need"
     )

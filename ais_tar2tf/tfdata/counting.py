@@ -1,24 +1,27 @@
-"""How many records one element of a dataset takes, worked out stage by stage. No TensorFlow.
+"""The number of records that one element of a dataset consumes, found stage by stage. No TensorFlow.
 
-src.dataset(shuffle=True)   one record an element
+src.dataset(shuffle=True)   one record
     .map(decode)            the same
-    .batch(32)              32
+    .batch(32)              32 records
     .prefetch(2)            the same
-    .filter(is_good)        nobody knows: the counting is refused, with the reason
+    .filter(is_good)        unknown; `Counting.refused` states the reason
+
+`Resume` uses this number to find the record after the last batch of a training step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
-__all__ = ["AMOUNTS", "STAGES", "UNKNOWN", "Counting"]
+__all__ = ["COUNT_ARGUMENTS", "STAGES", "UNKNOWN_ARGUMENT", "Counting"]
 
-_DROPS = "it leaves elements out, and how many cannot be known"
-_REGROUPS = "it makes another number of elements"
-_KEEPS = "a new run has none of what it kept"
-_MERGES = "it takes elements of other datasets, too"
+_DROPS = "it leaves out an unknown number of elements"
+_REGROUPS = "it changes the number of elements in a way that cannot be known"
+_KEEPS = "a new run has none of its stored elements"
+_MERGES = "it adds elements of other datasets"
 _BUFFERS = "elements in its buffer are lost with the process; call .shuffle() directly on the dataset, before .map()"
 
 _REFUSED = {
@@ -33,7 +36,7 @@ _REFUSED = {
     "interleave": _REGROUPS,
     "rebatch": _REGROUPS,
     "rejection_resample": _DROPS,
-    "scan": "the state that it hands on is lost with the process",
+    "scan": "its state is lost with the process",
     "shuffle": _BUFFERS,
     "snapshot": _KEEPS,
     "sparse_batch": _REGROUPS,
@@ -42,128 +45,127 @@ _REFUSED = {
     "unique": _DROPS,
     "window": _REGROUPS,
 }
-_FOLLOWED = ("batch", "map", "padded_batch", "prefetch", "ragged_batch", "repeat", "shard", "skip", "take")
-_LARGE = 2**62  # elements: more than any dataset has
+_COUNTED = ("batch", "map", "padded_batch", "prefetch", "ragged_batch", "repeat", "shard", "skip", "take")
+_NO_LIMIT = 2**62  # elements: more than any dataset has
 
-AMOUNTS = frozenset({"batch_size", "count", "num_shards", "index", "drop_remainder"})
-"""Arguments of stages whose values decide the counting; TensorFlow also takes them as tensors."""
+COUNT_ARGUMENTS = frozenset({"batch_size", "count", "num_shards", "index", "drop_remainder"})
+"""Arguments that decide how many records an element takes. TensorFlow also accepts tensors for them."""
 
-UNKNOWN = "known to a graph only"
-"""Stands for the value of such a tensor."""
+UNKNOWN_ARGUMENT = "known to a graph only"
+"""The value of an argument that is a tensor without a constant value."""
 
-STAGES = (*_FOLLOWED, *_REFUSED, "with_options")
-"""Methods of tf.data.Dataset that make another dataset of it."""
+STAGES = (*_COUNTED, *_REFUSED, "with_options")
+"""The methods of tf.data.Dataset that derive another dataset."""
 
 
 @dataclass(frozen=True)
-class _Group:
-    """One stage that makes one element of `size`, or leaves some out: of m it makes ceil((m - without) / size)."""
+class _Grouping:
+    """A stage that turns n elements into ceil((n - omitted) / size) elements: a batch, a shard or a skip."""
 
     size: int
-    without: int = 0
-    batches: bool = False
+    omitted: int = 0
+    is_batch: bool = False
 
-    def of(self, elements: int) -> int:
-        return max(0, -(-(elements - self.without) // self.size))
+    def results(self, elements: int) -> int:
+        return max(0, -(-(elements - self.omitted) // self.size))
 
 
 @dataclass(frozen=True)
 class Counting:
-    """The stages between the records of a source and the elements that a training step gets.
+    """The relation between the records of a source and the elements that a training step gets.
 
     Attributes:
-        groups: Stages that make one element of several, or skip some; the first one is next to the records.
-        repeated: tf.data's own `.repeat()` stands after these groups: it reads epoch after epoch for ever.
-        regrouped: Elements of the repeated dataset that one element takes.
-        most: The number of elements after which `.take()` ends an iterator.
-        refused: Why the records of an element cannot be counted.
+        groups: The stages that group or skip elements, in the order of their calls; only those before `.repeat()`.
+        repeated: Whether tf.data's own endless `.repeat()` follows the groups.
+        repeated_elements: How many elements of the repeated dataset form one element.
+        max_elements: The number of elements after which `.take()` ends an iterator.
+        refused: The reason why the records of an element cannot be counted; None if they can be.
     """
 
-    groups: tuple[_Group, ...] = ()
+    groups: tuple[_Grouping, ...] = ()
     repeated: bool = False
-    regrouped: int = 1
-    most: int = _LARGE
+    repeated_elements: int = 1
+    max_elements: int = _NO_LIMIT
     refused: str | None = None
 
     @classmethod
     def batches(cls, size: int | None, *, drop_remainder: bool = False) -> Counting:
-        """Return the counting of batches of records, or of single records."""
-        return cls() if size is None else cls()._grouped(size, drop_remainder=drop_remainder)
+        """Return the counting of batches of `size` records, or of single records if `size` is None."""
+        return cls() if size is None else cls()._batched(size, drop_remainder=drop_remainder)
 
     @property
     def records(self) -> int:
-        """How many records a full element takes."""
-        taken = self.regrouped
-        for group in self.groups:
-            taken *= group.size
-        return taken
+        """The number of records in a full element."""
+        return self.records_before_repeat * self.repeated_elements
 
     @property
-    def batched(self) -> bool:
-        """Whether elements are batches, even of one record each."""
-        return self.regrouped > 1 or any(group.batches for group in self.groups)
+    def records_before_repeat(self) -> int:
+        """The number of records in a full element of the dataset that `.repeat()` repeats."""
+        return prod(group.size for group in self.groups)
 
     @property
-    def records_repeated(self) -> int:
-        """How many records an element takes that tf.data's `.repeat()` repeats."""
-        return self.records // self.regrouped
+    def is_batched(self) -> bool:
+        """Whether elements are batches; a batch may have a single record."""
+        return self.repeated_elements > 1 or any(group.is_batch for group in self.groups)
 
     @property
-    def least(self) -> int:
-        """The records from which on there is one element."""
-        least = 1
+    def min_records(self) -> int:
+        """The smallest number of records of an epoch that has an element."""
+        records = 1
         for group in reversed(self.groups):
-            least = (least - 1) * group.size + group.without + 1
-        return least
+            records = (records - 1) * group.size + group.omitted + 1
+        return records
 
     def elements(self, records: int) -> int:
-        """Return how many elements an epoch of so many records has, before they are regrouped."""
+        """Return how many elements an epoch of `records` records has, before `.repeat()`."""
         for group in self.groups:
-            records = group.of(records)
+            records = group.results(records)
         return records
 
     def after(self, stage: str, arguments: Mapping[str, Any]) -> Counting:
-        """Return the counting after one more stage, called with these arguments."""
+        """Return the counting of the dataset that one more stage makes, called with these arguments."""
         if self.refused is not None:
             return self
         if stage in _REFUSED:
             return self._refuse(f".{stage}(): {_REFUSED[stage]}")
         if arguments.get("deterministic") is False:
             return self._refuse(f".{stage}(deterministic=False): the order of its elements cannot be known")
-        if UNKNOWN in arguments.values():
-            return self._refuse(f".{stage}(): one of its arguments is {UNKNOWN}")
+        if UNKNOWN_ARGUMENT in arguments.values():
+            return self._refuse(f".{stage}(): one of its arguments is {UNKNOWN_ARGUMENT}")
         if stage in ("batch", "padded_batch", "ragged_batch"):
-            return self._grouped(arguments["batch_size"], drop_remainder=arguments["drop_remainder"])
+            return self._batched(arguments["batch_size"], drop_remainder=arguments["drop_remainder"])
         if stage == "shard":
-            return self._add(_Group(arguments["num_shards"], arguments["index"]))
+            return self._add(_Grouping(arguments["num_shards"], arguments["index"]))
         if stage == "skip" and not self.repeated:
-            return self._add(_Group(1, arguments["count"] if arguments["count"] >= 0 else _LARGE))
+            return self._add(_Grouping(1, arguments["count"] if arguments["count"] >= 0 else _NO_LIMIT))
         if stage == "repeat":
             return self._repeat(arguments["count"])
         if stage == "take" and arguments["count"] != -1:
-            return replace(self, most=min(self.most, arguments["count"]))
+            return replace(self, max_elements=min(self.max_elements, arguments["count"]))
         return self
 
-    def _refuse(self, why: str) -> Counting:
-        return replace(self, refused=why)
+    def _refuse(self, reason: str) -> Counting:
+        return replace(self, refused=reason)
 
-    def _grouped(self, size: int, *, drop_remainder: bool) -> Counting:
-        return self._add(_Group(size, size - 1 if drop_remainder else 0, batches=True))
+    def _batched(self, size: int, *, drop_remainder: bool) -> Counting:
+        return self._add(_Grouping(size, size - 1 if drop_remainder else 0, is_batch=True))
 
-    def _add(self, group: _Group) -> Counting:
-        most = self.most if self.most == _LARGE else group.of(self.most)
+    def _add(self, group: _Grouping) -> Counting:
+        max_elements = self.max_elements if self.max_elements == _NO_LIMIT else group.results(self.max_elements)
         if self.repeated:
-            return replace(self, regrouped=self.regrouped * group.size, most=most)
-        return replace(self, groups=(*self.groups, group), most=most)
+            return replace(self, repeated_elements=self.repeated_elements * group.size, max_elements=max_elements)
+        return replace(self, groups=(*self.groups, group), max_elements=max_elements)
 
     def _repeat(self, count: int | None) -> Counting:
         if count == 1 or (self.repeated and count in (None, -1)):
             return self
         if count not in (None, -1):
             return self._refuse(
-                f".repeat({count}): leave it out, since fit counts epochs by itself, or call it directly on the "
+                f".repeat({count}): leave it out, because fit counts epochs by itself, or call it directly on the "
                 "dataset"
             )
-        if self.most < _LARGE:
-            return self._refuse(".take() and then .repeat(): every repetition but the broken one would be shorter")
+        if self.max_elements < _NO_LIMIT:
+            return self._refuse(
+                ".take() and then .repeat(): the repetition that is resumed would be longer than the others"
+            )
         return replace(self, repeated=True)

@@ -1,10 +1,10 @@
-"""Record streams → tf.data.Dataset: chunks addressed by a position, so that an iterator can be checkpointed.
+"""The dataset that reads shards: a tf.data pipeline whose iterators can be saved in a checkpoint.
 
     counter ─► scan: position ─► chunk of records, next position ─► unbatch ─► map ─► prefetch
 
-The position is text in the scan's state, which tf.data saves; `read` takes the open stream that stands at a
-position from a pool, or opens one there. A token in the same state tells when the iterator is gone. The records,
-their order and their shuffling come from `reader`.
+The state of the scan is the text of the next position, which tf.data saves in a checkpoint, and a token that shows
+when the iterator is destroyed. For each chunk the scan calls `ChunkReader.read_chunk`. The records and their order
+come from the `streams` package.
 """
 
 from __future__ import annotations
@@ -16,74 +16,82 @@ from pathlib import Path
 from typing import Any
 
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
-from ais_tar2tf.plan.seeds import choose_seed
-from ais_tar2tf.tfdata.begin import Begin, Place
-from ais_tar2tf.tfdata.calls import plainly
-from ais_tar2tf.tfdata.chunks import Chunks, Request
+from ais_tar2tf.streams.order.seeds import choose_seed
+from ais_tar2tf.tfdata.chunk_reader import ChunkReader
 from ais_tar2tf.tfdata.counting import Counting
-from ais_tar2tf.tfdata.graphs import Dataset, as_it_is, nothing_of, tf
-from ais_tar2tf.tfdata.mapped import CORES, guarded, map_graph, map_python, tell_calls, threads
-from ais_tar2tf.tfdata.staged import StagedDataset
-from ais_tar2tf.tfdata.tokens import NO_TOKEN
-from ais_tar2tf.tfdata.tracing import GraphMapping, PythonMapping
-from ais_tar2tf.tfdata.workers import several_workers
+from ais_tar2tf.tfdata.derived import DerivedDataset
+from ais_tar2tf.tfdata.liveness import NO_TOKEN
+from ais_tar2tf.tfdata.mappings.calls import CORES, guarded, map_graph, map_python, thread_count
+from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
+from ais_tar2tf.tfdata.progress import EpochOffset, IterationStart
+from ais_tar2tf.tfdata.request import DatasetRequest
+from ais_tar2tf.tfdata.shutdown import tensorflow_callback
+from ais_tar2tf.tfdata.tf import Dataset, empty_value, has_several_workers, no_autograph, tf
 
-__all__ = ["ShardDataset", "build", "dataset_of"]
+__all__ = ["ShardDataset", "shard_dataset"]
 
-_ELSEWHERE = (
-    "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another one (a remote worker "
-    "of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read the "
-    "files, or use workers in the process that made the dataset"
+_OTHER_PROCESS = (
+    "ais_tar2tf: this dataset reads its shards in the process that made it, and this is another process (a remote "
+    "worker of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read "
+    "the files, or use workers in the process that made the dataset"
 )
-_PREFETCHED_CHUNKS = 2  # one being split while the next is read
-_PREFETCHED_BYTES = 2 * MIB  # of elements that were mapped; as much as a chunk of records
-_LEAST_PREFETCHED, _MOST_PREFETCHED = 2, 64  # elements
-_DECODED = 10  # times the bytes of a record, where nobody knows what becomes of it: a JPEG's pixels
-_HUGE = 8 * MIB  # bytes of a record: above this, a chunk is one, and holding another costs more than waiting for it
-_UNKNOWN = 2**63 - 1  # elements, of which there are fewer; -1 would be optimised away, and not in the checkpoint
-_LARGE = 16 * KIB  # bytes of a record: above this, copying it costs more than handing it on by itself
+_PREFETCHED_CHUNKS = 2  # one is split while the next is read
+_PREFETCHED_BYTES = 2 * MIB  # of mapped elements; as much as a chunk of records
+_MIN_PREFETCHED, _MAX_PREFETCHED = 2, 64  # elements
+_DECODED_FACTOR = 10  # the assumed size of a mapped element without a fixed shape, in record sizes, as of a JPEG
+_HUGE_RECORD = 8 * MIB  # from this size, a chunk is one record; prefetching a second costs more than waiting for it
+_UNKNOWN_LENGTH = 2**63 - 1  # elements: more than any dataset has. TensorFlow would remove a `take(-1)` as useless.
+_LARGE_RECORD = 16 * KIB  # from this size, copying a record costs more than handling it as an element of its own
 
 
-class ShardDataset(StagedDataset):
-    """A tf.data.Dataset whose `shuffle` needs no argument: shards and a window of records, as `Shuffle` says."""
+class ShardDataset(DerivedDataset):
+    """A tf.data.Dataset that reads records from shards.
 
-    def __init__(self, inner: Dataset, chunks: Chunks) -> None:
-        self._chunks = chunks
-        super().__init__(inner, None, _counting(chunks.request))
-        if chunks.request.batch is not None:
+    It has the methods of `tf.data.Dataset`, with three differences: `shuffle()` needs no buffer size, `repeat()`
+    stores the epoch in checkpoints, and `small_checkpoints()` is an additional method.
+    """
+
+    def __init__(self, inner: Dataset, reader: ChunkReader) -> None:
+        self._reader = reader
+        super().__init__(inner, None, _counting(reader.request))
+        if reader.request.loop.batch is not None:
             self.explain_batches()
 
     @property
     def source(self) -> ShardDataset:
-        """This dataset reads the shards itself."""
+        """The dataset that reads the shards: this dataset itself."""
         return self
 
     @property
     def url(self) -> str:
-        """For errors that no shard is to blame for."""
-        return self._chunks.request.reading.url
+        """The URL of the shards' folder, for errors that are not about a single shard."""
+        return self.request.reading.url
 
     @property
-    def request(self) -> Request:
-        """What the dataset was made of."""
-        return self._chunks.request
+    def request(self) -> DatasetRequest:
+        """The options with which the dataset was made."""
+        return self._reader.request
 
     @property
-    def begin(self) -> Begin:
-        """Where iterators begin, of this dataset and of every dataset made of it."""
-        return self._chunks.begin
+    def start(self) -> IterationStart:
+        """Where iterators of this dataset, and of every dataset derived from it, begin."""
+        return self._reader.start
 
     @property
     def batch_size(self) -> int | None:
-        """What `batch=` was given when the dataset was made."""
-        return self.request.batch
+        """The value of `batch=` with which the dataset was made."""
+        return self.request.loop.batch
 
     def begin_at(self, epoch: int, records: int = 0) -> None:
-        """Iterators of this dataset, and of what was made of it, that begin from now on do so in `epoch`.
+        """Choose where iterators of this dataset, and of datasets derived from it, begin from now on.
 
-        The first of them leaves out so many records: say 0 again before the next epoch.
+        Every later iterator begins at the same record, so call `begin_at` again before the next epoch.
+
+        Args:
+            epoch: The epoch whose order the iterators follow.
+            records: The number of records of this epoch to leave out.
         """
-        self.begin.at, self.begin.onward = Place(epoch, records), False
+        self.start.offset, self.start.advances = EpochOffset(epoch, records), False
 
     def shuffle(
         self,
@@ -92,105 +100,138 @@ class ShardDataset(StagedDataset):
         reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> ShardDataset:
-        """Permute the shards, and the records in windows of `buffer_size`; a checkpoint stays small.
+        """Permute the shards, and the records within windows. Checkpoints stay small: they hold no records.
 
-        Without `seed` every run has another order; a dataset that `shard=` splits uses `options.SHARED_SEED`.
+        Args:
+            buffer_size: The number of records in a window; None for the default of `Shuffle`.
+            seed: The seed of the order. None chooses a random seed in each run of the program, but
+                `options.SHARED_SEED` for a dataset that is divided among hosts.
+            reshuffle_each_iteration: Whether each epoch has a different order.
+            name: Ignored; present because tf.data's own method has it.
+
+        Returns:
+            The same records in another order, with the mapping and the batches of this dataset.
+
+        Raises:
+            OptionError: `buffer_size` or `seed` is not valid.
+
+        Example:
+            train = ais.load_from_tar("train-{000..146}.tar").shuffle(seed=7).batch(32)
         """
         del name
         request = self.request
-        chosen = choose_seed(seed, shared=request.split or several_workers())
+        chosen = choose_seed(seed, shared=request.split or has_several_workers())
         how = Shuffle(seed=chosen.value, reshuffle_each_epoch=reshuffle_each_iteration is not False)
         how = how if buffer_size is None else replace(how, window=buffer_size)
         request.account.stats.seed = chosen.value
-        return dataset_of(replace(request, reading=request.reading.shuffled(how), seed=chosen), self.begin)
+        loop = replace(request.loop, seed=chosen)
+        return shard_dataset(replace(request, reading=request.reading.shuffled(how), loop=loop), self.start)
 
     def agree_on_seed(self, seed: int = SHARED_SEED) -> None:
-        """Replace a drawn seed, as other hosts do that `.shard()` the dataset, or as an earlier run drew it."""
-        if self.request.seed.drawn:
-            self.begin.seed = self.request.account.stats.seed = seed
+        """Replace a randomly chosen seed by `seed`, so that all hosts, or a resumed run, have the same order."""
+        if self.request.loop.seed.drawn:
+            self.start.seed = self.request.account.stats.seed = seed
 
     def note_dropped(self) -> None:
-        """Note that Python has dropped one of the iterators: of this dataset, or of one that was made of it."""
-        self._chunks.under_way.note_dropped()
+        """Record that Python has dropped an iterator of this dataset, or of a dataset derived from it."""
+        self._reader.active_reads.note_dropped()
 
-    def has_records(self, place: Place, records: int) -> bool:
-        """Return whether so many records follow a place before an iterator that begins there ends."""
-        return self._chunks.has_records(place, records)
+    def has_records(self, offset: EpochOffset, records: int) -> bool:
+        """Return whether an iterator that begins at an offset has at least `records` records."""
+        return self._reader.has_records(offset, records)
 
     def small_checkpoints(self) -> ShardDataset:
-        """Let checkpoints of iterators hold 4 KB: the place of the next element, instead of all that is in flight.
+        """Return this dataset with checkpoints of some 4 KB, which hold positions instead of prefetched elements.
 
-        This is tf.data's symbolic checkpointing, so it holds for `batch`, `map` and `prefetch` behind this dataset,
-        too. What was in flight is read and mapped again after a restore. A record costs some 2 µs more, and 80 µs
-        where its mapping can fail on data, such as a decoder. TensorFlow cannot save such an iterator behind
-        `cache`, `window`, `rebatch`, `ignore_errors` and `bucket_by_sequence_length`, and says so when it is saved.
+        The result uses tf.data's symbolic checkpointing, also in `batch`, `map` and `prefetch` that are called on it.
+        After a restore, the prefetched elements are read and mapped again. Each record takes some 2 µs longer, or
+        80 µs if the mapping can fail on data, as a decoder can.
+
+        TensorFlow raises an error when such an iterator is saved after `cache`, `window`, `rebatch`, `ignore_errors`
+        or `bucket_by_sequence_length`.
+
+        Raises:
+            OptionError: The mapping returns ragged or sparse tensors.
 
         Example:
             train = src.dataset(pair, shuffle=True, seed=7).small_checkpoints().batch(32).prefetch(2)
         """
-        request = self.request
-        if isinstance(request.mapping, GraphMapping) and request.mapping.fallible:
-            request = replace(request, mapping=guarded(request.mapping, request.names))
-        return dataset_of(replace(request, small_checkpoints=True), self.begin)
+        elements = self.request.elements
+        if isinstance(elements.mapping, GraphMapping) and elements.mapping.fallible:
+            elements = replace(elements, mapping=guarded(elements.mapping, elements.names))
+        return shard_dataset(replace(self.request, elements=elements, small_checkpoints=True), self.start)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Any:
-        """As `repeat=`: a checkpoint then knows the epoch. tf.data's own counts, and tells nobody."""
+        """Repeat the dataset, as the option `repeat=` does, with the epoch in checkpoints.
+
+        tf.data's own method repeats a dataset that was made with `batch=` or `start_at=`. Its checkpoints do not
+        contain the epoch.
+
+        Args:
+            count: The number of repetitions; None or -1 for an endless dataset.
+            name: The name of the stage in tf.data.
+
+        Raises:
+            OptionError: `count` is not valid.
+        """
         request = self.request
-        if count == 0 or request.batch is not None or request.start_at:
+        if count == 0 or request.loop.batch is not None or request.loop.start_at:
             return super().repeat(count, name)
-        endless = count in (None, -1) or request.repeat < 0
-        epochs = -1 if endless else request.repeat * whole_number("count", count, least=1)
-        return dataset_of(replace(request, repeat=epochs), self.begin)
+        endless = count in (None, -1) or request.loop.epochs < 0
+        epochs = -1 if endless else request.loop.epochs * whole_number("count", count, minimum=1)
+        return shard_dataset(replace(request, loop=replace(request.loop, epochs=epochs)), self.start)
 
 
-def _counting(request: Request) -> Counting:
-    """How many records an element takes."""
-    counting = Counting.batches(request.batch, drop_remainder=request.drop_remainder)
-    mapping = request.mapping
+def _counting(request: DatasetRequest) -> Counting:
+    """Return the relation between records and elements."""
+    counting = Counting.batches(request.loop.batch, drop_remainder=request.loop.drop_remainder)
+    mapping = request.elements.mapping
     if request.account.raises or mapping is None or (isinstance(mapping, GraphMapping) and not mapping.fallible):
         return counting
     return replace(
-        counting, refused="on_error= leaves out records on which the mapping fails, and nobody counts those"
+        counting, refused="on_error= leaves out records on which the mapping fails, and they are not counted"
     )
 
 
-def dataset_of(request: Request, begin: Begin | None = None) -> ShardDataset:
-    """The dataset; what its `shuffle` and `repeat` give is another request that begins where it is told to."""
-    return ShardDataset(*build(request, begin))
+def shard_dataset(request: DatasetRequest, start: IterationStart | None = None) -> ShardDataset:
+    """Build a dataset. No shard is opened before the dataset is iterated.
 
-
-def build(request: Request, begin: Begin | None = None) -> tuple[Dataset, Chunks]:
-    """The dataset, and the Python behind it; it opens nothing before it is iterated."""
-    chunks = Chunks(request, begin)
-    mapping = request.mapping
+    Args:
+        request: The options of the dataset.
+        start: Where iterators begin: that of the dataset that this one replaces, or None for a new one.
+    """
+    reader = ChunkReader(request, start)
+    mapping = request.elements.mapping
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
     if mapping is None:
-        dataset = _batched_chunks(_chunk_dataset(chunks, lambda _tags, columns: columns), request)
-    elif selected is not None:  # whole columns, in the mapping's structure: no call for each record
+        dataset = _batched_chunks(_chunk_dataset(reader, lambda _tags, columns: columns), request)
+    elif (
+        selected is not None
+    ):  # the mapping only selects fields: pass on whole columns, without a call for each record
 
         def choose(_tags: Any, columns: dict[str, Any]) -> Any:
             return tf.nest.map_structure(columns.__getitem__, selected)
 
-        dataset = _batched_chunks(_chunk_dataset(chunks, choose), request)
+        dataset = _batched_chunks(_chunk_dataset(reader, choose), request)
     else:
-        dataset = _chunk_dataset(chunks, _tagged).unbatch()
+        dataset = _chunk_dataset(reader, _with_record_tags).unbatch()
         if isinstance(mapping, PythonMapping):
             dataset = map_python(dataset, mapping, request)
         else:
-            dataset = map_graph(dataset, mapping, request, chunks)
-            tell_calls(request)
-        dataset = _batched(dataset, request).prefetch(_ahead(dataset.element_spec, request))
-    return _with_length(_only_here(dataset), request.elements).with_options(_options(request)), chunks
+            dataset = map_graph(dataset, mapping, reader)
+        dataset = _batched(dataset, request).prefetch(_prefetched_elements(dataset.element_spec, request))
+    dataset = _with_length(_with_process_check(dataset), request.element_count)
+    return ShardDataset(dataset.with_options(_options(request)), reader)
 
 
-def _options(request: Request) -> Any:
+def _options(request: DatasetRequest) -> Any:
     options = tf.data.Options()
     options.deterministic = True
-    # What tunes AUTOTUNE sleeps for up to a minute and often misses that its iterator was dropped: an epoch of 8 s
-    # then takes 2 s more to end.
+    # AUTOTUNE's thread sleeps for up to a minute, and often does not notice that its iterator was dropped. An epoch
+    # of 8 s then takes 2 s longer to end.
     options.autotune.enabled = False
-    if threads(request) > CORES:  # TensorFlow's own threads are as many as there are cores
-        options.threading.private_threadpool_size = threads(request)
+    if thread_count(request) > CORES:  # TensorFlow itself starts as many threads as there are cores
+        options.threading.private_threadpool_size = thread_count(request)
     if request.small_checkpoints:
         options.experimental_symbolic_checkpoint = True
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
@@ -199,96 +240,107 @@ def _options(request: Request) -> Any:
     return options
 
 
-def _only_here(dataset: Dataset) -> Dataset:
-    """The same dataset, behind a check that its graph runs in the process that made it: elsewhere its Python is not.
+def _with_process_check(dataset: Dataset) -> Dataset:
+    """Make iteration fail with a clear error in any other process, because it lacks the Python functions.
 
-    The check looks for this process's own entry in /proc. Without one, TensorFlow says that a function is missing.
+    The check looks in /proc for a thread with this process's id. On systems without /proc, there is no check, and
+    TensorFlow's error says that a function is missing.
     """
     if not Path("/proc/self/task").is_dir():
         return dataset
 
-    def is_there(number: Any) -> Any:
+    def fail_elsewhere(number: Any) -> Any:
         found = tf.io.matching_files(f"/proc/self/task/{os.getpid()}")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_ELSEWHERE])]):
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(found) > 0, [_OTHER_PROCESS])]):
             return number < 0
 
-    return _nothing_like(dataset, is_there).concatenate(dataset)
+    return _empty_like(dataset, fail_elsewhere).concatenate(dataset)
 
 
 def _with_length(dataset: Dataset, elements: int | None) -> Dataset:
-    """The same dataset, whose cardinality says how many elements it has (-1: no end).
+    """Give a dataset a cardinality; `elements` is -1 for an endless dataset, None for an unknown length.
 
-    What `assert_cardinality` makes fails when an iterator begins in the middle of an epoch. So: behind the elements
-    stands something that has no end as far as anybody can tell, and nothing in it; then `take` knows the length.
-    Whether as many came as were promised, `Chunks` checks. A length that nobody knows (None) is made of the same
-    parts, so that a checkpoint goes on where an index was written, or became untrue, in the meantime.
+    tf.data's `assert_cardinality` would fail when an iterator begins in the middle of an epoch. Instead, an endless
+    dataset without elements is appended, and `take` then states the length. `ChunkReader` checks the number of
+    records. A dataset of unknown length has the same stages, so that its checkpoints still fit when an index file,
+    which states the length, is added or becomes invalid.
     """
-    nothing = _nothing_like(dataset, as_it_is(lambda number: number < 0))
+    nothing = _empty_like(dataset, no_autograph(lambda number: number < 0))
     if elements is None:
-        return dataset.concatenate(nothing).take(_UNKNOWN)
+        return dataset.concatenate(nothing).take(_UNKNOWN_LENGTH)
     endless = dataset.concatenate(nothing.repeat())
     return endless if elements < 0 else endless.take(elements)
 
 
-def _nothing_like(dataset: Dataset, is_there: Callable[[Any], Any]) -> Dataset:
-    """A dataset of the same elements, none of which `is_there`."""
+def _empty_like(dataset: Dataset, predicate: Callable[[Any], Any]) -> Dataset:
+    """Return an empty dataset with the same element type. `predicate` is called with 0, and must return False."""
     spec = dataset.element_spec
 
-    @as_it_is
-    def never_made(_: Any) -> Any:
-        return tf.nest.map_structure(nothing_of, spec)
+    @no_autograph
+    def never_called(_: Any) -> Any:
+        return tf.nest.map_structure(empty_value, spec)
 
-    return tf.data.Dataset.range(1).filter(is_there).map(never_made)
-
-
-def _batched(dataset: Dataset, request: Request) -> Dataset:
-    return dataset if request.batch is None else dataset.batch(request.batch, drop_remainder=request.drop_remainder)
+    return tf.data.Dataset.range(1).filter(predicate).map(never_called)
 
 
-def _ahead(mapped: Any, request: Request) -> int:
-    """Return how many mapped elements, or batches of them, to prefetch; a checkpoint stores these, too."""
-    size = sum(_bytes_of(spec, request) for spec in tf.nest.flatten(mapped)) * (request.batch or 1)
-    return max(_LEAST_PREFETCHED, min(_MOST_PREFETCHED, _PREFETCHED_BYTES // max(1, size)))
+def _batched(dataset: Dataset, request: DatasetRequest) -> Dataset:
+    loop = request.loop
+    return dataset if loop.batch is None else dataset.batch(loop.batch, drop_remainder=loop.drop_remainder)
 
 
-def _bytes_of(spec: Any, request: Request) -> int:
-    known = isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string and spec.shape.is_fully_defined()
-    return spec.dtype.size * spec.shape.num_elements() if known else _DECODED * request.record_bytes
+def _prefetched_elements(mapped: Any, request: DatasetRequest) -> int:
+    """Return how many mapped elements, or batches of them, to prefetch. A checkpoint stores them, too."""
+    size = sum(_bytes_of(spec, request) for spec in tf.nest.flatten(mapped)) * (request.loop.batch or 1)
+    return max(_MIN_PREFETCHED, min(_MAX_PREFETCHED, _PREFETCHED_BYTES // max(1, size)))
 
 
-def _batched_chunks(dataset: Dataset, request: Request) -> Dataset:
-    """Strings that stand alone are moved into a batch, those of a chunk are copied, unless it holds whole batches."""
-    if request.batch is None or request.record_bytes >= _LARGE or request.small_checkpoints:
+def _bytes_of(spec: Any, request: DatasetRequest) -> int:
+    fixed = isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string and spec.shape.is_fully_defined()
+    return spec.dtype.size * spec.shape.num_elements() if fixed else _DECODED_FACTOR * request.elements.record_bytes
+
+
+def _batched_chunks(dataset: Dataset, request: DatasetRequest) -> Dataset:
+    """Turn chunks into single records or batches.
+
+    TensorFlow moves single strings into a batch, but copies the strings of a chunk, unless the chunk consists of
+    whole batches. So large records are batched one by one, and small records by slicing chunks.
+    """
+    if request.loop.batch is None or request.elements.record_bytes >= _LARGE_RECORD or request.small_checkpoints:
         return _batched(dataset.unbatch(), request)
-    return dataset.rebatch(request.batch, drop_remainder=request.drop_remainder)
+    return dataset.rebatch(request.loop.batch, drop_remainder=request.loop.drop_remainder)
 
 
-def _chunk_dataset(chunks: Chunks, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
-    """What `element` makes of a chunk: its position and the number of its first record, and columns of its fields."""
-    names = chunks.request.handed
+def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+    """Return a dataset of chunks.
+
+    Args:
+        reader: Reads the chunks.
+        element: A function that returns the element for a chunk. Its arguments are the chunk's tags, which are the
+            text of the chunk's position and the number of its first record, and the chunk's columns by field.
+    """
+    names = reader.request.elements.columns
     types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64] + [tf.string] * len(names)
 
-    read = plainly(chunks.step)
+    read = tensorflow_callback(reader.read_chunk)
 
-    @as_it_is
+    @no_autograph
     def step(state: Any, _: Any) -> Any:
-        following, token, goes_on, at, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
-        for tensor in (following, goes_on, at, number):
+        next_text, token, has_next, text, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
+        for tensor in (next_text, has_next, text, number):
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
             tensor.set_shape((None,))
-        return (following, token), (goes_on, element((at, number), dict(zip(names, columns, strict=True))))
+        return (next_text, token), (has_next, element((text, number), dict(zip(names, columns, strict=True))))
 
-    ahead = 1 if chunks.request.record_bytes >= _HUGE else _PREFETCHED_CHUNKS
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
-    answers = tf.data.Dataset.counter().scan(begin, step)
-    chunks_only = answers.take_while(as_it_is(lambda goes_on, _: goes_on)).map(as_it_is(lambda _, chunk: chunk))
-    return chunks_only.prefetch(ahead)
+    results = tf.data.Dataset.counter().scan(begin, step)
+    chunks = results.take_while(no_autograph(lambda has_next, _: has_next)).map(no_autograph(lambda _, chunk: chunk))
+    return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
 
 
-def _tagged(tags: Any, columns: dict[str, Any]) -> Any:
-    """For each record the position of its chunk, and its own number."""
+def _with_record_tags(tags: Any, columns: dict[str, Any]) -> Any:
+    """Return each record's tags, which are the text of its chunk's position and its own number, and the columns."""
     position, first = tags
     count = tf.size(next(iter(columns.values())), out_type=tf.int64)
     return (tf.fill([count], position), tf.range(first, first + count)), columns

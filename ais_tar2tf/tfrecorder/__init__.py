@@ -1,14 +1,14 @@
-"""Examples as classes: their fields are declared by a decorator, their data is loaded late, a factory does the rest.
+"""TFRecorder's interface: examples are classes with decorated properties, and a factory writes and reads their files.
 
     from ais_tar2tf.tfrecorder import factory as tf_factory
     from ais_tar2tf.tfrecorder.helpers.decorator import tfrecordable
     from ais_tar2tf.tfrecorder.helpers.marshaller import Example
 
-helpers.decorator    `@tfrecordable(dtype=…)`, used as `@property` is
-helpers.marshaller   `Example`, to be subclassed, and `IgnoreExampleException`
-factory              CSV of examples → train, eval and test files → tf.data.Dataset
+    helpers.decorator    `@tfrecordable(dtype=…)`, a kind of `@property`
+    helpers.marshaller   `Example`, the base class of examples, and `IgnoreExampleException`
+    factory              a CSV of examples → train, eval and test files → tf.data.Dataset
 
-The layer gives names and conventions; records, files and datasets are the core's.
+This room holds only the names and conventions of TFRecorder. Other rooms write and read the files.
 """
 
 from __future__ import annotations

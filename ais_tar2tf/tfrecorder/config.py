@@ -1,8 +1,10 @@
-"""tfrecord_files_config.txt: what was written, as INI, and what is needed to read it without the class.
+"""The document tfrecord_files_config.txt, by which record files can be read without their class.
 
-[fields]           name = type, in the order of their declaration
-[shapes]           name = sizes of the arrays that have one shape in all records: "120 240"
-[train], [eval] …  ratio, files, records, bytes
+It is an INI file:
+
+    [fields]           name = type, in the order of declaration
+    [shapes]           name = sizes, for arrays that have one shape in all records: "120 240"
+    [train], [eval] …  ratio, files, records, bytes
 """
 
 from __future__ import annotations
@@ -13,25 +15,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ais_tar2tf.documents import checksum_of
+from ais_tar2tf.base.documents.sealed import checksum_of
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape
 from ais_tar2tf.tfrecorder.rows import SPLITS
 
-__all__ = ["CONFIG", "Stated", "config_text", "stated_in"]
+__all__ = ["CONFIG", "StoredConfig", "config_text", "parse_config"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
-_CHECKSUM = b"# document_checksum: "  # the first line, of all others; a remark to other readers of INI
-_DIGITS = 18  # of a number that 64 bits hold
+_CHECKSUM = b"# document_checksum: "  # the first line, with the checksum of all others; a comment in INI
+_DIGITS = 18  # of a number that fits into 64 bits
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What a configuration file says of the record files beside it."""
+class StoredConfig:
+    """The content of a configuration file."""
 
     fields: dict[str, FieldType]
-    shapes: dict[str, Shape] | None  # None: an earlier version wrote it, so nothing is known
+    shapes: dict[str, Shape] | None  # None: an earlier version wrote the file, without shapes
     bytes: int = 0
     records: int = 0
 
@@ -39,7 +41,13 @@ class Stated:
 def config_text(
     fields: Mapping[str, FieldType], shapes: Mapping[str, Shape], sections: Mapping[str, Mapping[str, Any]]
 ) -> bytes:
-    """The file: the fields in the order of their declaration, and what else is to be known."""
+    """Return the text of a configuration file.
+
+    Args:
+        fields: The types of the fields, in the order of declaration.
+        shapes: The shapes of arrays that have one shape in all records.
+        sections: The entries of all other sections.
+    """
     parser = _parser()
     for section, entries in sections.items():
         parser[section] = {name: str(value) for name, value in entries.items()}
@@ -47,27 +55,36 @@ def config_text(
     parser[_SHAPES] = {name: " ".join(map(str, shape)) for name, shape in shapes.items()}
     text = io.StringIO()
     parser.write(text)
-    said = text.getvalue().encode()
-    return _CHECKSUM + checksum_of(said).encode() + b"\n" + said
+    body = text.getvalue().encode()
+    return _CHECKSUM + checksum_of(body).encode() + b"\n" + body
 
 
-def stated_in(data: bytes, *, where: str) -> Stated:
-    """What a file states, once its checksum is verified; earlier versions wrote none."""
-    first, _, said = data.partition(b"\n")
-    if first.startswith(_CHECKSUM) and first[len(_CHECKSUM) :].decode("latin-1") != checksum_of(said):
+def parse_config(data: bytes, *, where: str) -> StoredConfig:
+    """Parse a configuration file and verify its checksum, which earlier versions did not write.
+
+    Raises:
+        SchemaError: The file is damaged or states no fields.
+    """
+    first, _, body = data.partition(b"\n")
+    if first.startswith(_CHECKSUM) and first[len(_CHECKSUM) :].decode("latin-1") != checksum_of(body):
         raise SchemaError(f"{where}: the document is damaged: its checksum does not match what it says")
     parser = _parser()
     try:
         parser.read_string(data.decode())
-        return Stated(
+        return StoredConfig(
             {name: FieldType[kind] for name, kind in parser[_FIELDS].items()},
             {name: _sizes(sizes) for name, sizes in parser[_SHAPES].items()} if parser.has_section(_SHAPES) else None,
-            *(sum(_whole(parser.get(split, of, fallback="0")) for split in SPLITS) for of in ("bytes", "records")),
+            bytes=_total(parser, "bytes"),
+            records=_total(parser, "records"),
         )
     except (UnicodeDecodeError, configparser.Error, KeyError, ValueError) as error:
         raise SchemaError(
             f"{where}: it does not say which fields there are ({error!r}); pass example_class"
         ) from error
+
+
+def _total(parser: configparser.ConfigParser, entry: str) -> int:
+    return sum(_whole(parser.get(split, entry, fallback="0")) for split in SPLITS)
 
 
 def _sizes(text: str) -> Shape:
@@ -82,5 +99,5 @@ def _whole(text: str) -> int:
 
 def _parser() -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment]  # names of fields are as they are written
+    parser.optionxform = str  # type: ignore[assignment]  # names of fields are case-sensitive
     return parser

@@ -1,8 +1,8 @@
-"""From a CSV of examples to train, eval and test files, and from files to a tf.data.Dataset.
+"""TFRecorder's factory: writes train, eval and test files from a CSV of examples, and reads them as a dataset.
 
-<save_directory_path>/{train,eval[,test]}/{0,1,…}.tfr    and examples.csv, the rows of `to_csv_row`
-<save_directory_path>/tfrecord_files_config.txt          what was written, and the fields
-<save_directory_path>/log.txt                            what became of the rows
+<save_directory_path>/{train,eval[,test]}/{0,1,…}.tfr    with examples.csv, the rows of `to_csv_row`
+<save_directory_path>/tfrecord_files_config.txt          the fields, and the contents of the files
+<save_directory_path>/log.txt                            the numbers of rows and records
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ais_tar2tf.base.csv_files import CsvRow, csv_rows
 from ais_tar2tf.errors import ExportError, OptionError, OptionTypeError, SchemaError
-from ais_tar2tf.export.boundaries import DEFAULT_SIZE
-from ais_tar2tf.export.payloads import PayloadFiles, Publication
-from ais_tar2tf.export.places import Destination, Folder, place_of
-from ais_tar2tf.export.work import FinishedFile
+from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE
+from ais_tar2tf.recordfiles.export.destinations import Destination, FolderDestination, open_destination
+from ais_tar2tf.recordfiles.export.journal import FinishedFile
+from ais_tar2tf.recordfiles.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.stores import split_url
-from ais_tar2tf.tfrecorder.config import CONFIG, Stated, config_text, stated_in
+from ais_tar2tf.tfrecorder.config import CONFIG, StoredConfig, config_text, parse_config
 from ais_tar2tf.tfrecorder.helpers.fields import FieldType, Shape
 from ais_tar2tf.tfrecorder.helpers.marshaller import Example
-from ais_tar2tf.tfrecorder.making import Making, make_all
-from ais_tar2tf.tfrecorder.rows import SPLITS, Row, assigned, count_rows, rows_of, shares_of, shuffled
+from ais_tar2tf.tfrecorder.making import ExampleRecipe, make_records
+from ais_tar2tf.tfrecorder.rows import SPLITS, assign_splits, shuffled, split_ratios
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -59,67 +61,90 @@ def generate_and_save_train_eval_test_tfrecords_files(
     examples_workers: int | None = None,
     **kwargs: Any,
 ) -> dict[str, list[str]]:
-    """Every row of a CSV file becomes an example, and goes to train, eval or test; gives each split's files.
+    """Write every row of a CSV file as an example into train, eval or test files.
 
-    `examples_class` and `examples_filepath` are other names of `example_class` and `examples_list_filepath`.
-    A ratio such as 0.8 or [0.8, 0.2] gives train and eval, [0.7, 0.2, 0.1] test, too: exactly, drawn by
-    `examples_seed`, which also decides the order. `examples_workers` processes make and load examples, else this
-    one does. All other arguments go to `from_csv_row`, `load` and `split`. What an earlier run wrote is replaced.
+    Files of an earlier run are replaced.
+
+    Args:
+        save_directory_path: The folder or URL of the files.
+        example_class: A subclass of `Example`.
+        examples_list_filepath: The CSV file.
+        examples_train_eval_test_ratio: The exact ratio of each split. 0.8 or [0.8, 0.2] gives train and eval, [0.7,
+            0.2, 0.1] adds test.
+        examples_tfrecord_file_max_size_in_bytes: The largest size of a file, in bytes or as text such as "100MB".
+        examples_log_in_csv_file: Whether to write examples.csv for each split.
+        examples_class: Another name of `example_class`.
+        examples_filepath: Another name of `examples_list_filepath`.
+        examples_seed: The seed of the order and of the splits.
+        examples_workers: The number of processes that create and load examples; None uses only this process.
+        **kwargs: Arguments for `from_csv_row`, `load` and `split` of the class.
+
+    Returns:
+        The paths or URLs of the files of each split.
+
+    Raises:
+        OptionTypeError: Both names of an argument are given, or none.
+        SchemaError: The class declares no field, or the CSV file is malformed.
+        MappingError: A method of the class failed. The error names the row.
     """
-    made_of = _either("example_class", example_class, "examples_class", examples_class)
-    listed = os.fspath(
+    cls: type[Example] = _either("example_class", example_class, "examples_class", examples_class)
+    source = os.fspath(
         _either("examples_list_filepath", examples_list_filepath, "examples_filepath", examples_filepath)
     )
-    fields = made_of.tfrecordable_fields()
+    fields = cls.tfrecordable_fields()
     if not fields:
-        raise SchemaError(f"{made_of.__name__} declares no field: decorate what is to be written with @tfrecordable")
-    shares = shares_of(examples_train_eval_test_ratio)
-    making = Making(made_of, listed, kwargs, examples_log_in_csv_file)
-    drawn = assigned(count_rows(listed), shares, examples_seed)
-    rows = zip(shuffled(rows_of(listed), examples_seed), drawn, strict=True)
-    with PayloadFiles(save_directory_path, tuple(shares), size=examples_tfrecord_file_max_size_in_bytes) as files:
-        counts, seen = _write(files, making, rows, tuple(shares), examples_workers)
+        raise SchemaError(f"{cls.__name__} declares no field: decorate what is to be written with @tfrecordable")
+    ratios = split_ratios(examples_train_eval_test_ratio)
+    recipe = ExampleRecipe(cls, source, kwargs, examples_log_in_csv_file)
+    splits = assign_splits(sum(1 for _ in csv_rows(source)), ratios, examples_seed)
+    rows = zip(shuffled(csv_rows(source), examples_seed), splits, strict=True)
+    with PayloadFiles(save_directory_path, tuple(ratios), size=examples_tfrecord_file_max_size_in_bytes) as files:
+        counts, shapes = _write(files, recipe, rows, tuple(ratios), examples_workers)
         written = files.finish()
-        sections = _sections(making, shares, examples_seed, written)
-        config = config_text(fields, seen.common(fields), sections)
-        published = files.publish(_publication(files, making, config, counts, written))
-    return {split: _of_split(published, written, split) for split in shares}
+        sections = _sections(recipe, ratios, examples_seed, written)
+        config = config_text(fields, shapes.common(fields), sections)
+        published = iter(files.publish(_publication(files, recipe, config, counts, written)))
+    return {split: list(islice(published, len(written[split]))) for split in ratios}
 
 
-def _either(name: str, given: Any, other: str, also: Any) -> Any:
-    if (given is None) == (also is None):
+def _either(name: str, value: Any, other: str, other_value: Any) -> Any:
+    if (value is None) == (other_value is None):
         raise OptionTypeError(f"say {name}, or {other}, which means the same")
-    return also if given is None else given
+    return other_value if value is None else value
 
 
 def _write(
-    files: PayloadFiles, making: Making, rows: Iterator[tuple[Row, int]], splits: Sequence[str], workers: int | None
-) -> tuple[Counter[str], _Shapes]:
-    """Every row into its split's files and list; gives how many rows became how many records, and their shapes."""
+    files: PayloadFiles,
+    recipe: ExampleRecipe,
+    rows: Iterator[tuple[CsvRow, int]],
+    splits: Sequence[str],
+    workers: int | None,
+) -> tuple[Counter[str], _CommonShapes]:
+    """Write every row into the files of its split; return the counts of rows and records, and the shapes."""
     counts: Counter[str] = Counter()
-    seen = _Shapes()
+    shapes = _CommonShapes()
     with ExitStack() as stack:
         lists = [stack.enter_context(files.side_file(split).open("w", newline="")) for split in splits]
         writers = [csv.writer(each) for each in lists]
-        for made, at in make_all(making, rows, workers):
+        for result, number in make_records(recipe, rows, workers):
             counts["rows"] += 1
-            counts["ignored rows"] += made.ignored
-            counts[f"{splits[at]} records"] += len(made.payloads)
-            seen.add(made.shapes)
-            for payload in made.payloads:
-                files.add(splits[at], payload)
-            writers[at].writerows(made.csv_rows)
-    return counts, seen
+            counts["ignored rows"] += result.ignored
+            counts[f"{splits[number]} records"] += len(result.payloads)
+            shapes.add(result.shapes)
+            for payload in result.payloads:
+                files.add(splits[number], payload)
+            writers[number].writerows(result.csv_rows)
+    return counts, shapes
 
 
-class _Shapes:
-    """The shapes that arrays have in all records, as long as it is one for each."""
+class _CommonShapes:
+    """The shapes of arrays, for each array that has one shape in all records."""
 
     def __init__(self) -> None:
         self._shapes: list[Shape | None] | None = None
 
-    def add(self, found: Iterable[Sequence[Shape | None]]) -> None:
-        for shapes in found:
+    def add(self, combinations: Iterable[Sequence[Shape | None]]) -> None:
+        for shapes in combinations:
             if self._shapes is None:
                 self._shapes = list(shapes)
             elif self._shapes != shapes:
@@ -133,38 +158,38 @@ class _Shapes:
 
 
 def _sections(
-    making: Making, shares: Mapping[str, float], seed: int, written: Mapping[str, Sequence[FinishedFile]]
+    recipe: ExampleRecipe, ratios: Mapping[str, float], seed: int, written: Mapping[str, Sequence[FinishedFile]]
 ) -> dict[str, dict[str, Any]]:
-    """What the configuration file says beside the fields."""
-    name = f"{making.example_class.__module__}.{making.example_class.__qualname__}"
-    examples = {"class": name, "source": making.source, "seed": seed}
+    """Return the sections of the configuration file except those of fields and shapes."""
+    name = f"{recipe.example_class.__module__}.{recipe.example_class.__qualname__}"
+    examples = {"class": name, "source": recipe.source, "seed": seed}
     splits = {
         split: {
-            "ratio": round(share, 6),
+            "ratio": round(ratio, 6),
             "files": len(written[split]),
             "records": sum(file.records for file in written[split]),
             "bytes": sum(file.bytes for file in written[split]),
         }
-        for split, share in shares.items()
+        for split, ratio in ratios.items()
     }
     return {"examples": examples, **splits}
 
 
 def _publication(
     files: PayloadFiles,
-    making: Making,
+    recipe: ExampleRecipe,
     config: bytes,
     counts: Mapping[str, int],
     written: Mapping[str, Sequence[FinishedFile]],
 ) -> Publication:
-    lists = {f"{split}/{EXAMPLES}": files.side_file(split) for split in written} if making.log_rows else {}
-    log = "".join(f"{what}: {count}\n" for what, count in counts.items())
+    lists = {f"{split}/{EXAMPLES}": files.side_file(split) for split in written} if recipe.log_rows else {}
+    log = "".join(f"{counted}: {count}\n" for counted, count in counts.items())
     return Publication(
         names=_file_name,
-        meanwhile=lambda: {CONFIG: None},
+        interim_documents=lambda: {CONFIG: None},
         side_files=lists,
-        documents=lambda: {LOG: f"{making.source}\n{log}".encode(), CONFIG: config},
-        stale=list(_written_before(files.place)),
+        documents=lambda: {LOG: f"{recipe.source}\n{log}".encode(), CONFIG: config},
+        stale=list(_stale_files(files.destination)),
     )
 
 
@@ -172,17 +197,11 @@ def _file_name(split: str, number: int, _total: int) -> str:
     return f"{split}/{number}{EXTENSION}"
 
 
-def _written_before(place: Destination) -> Iterator[str]:
+def _stale_files(destination: Destination) -> Iterator[str]:
     for split in SPLITS:
-        folder = place_of(place.url(split))
-        for name in folder.names(""):
+        for name in open_destination(destination.url(split)).names(""):
             if name == EXAMPLES or _number(name) is not None:
                 yield f"{split}/{name}"
-
-
-def _of_split(published: Iterable[str], written: Mapping[str, Sequence[FinishedFile]], split: str) -> list[str]:
-    begin = sum(len(written[each]) for each in list(written)[: list(written).index(split)])
-    return list(published)[begin : begin + len(written[split])]
 
 
 def _number(name: str) -> int | None:
@@ -191,14 +210,21 @@ def _number(name: str) -> int | None:
 
 
 def get_tfrecord_filepaths(dirpath: str | os.PathLike[str]) -> list[str]:
-    """The record files of a folder or below a URL, in the order of their numbers."""
-    folder = place_of(dirpath)
-    if isinstance(folder, Folder) and not folder.path.is_dir():
+    """Return the record files of a folder, in the order of their numbers.
+
+    Args:
+        dirpath: A folder, or a URL.
+
+    Raises:
+        ExportError: There is no such folder, or it has no record files.
+    """
+    folder = open_destination(dirpath)
+    if isinstance(folder, FolderDestination) and not folder.path.is_dir():
         raise ExportError(f"{folder.path}: there is no such folder")
-    found = sorted((number, name) for name in folder.names("") if (number := _number(name)) is not None)
-    if not found:
+    numbered = sorted((number, name) for name in folder.names("") if (number := _number(name)) is not None)
+    if not numbered:
         raise ExportError(f"{os.fspath(dirpath)}: there are no files 0{EXTENSION}, 1{EXTENSION}, … in it")
-    return [folder.url(name) for _, name in found]
+    return [folder.url(name) for _, name in numbered]
 
 
 def generate_dataset(
@@ -208,35 +234,45 @@ def generate_dataset(
     with_shapes: bool = False,
     examples_class: type[Example] | None = None,
 ) -> tf.data.Dataset[Any]:
-    """A tf.data.Dataset of tuples, one value a field, in the order of their declaration, from paths or URLs.
+    """Return a dataset of tuples with one value for each field, in the order of declaration.
 
-    Arrays are flat unless `with_shapes`. Without a class the fields are those that stand beside the files.
+    Args:
+        tfrecord_filepaths: The paths or URLs of record files.
+        example_class: The class of the examples. By default, the fields are read from the configuration next to the
+            files.
+        with_shapes: Whether arrays get their shapes; otherwise they are flat.
+        examples_class: Another name of `example_class`.
+
+    Returns:
+        A tf.data.Dataset.
+
+    Raises:
+        OptionError: `tfrecord_filepaths` is empty.
+        SchemaError: No class is given, and there is no configuration.
     """
-    given = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else tfrecord_filepaths
-    paths = [os.fspath(path) for path in given]
+    value = [tfrecord_filepaths] if isinstance(tfrecord_filepaths, str | os.PathLike) else tfrecord_filepaths
+    paths = [os.fspath(path) for path in value]
     if not paths:
         raise OptionError("tfrecord_filepaths names no file")
     cls = example_class or examples_class
-    stated = [_stated(folder) for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
-    if cls is None and stated[0] is None:
-        raise SchemaError(f"{paths[0]}: there is no {CONFIG} beside it or above, so pass example_class")
-    fields = cls.tfrecordable_fields() if cls is not None else stated[0].fields if stated[0] else {}
-    from ais_tar2tf.tfrecorder.reading import read_examples  # TensorFlow only here
+    configs = [_stored_config(folder) for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
+    if cls is None and configs[0] is None:
+        raise SchemaError(f"{paths[0]}: there is no {CONFIG} next to it or above, so pass example_class")
+    fields = cls.tfrecordable_fields() if cls is not None else configs[0].fields if configs[0] else {}
+    from ais_tar2tf.tfrecorder.reading import read_examples  # imports TensorFlow
 
-    return read_examples(paths, fields, stated, with_shapes=with_shapes)
-
-
-def _stated(folder: str) -> Stated | None:
-    """What stands above a folder of record files, or in it."""
-    for where in (f"{folder or '.'}/..", folder or ".") if split_url(folder)[0] == "file" else _of_url(folder):
-        place = place_of(where)
-        data = place.read(CONFIG)
-        if data is not None:
-            return stated_in(data, where=place.url(CONFIG))
-    return None
+    return read_examples(paths, fields, configs, with_shapes=with_shapes)
 
 
-def _of_url(folder: str) -> list[str]:
+def _stored_config(folder: str) -> StoredConfig | None:
+    """Return the configuration in the folder above record files, or in their own folder."""
     scheme, bucket, name = split_url(folder)
-    above = [f"{scheme}://{bucket}/{name.rpartition('/')[0]}"] if name else []
-    return [*above, folder]
+    if scheme == "file":
+        folders = [f"{folder or '.'}/..", folder or "."]
+    else:
+        folders = [f"{scheme}://{bucket}/{name.rpartition('/')[0]}", folder] if name else [folder]
+    for destination in map(open_destination, folders):
+        data = destination.read(CONFIG)
+        if data is not None:
+            return parse_config(data, where=destination.url(CONFIG))
+    return None

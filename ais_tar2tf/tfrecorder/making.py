@@ -1,4 +1,7 @@
-"""Rows → records: an example is made, loaded, split, serialized and released. In this process, or in workers."""
+"""The making of records from rows: an example is created, loaded, split, serialized and released.
+
+This happens in this process or in worker processes.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,24 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
+from ais_tar2tf.base.csv_files import CsvRow
 from ais_tar2tf.errors import MappingError, Tar2TFError
 from ais_tar2tf.tfrecorder.helpers.fields import Shape
 from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleException, serialized
-from ais_tar2tf.tfrecorder.rows import Row
 
-__all__ = ["Made", "Making", "make_all"]
+__all__ = ["ExampleRecipe", "RowResult", "make_records"]
 
-_ROWS_AT_ONCE = 16  # that go to a worker together: a call costs about a millisecond
-_WAITING_CALLS = 4  # of each worker, so that it never waits for the next
+_BATCH_ROWS = 16  # sent to a worker together; a call costs about a millisecond
+_QUEUED_BATCHES = 4  # for each worker, so that it never waits
 
 
 @dataclass(frozen=True)
-class Making:
-    """How examples are made: the class, where its rows come from, and the arguments for its methods."""
+class ExampleRecipe:
+    """A recipe for examples: the class, the CSV file of the rows, and the arguments for the methods of the class."""
 
     example_class: type[Example]
     source: str
@@ -32,10 +36,10 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a row became: records with their rows for examples.csv; none when it was to be ignored.
+class RowResult:
+    """The result of a row: its records, and their rows for examples.csv.
 
-    `shapes` are those of the records' arrays, each combination once.
+    `shapes` holds each combination of shapes that the arrays of a record have, once.
     """
 
     payloads: list[bytes] = field(default_factory=list[bytes])
@@ -44,65 +48,56 @@ class Made:
     ignored: bool = False
 
 
-def make(making: Making, row: Row) -> Made:
+def _make_row(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
     try:
-        return _made(making, row)
+        return _make_records(recipe, row)
     except IgnoreExampleException:
-        return Made(ignored=True)
+        return RowResult(ignored=True)
     except Exception as error:
-        what = str(error) if isinstance(error, Tar2TFError) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, Tar2TFError) else f"{type(error).__name__}: {error}"
         columns = f" (it has {len(row.cells)} columns)" if isinstance(error, IndexError) else ""
         raise MappingError(
-            f"{making.example_class.__name__} failed: {what}{columns}", shard=making.source, key=f"row {row.number}"
+            f"{recipe.example_class.__name__} failed: {message}{columns}", shard=recipe.source, key=f"row {row.line}"
         ) from error
 
 
-def _made(making: Making, row: Row) -> Made:
-    arguments = making.arguments
-    example = making.example_class.from_csv_row(row.cells, **arguments)
+def _make_records(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
+    arguments = recipe.arguments
+    example = recipe.example_class.from_csv_row(row.cells, **arguments)
     example.load(**arguments)
-    made = Made()
+    result = RowResult()
     for chunk in example.split(**arguments):
         payload, shapes = serialized(chunk)
-        made.payloads.append(payload)
-        if shapes not in made.shapes:
-            made.shapes.append(shapes)
-        if making.log_rows:
-            made.csv_rows.append(chunk.to_csv_row())
+        result.payloads.append(payload)
+        if shapes not in result.shapes:
+            result.shapes.append(shapes)
+        if recipe.log_rows:
+            result.csv_rows.append(chunk.to_csv_row())
         if chunk is not example:
             chunk.release()
     example.release()
-    return made
+    return result
 
 
-def make_all(making: Making, rows: Iterator[tuple[Row, int]], workers: int | None) -> Iterator[tuple[Made, int]]:
-    """(what a row became, its split), in the order of the rows."""
+def make_records(
+    recipe: ExampleRecipe, rows: Iterator[tuple[CsvRow, int]], workers: int | None
+) -> Iterator[tuple[RowResult, int]]:
+    """Yield the result of each row with the split of the row, in the order of the rows."""
     if not workers:
         for row, split in rows:
-            yield make(making, row), split
+            yield _make_row(recipe, row), split
         return
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         stack.callback(pool.shutdown, cancel_futures=True)
-        waiting: deque[Future[list[tuple[Made, int]]]] = deque()
-        for batch in _batches(rows):
-            waiting.append(pool.submit(_make_batch, making, batch))
-            if len(waiting) > workers * _WAITING_CALLS:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+        queue: deque[Future[list[tuple[RowResult, int]]]] = deque()
+        while batch := list(islice(rows, _BATCH_ROWS)):
+            queue.append(pool.submit(_make_batch, recipe, batch))
+            if len(queue) > workers * _QUEUED_BATCHES:
+                yield from queue.popleft().result()
+        while queue:
+            yield from queue.popleft().result()
 
 
-def _make_batch(making: Making, batch: list[tuple[Row, int]]) -> list[tuple[Made, int]]:
-    return [(make(making, row), split) for row, split in batch]
-
-
-def _batches(rows: Iterator[tuple[Row, int]]) -> Iterator[list[tuple[Row, int]]]:
-    batch: list[tuple[Row, int]] = []
-    for each in rows:
-        batch.append(each)
-        if len(batch) == _ROWS_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def _make_batch(recipe: ExampleRecipe, batch: list[tuple[CsvRow, int]]) -> list[tuple[RowResult, int]]:
+    return [(_make_row(recipe, row), split) for row, split in batch]

@@ -1,12 +1,12 @@
-"""TorNet: radar samples as netCDF files, as TFDS record files read by number, or as tar shards for training.
+"""TorNet: radar samples in netCDF files, in TFDS record files with random access, or in tar shards for training.
 
     from ais_tar2tf import tornet
 
     tornet.build("tornet/", "tfds/", file_format="array_record")  # once; several processes, restartable
     sample = tornet.data_source("train-2015", data_dir="tfds/")[5]  # a dict of numpy arrays, without TensorFlow
-    dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # without any rebuild
+    dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # without building
 
-Extra `tornet`. `ais_tar2tf.tornet.tornet_dataset_builder` registers `tornet` with TFDS.
+The extra is `tornet`. The module `ais_tar2tf.tornet.tornet_dataset_builder` registers `tornet` with TFDS.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "weighted",
 ]
 
-_WHERE = {
+_MODULES = {
     "Builder": "tornet_dataset_builder",
     **dict.fromkeys(("build", "builder", "data_source", "load"), "access"),
     "read_sample": "sample",
@@ -44,9 +44,9 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

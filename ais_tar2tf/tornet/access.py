@@ -1,4 +1,4 @@
-"""TorNet at run time and its building, in one call each. tensorflow_datasets is imported when one is called."""
+"""Functions that build and open the TFDS data set `tornet`. They import tensorflow_datasets when called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["build", "builder", "data_source", "load"]
 
 
 def _tfds() -> Any:
-    """tensorflow_datasets, with `tornet` registered."""
+    """Import tensorflow_datasets and register `tornet` with it."""
     try:
         tfds: Any = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
@@ -24,7 +24,15 @@ def _tfds() -> Any:
 
 
 def builder(*, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-    """The TFDS builder of TorNet: `tfds.builder("tornet")`, whose options it takes beside `Builder`'s own."""
+    """Return the TFDS builder of TorNet, as `tfds.builder("tornet")` does.
+
+    Args:
+        data_dir: The folder of prepared data sets; by default TFDS_DATA_DIR.
+        **options: Options of `tfds.builder` and of `Builder`.
+
+    Raises:
+        MissingDependency: tensorflow_datasets is not installed.
+    """
     return _tfds().builder("tornet", data_dir=data_dir, **options)
 
 
@@ -39,15 +47,37 @@ def build(
     progress: bool | None = None,
     num_shards: int | None = None,
 ) -> Any:
-    """Rewrite what lies at `root` (TORNET_ROOT) into record files at `data_dir` (TFDS_DATA_DIR); gives the builder.
+    """Rewrite the netCDF files of TorNet as TFDS record files.
 
-    A second call goes on where an interrupted one was; `Builder` says what the options mean.
+    After an interruption, a second call continues with the files that are not finished.
+
+    Args:
+        root: The folder with catalog.csv and the netCDF files; by default TORNET_ROOT.
+        data_dir: The folder of prepared data sets; by default TFDS_DATA_DIR.
+        file_format: "array_record" or "tfrecord".
+        encoding: How radar variables are stored: "zlib", "bytes" or "none".
+        workers: The number of processes that write; None uses all cores.
+        missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
+        progress: Whether to show a progress bar; None shows it in terminals and notebooks.
+        num_shards: The number of files of each split; None chooses it by the number of samples.
+
+    Returns:
+        The TFDS builder.
+
+    Raises:
+        SchemaError: Neither `root` nor TORNET_ROOT is given, or a file is no TorNet sample.
+        ShardNotFound: catalog.csv or a file that it lists is absent.
+        ExportError: Writing failed.
+        MissingDependency: A package of the extra `tornet` is not installed.
+
+    Example:
+        tornet.build("tornet/", "tfds/").as_data_source("train-2015")
     """
     tfds = _tfds()
     root = root or os.environ.get("TORNET_ROOT")
     if root is None:
-        raise SchemaError("say where TorNet lies: root=…, or the environment variable TORNET_ROOT")
-    made = builder(
+        raise SchemaError("say where TorNet is: root=…, or the environment variable TORNET_ROOT")
+    tornet_builder = builder(
         data_dir=data_dir,
         file_format=file_format,
         encoding=encoding,
@@ -56,12 +86,27 @@ def build(
         progress=progress,
     )
     config = tfds.download.DownloadConfig(manual_dir=os.fspath(root), num_shards=num_shards)
-    made.download_and_prepare(download_config=config)
-    return made
+    tornet_builder.download_and_prepare(download_config=config)
+    return tornet_builder
 
 
 def data_source(split: Any = None, *, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-    """Random access in either format, without TensorFlow: `tornet.data_source("train-2015")[5]`."""
+    """Open splits for random access, in both file formats and without TensorFlow.
+
+    Args:
+        split: A split, or a dict or list of splits; None opens all splits.
+        data_dir: The folder of prepared data sets; by default TFDS_DATA_DIR.
+        **options: Options of `builder`.
+
+    Returns:
+        A sequence of samples, or a dict or list of such sequences. A sample is a dict of numpy arrays.
+
+    Raises:
+        ShardNotFound: The data set is not built.
+
+    Example:
+        sample = tornet.data_source("train-2015")[5]
+    """
     return builder(data_dir=data_dir, **options).as_data_source(split)
 
 
@@ -72,9 +117,21 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Any:
-    """`tfds.load("tornet", …)`, which calls `splits` `split`: a list of tf.data.Datasets, one for each.
+    """Load splits as tf.data.Datasets, as `tfds.load("tornet", …)` does.
 
-    A data set that is not built yet is built from TORNET_ROOT. ArrayRecord files are read, too.
+    A data set that is not built yet is built from TORNET_ROOT. Both file formats are read.
+
+    Args:
+        splits: A split, or a list of splits.
+        split: Another name of `splits`, that of TFDS.
+        data_dir: The folder of prepared data sets; by default TFDS_DATA_DIR.
+        **options: Options of `tfds.load`.
+
+    Returns:
+        A dataset, or a list with a dataset for each split; without `splits`, a dict of all splits.
+
+    Raises:
+        SchemaError: Both `splits` and `split` are given.
     """
     if splits is not None and split is not None:
         raise SchemaError("splits and split are two names of one thing: give one of them")
@@ -82,5 +139,5 @@ def load(
     if "TORNET_ROOT" in os.environ and "download_and_prepare_kwargs" not in options:
         config = tfds.download.DownloadConfig(manual_dir=os.environ["TORNET_ROOT"])
         options["download_and_prepare_kwargs"] = {"download_config": config}
-    chosen = split if splits is None else splits if isinstance(splits, str) else list(splits)
-    return tfds.load("tornet", split=chosen, data_dir=data_dir, **options)
+    splits_to_load = split if splits is None else splits if isinstance(splits, str) else list(splits)
+    return tfds.load("tornet", split=splits_to_load, data_dir=data_dir, **options)

@@ -1,6 +1,7 @@
-"""Writing TorNet's record files in several processes. A file that is finished stays, so a second run goes on.
+"""The writing of TorNet's record files in several processes.
 
-What is in which file depends on the samples alone, never on the number of workers.
+Finished files are kept, so that a second run continues after an interruption. The contents of the files depend on the
+samples only and never on the number of workers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Pipe, wait
 from typing import Any
 
+from ais_tar2tf.base.documents.folders import Layout
+from ais_tar2tf.base.monitoring.progress import Progress
 from ais_tar2tf.errors import ExportError
-from ais_tar2tf.owned import Layout
-from ais_tar2tf.progress import Progress
 from ais_tar2tf.tornet.record_file import Task, write
 
 __all__ = ["SAMPLES_PER_FILE", "WORK", "build"]
@@ -24,58 +25,59 @@ WORK = Layout(
     re.compile("(?!)"),
     ((re.compile("[0-9a-f]{16}"), Layout(re.compile(r"[\w.-]+-\d{5}-of-\d{5}(\.json)?|\.[\w.-]+\.\d+"))),),
 )
-"""What the folder of a build holds: a folder for each plan, of record files, their accounts and unfinished ones."""
+"""The layout of a build folder: one folder for each plan, with record files, their summaries and unfinished files."""
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
-"""Files of some 100 and 200 MB: small enough for every core to have one, large enough to be read at full speed."""
+"""Samples for files of about 100 or 200 MB: enough files for all cores, and large enough for full speed."""
 
-_ENDING = 10  # seconds that a worker has to end after it was told to
+_END_SECONDS = 10  # for a worker to end when it is asked to
 
 
 def build(tasks: Iterable[Task], workers: int, progress: Progress) -> None:
-    """Write what is not finished yet; the first error ends the run and leaves the finished files."""
-    left: list[Task] = []
+    """Write the files that are not finished. The first error ends the run, and finished files are kept."""
+    unfinished: list[Task] = []
     with progress:
         for task in tasks:
-            if task.finished:
+            if task.is_finished:
                 progress.add(len(task.files), task.payload_bytes)
-                progress.shard()
+                progress.add_shard()
             else:
-                left.append(task)
-        if min(workers, len(left)) > 1:
-            _in_processes(left, min(workers, len(left)), progress)
+                unfinished.append(task)
+        if min(workers, len(unfinished)) > 1:
+            _in_processes(unfinished, min(workers, len(unfinished)), progress)
             return
-        for task in left:
+        for task in unfinished:
             write(task, lambda size: progress.add(1, size))
-            progress.shard()
+            progress.add_shard()
 
 
 class _Worker:
-    """One process, and the pipe to it."""
+    """A worker process and the pipe to it."""
 
     def __init__(self) -> None:
         self.pipe: Any
-        self.pipe, theirs = Pipe()
+        self.pipe, worker_end = Pipe()
         try:
-            command = [sys.executable, "-m", "ais_tar2tf.tornet.worker", str(theirs.fileno())]
+            command = [sys.executable, "-m", "ais_tar2tf.tornet.worker", str(worker_end.fileno())]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            self._process = subprocess.Popen(  # noqa: S603  # our own module, by this very Python
-                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
+            self._process = subprocess.Popen(  # noqa: S603  # this Python runs a module of this package
+                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(worker_end.fileno(),)
             )
         finally:
-            theirs.close()
+            worker_end.close()
 
-    def give(self, task: Task) -> None:
+    def send(self, task: Task) -> None:
         try:
             self.pipe.send(task)
         except OSError as error:
-            raise _ended(error) from error
+            raise _worker_died(error) from error
 
-    def answer(self) -> Any:
+    def receive(self) -> Any:
+        """Return the next message of the worker, or raise the exception that it sent."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
-            raise _ended(error) from error
+            raise _worker_died(error) from error
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -84,7 +86,7 @@ class _Worker:
         self.pipe.close()
         self._process.terminate()
         try:
-            self._process.wait(_ENDING)
+            self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -94,32 +96,33 @@ def _in_processes(tasks: Sequence[Task], number: int, progress: Progress) -> Non
     workers: list[_Worker] = []
     try:
         workers.extend(_Worker() for _ in range(number))
-        _hand_out(tasks, workers, progress)
+        _distribute(tasks, workers, progress)
     finally:
         for worker in workers:
             worker.close()
 
 
-def _hand_out(tasks: Sequence[Task], workers: Sequence[_Worker], progress: Progress) -> None:
-    rest = iter(tasks)
+def _distribute(tasks: Sequence[Task], workers: Sequence[_Worker], progress: Progress) -> None:
+    remaining = iter(tasks)
     busy: dict[Any, _Worker] = {}
-    for worker, task in zip(workers, rest, strict=False):  # workers first: zip takes no task that nobody gets
-        worker.give(task)
+    # `workers` comes first, so that zip takes no task in vain.
+    for worker, task in zip(workers, remaining, strict=False):
+        worker.send(task)
         busy[worker.pipe] = worker
     while busy:
         for pipe in wait(list(busy)):
             worker = busy[pipe]
-            size = worker.answer()
+            size = worker.receive()
             if size is not None:
                 progress.add(1, size)
                 continue
-            progress.shard()
-            task = next(rest, None)
+            progress.add_shard()
+            task = next(remaining, None)
             if task is None:
                 del busy[pipe]
             else:
-                worker.give(task)
+                worker.send(task)
 
 
-def _ended(error: Exception) -> ExportError:
+def _worker_died(error: Exception) -> ExportError:
     return ExportError(f"a worker process ended by itself ({error!r}): was memory short? Its own words are above")

@@ -1,4 +1,4 @@
-"""catalog.csv: which samples belong to which split. pandas is imported when something here is called."""
+"""The reader of catalog.csv, which assigns samples to splits. It imports pandas when called."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from typing import Any, Literal
 from ais_tar2tf.errors import MissingDependency, SchemaError, ShardNotFound
 from ais_tar2tf.tornet.layout import split_of
 
-__all__ = ["Missing", "read_catalog", "shares"]
+__all__ = ["Missing", "evenly_divided", "read_catalog"]
 
 Missing = Literal["error", "skip"]
-_NEEDED = ("type", "start_time", "end_time", "filename")
-_SEED = 1234  # of the order in which a split's samples are taken
-_TOLD = 3  # absent files that an error names
+_COLUMNS = ("type", "start_time", "end_time", "filename")
+_SEED = 1234  # of the order of samples in a split
+_SHOWN_FILES = 3  # absent files that an error names
 
 
 def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[str]]:
-    """The files of each split that has any; those that are listed and absent are an error, or left out."""
+    """Return the files of each split that has any.
+
+    Args:
+        root: The folder of catalog.csv.
+        missing: "error", or "skip" to leave out files that are listed and absent.
+
+    Raises:
+        ShardNotFound: catalog.csv or a listed file is absent.
+        SchemaError: catalog.csv is malformed.
+    """
     path = root / "catalog.csv"
     if not path.is_file():
         raise ShardNotFound(
@@ -29,10 +38,9 @@ def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[st
     splits = {name: _shuffled(rows) for name, rows in _by_split(path).items()}
     absent = {file for files in splits.values() for file in files if not (root / file).is_file()}
     if absent and missing == "error":
-        told = ", ".join(sorted(absent)[:_TOLD])
+        shown = ", ".join(sorted(absent)[:_SHOWN_FILES]) + (" …" if len(absent) > _SHOWN_FILES else "")
         raise ShardNotFound(
-            f"{len(absent):,} files that catalog.csv lists are absent: {told}{' …' if len(absent) > _TOLD else ''}; "
-            f'missing="skip" leaves them out',
+            f'{len(absent):,} files that catalog.csv lists are absent: {shown}; missing="skip" leaves them out',
             url=str(root),
         )
     kept = {name: [file for file in files if file not in absent] for name, files in splits.items()}
@@ -48,9 +56,9 @@ def _by_split(path: Path) -> dict[str, Any]:
     catalog = pd.read_csv(path, parse_dates=["start_time", "end_time"])
     if catalog["end_time"].isna().any() or catalog["filename"].isna().any():
         raise SchemaError(f"{path}: a row has no end_time or no filename")
-    twice = catalog["filename"][catalog["filename"].duplicated()]
-    if len(twice):
-        raise SchemaError(f"{path}: {twice.iloc[0]!r} is listed twice")
+    repeated = catalog["filename"][catalog["filename"].duplicated()]
+    if len(repeated):
+        raise SchemaError(f"{path}: {repeated.iloc[0]!r} is listed twice")
     for name in catalog["filename"]:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise SchemaError(f"{path}: {name!r} leads out of its folder")
@@ -59,20 +67,20 @@ def _by_split(path: Path) -> dict[str, Any]:
 
 def _check_columns(path: Path) -> None:
     with path.open(encoding="utf-8") as file:
-        there = file.readline().strip().split(",")
-    lacking = [name for name in _NEEDED if name not in there]
-    if lacking:
-        raise SchemaError(f"{path}: column {lacking[0]!r} is missing; there are: {', '.join(there)}")
+        columns = file.readline().strip().split(",")
+    missing_columns = [name for name in _COLUMNS if name not in columns]
+    if missing_columns:
+        raise SchemaError(f"{path}: column {missing_columns[0]!r} is missing; there are: {', '.join(columns)}")
 
 
 def _shuffled(rows: Any) -> Sequence[str]:
     return list(rows.sample(frac=1, random_state=_SEED)["filename"])
 
 
-def shares(files: Sequence[str], number: int) -> Iterator[tuple[str, ...]]:
-    """`files` in `number` runs whose lengths differ by one at most.
+def evenly_divided(files: Sequence[str], number: int) -> Iterator[tuple[str, ...]]:
+    """Yield `files` in `number` consecutive parts, whose lengths differ by one at most.
 
-    >>> list(shares("abcde", 2))
+    >>> list(evenly_divided("abcde", 2))
     [('a', 'b'), ('c', 'd', 'e')]
     """
     for at in range(number):

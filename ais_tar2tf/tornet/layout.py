@@ -1,4 +1,4 @@
-"""What a TorNet sample is: names, shapes, types, categories. No I/O, no dependencies."""
+"""The layout of a TorNet sample: names, shapes, types and categories. No I/O."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ __all__ = [
     "RADAR",
     "RADAR_SHAPE",
     "VARIABLES",
-    "YEARS",
     "split_of",
 ]
 
 CATEGORIES = {"TOR": 0, "NUL": 1, "WRN": 2}
-"""A tornado, a random cell, a warning that came to nothing."""
+"""The numbers of the categories: tornado, random cell, warning without a tornado."""
 
 FRAMES = 4
 RADAR_SHAPE = (FRAMES, 120, 240, 2)  # time, azimuth, range, sweep
 RADAR = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")
 VARIABLES = (*RADAR, "range_folded_mask")
-YEARS = range(2013, 2023)
 
 FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
     **dict.fromkeys(VARIABLES, (RADAR_SHAPE, "float32")),
@@ -38,11 +36,11 @@ FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
     "rng_lower": ((1,), "float32"),
     "rng_upper": ((1,), "float32"),
 }
-"""Shape and type of each feature; times are seconds since 1970, 0 where there was no tornado."""
+"""The shape and type of each feature. Times are seconds since 1970, and 0 where there was no tornado."""
 
 
 def split_of(row: Any) -> str:
-    """The split of a row of the catalog: its type, and the year in which it ends.
+    """Return the split of a row of the catalog: its type, and the year in which it ends.
 
     >>> split_of({"type": "train", "end_time": "2015-05-06 23:59:30"})
     'train-2015'

@@ -1,4 +1,4 @@
-"""One TorNet sample out of its netCDF file: the features of `layout`, as numpy arrays."""
+"""The reader of one TorNet sample: its netCDF file becomes the features of `layout`, as numpy arrays."""
 
 from __future__ import annotations
 
@@ -8,20 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf import netcdf
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.tornet.layout import CATEGORIES, FEATURES, VARIABLES
+from ais_tar2tf.values import hdf5
 
 __all__ = ["read_sample"]
 
-_OTHERS = ("frame_labels", "time", "azimuth_limits", "range_limits")
+_OTHER_VARIABLES = ("frame_labels", "time", "azimuth_limits", "range_limits")
 
 
 def read_sample(source: bytes | str | os.PathLike[str], name: str | None = None) -> dict[str, Any]:
-    """The features of a sample, from the bytes or the path of its netCDF file; `name` is for the text of errors."""
+    """Read the features of a sample from its netCDF file.
+
+    Args:
+        source: The bytes or the path of the file.
+        name: The name of the file in errors.
+
+    Returns:
+        A dict of numpy arrays by feature name.
+
+    Raises:
+        SchemaError: The file is damaged, or no TorNet sample.
+        MissingDependency: h5py is not installed.
+
+    Example:
+        sample = tornet.read_sample("TOR_150506_235930_KXYZ_0000001.nc")
+    """
     name = name or ("the netCDF file" if isinstance(source, bytes) else os.fspath(source))
     try:
-        file = netcdf.read(source, (*VARIABLES, *_OTHERS))
+        file = hdf5.read(source, (*VARIABLES, *_OTHER_VARIABLES))
         sample = _features(file.variables, file.attributes)
     except (SchemaError, KeyError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
@@ -39,7 +54,7 @@ def _features(variables: dict[str, Any], attributes: dict[str, Any]) -> dict[str
         raise SchemaError(f"category {category!r} is none of {', '.join(CATEGORIES)}")
     ef_number = int(attributes["ef_number"])
     label = variables["frame_labels"].astype("uint8")
-    label[-1:] = ef_number >= 0  # the last frame is what is to be told
+    label[-1:] = ef_number >= 0  # the last frame is the one to predict
     azimuths, ranges = variables["azimuth_limits"], variables["range_limits"]
     return {
         **{name: variables[name] for name in VARIABLES},
@@ -58,8 +73,8 @@ def _features(variables: dict[str, Any], attributes: dict[str, Any]) -> dict[str
 
 
 def _seconds(time: Any) -> int:
-    """Seconds since 1970 of a time written in UTC; 0 for none."""
+    """Return the seconds from 1970 to a time in UTC; 0 without a time."""
     if time is None or not str(time):
         return 0
-    written = datetime.fromisoformat(str(time))
-    return int((written if written.tzinfo else written.replace(tzinfo=UTC)).timestamp())
+    parsed = datetime.fromisoformat(str(time))
+    return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp())

@@ -1,4 +1,4 @@
-"""TorNet as a TFDS data set. Importing this registers the name `tornet`; TensorFlow is not needed, nor imported."""
+"""The TFDS builder of TorNet. Importing this module registers the name `tornet`, and does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf import owned
+from ais_tar2tf.base.documents import folders
+from ais_tar2tf.base.monitoring.progress import progress_for
 from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound
-from ais_tar2tf.progress import progress_for
-from ais_tar2tf.tfds._random_access import RandomAccess
-from ais_tar2tf.tfds._record_writer import FORMATS
-from ais_tar2tf.tfds._stored_features import stored_features
+from ais_tar2tf.tfds.random_access import RandomAccess
+from ais_tar2tf.tfds.record_writer import FORMATS
+from ais_tar2tf.tfds.stored_features import stored_features
 from ais_tar2tf.tornet.building import SAMPLES_PER_FILE, WORK, build
-from ais_tar2tf.tornet.catalog import Missing, read_catalog, shares
+from ais_tar2tf.tornet.catalog import Missing, evenly_divided, read_catalog
 from ais_tar2tf.tornet.record_file import Task, features_of
 from ais_tar2tf.tornet.sample import read_sample
 
-# As modules of any kind: what TFDS says of its types is not what it does.
+# Loaded as untyped modules, because the type hints of TFDS do not match its behaviour.
 tfds: Any = importlib.import_module("tensorflow_datasets")
 hashing: Any = importlib.import_module("tensorflow_datasets.core.hashing")
 
@@ -32,15 +32,10 @@ __all__ = ["Builder"]
 
 
 class Builder(RandomAccess):
-    """TorNet: radar frames around tornadoes, warnings that came to nothing, and random cells.
-
-    `encoding` is how the radar's variables are stored: `"zlib"`, or for speed `"none"`, eight times as large.
-    `workers` processes write (all cores by default). `missing="skip"` leaves out files that the catalog lists and
-    that are absent. `progress` shows or hides the progress bar, which is shown in terminals and notebooks.
-    """
+    """The TFDS data set TorNet: radar frames of tornadoes, of warnings without a tornado, and of random cells."""
 
     VERSION = tfds.core.Version("1.1.0")
-    RELEASE_NOTES = {"1.1.0": "The sizes and types of the published data set."}  # noqa: RUF012  # as TFDS has it
+    RELEASE_NOTES = {"1.1.0": "The sizes and types of the published data set."}  # noqa: RUF012  # declared so by TFDS
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Extract TorNet into a folder, so that it holds catalog.csv, train/ and test/ (or what of them you have), "
         "and name it: tfds.download.DownloadConfig(manual_dir=…), or the environment variable TORNET_ROOT."
@@ -55,6 +50,19 @@ class Builder(RandomAccess):
         progress: bool | None = None,
         **kwargs: Any,
     ) -> None:
+        """Make a builder.
+
+        Args:
+            encoding: How radar variables are stored: "zlib", "bytes", or "none", which is fastest and eight times as
+                large. By default that of the data on disk, else "zlib".
+            workers: The number of processes that write; None uses all cores.
+            missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
+            progress: Whether to show a progress bar; None shows it in terminals and notebooks.
+            **kwargs: Options of `tfds.core.DatasetBuilder`, such as `data_dir` and `file_format`.
+
+        Raises:
+            SchemaError: `encoding` is unknown, or `data_dir` holds another encoding or data set.
+        """
         if encoding not in (None, *SAMPLES_PER_FILE):
             raise SchemaError(f"encoding {encoding!r} is none of {', '.join(SAMPLES_PER_FILE)}")
         self._encoding = encoding
@@ -65,7 +73,7 @@ class Builder(RandomAccess):
 
     @property
     def encoding(self) -> str:
-        """How the radar's variables are stored: as the data on disk says, if there are any."""
+        """The encoding of the radar variables."""
         return self._encoding or "zlib"
 
     def _info(self) -> Any:
@@ -84,7 +92,10 @@ class Builder(RandomAccess):
         )
 
     def _stored_features(self) -> Any:
-        """What features.json of a prepared data set says, whoever built it."""
+        """Return the features of a prepared data set, or None without one.
+
+        The builder takes over the encoding of the data set.
+        """
         folder = Path(self._data_dir)
         features = stored_features(folder)
         if features is None:
@@ -99,14 +110,19 @@ class Builder(RandomAccess):
         self._encoding = stored
         return features
 
-    def download_and_prepare(self, **kwargs: Any) -> None:  # as TFDS says
+    def download_and_prepare(self, **kwargs: Any) -> None:
+        """Write the record files of all splits, and remove the build folder.
+
+        Args:
+            **kwargs: Options of TFDS, such as `download_config`.
+        """
         super().download_and_prepare(**kwargs)
-        with contextlib.suppress(ExportError, OSError):  # it is somebody else's, or in use: then it stays
-            owned.remove(self._work, WORK, fail=ExportError)
+        with contextlib.suppress(ExportError, OSError):  # the folder is kept if another process uses or owns it
+            folders.remove(self._build_folder, WORK, fail=ExportError)
 
     @property
-    def _work(self) -> Path:
-        """Where finished files wait until all are; it outlives a run that was interrupted."""
+    def _build_folder(self) -> Path:
+        """The build folder, in which finished files wait for the others. It outlives an interrupted run."""
         return Path(self._data_dir_root) / self.name / f".building-{self.version}-{self.info.file_format.value}"
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[str, dict[str, Any]]]]:
@@ -115,16 +131,17 @@ class Builder(RandomAccess):
         return {split: self._generate_examples(root, files) for split, files in catalog.items()}
 
     def _generate_examples(self, root: Path, files: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """For TFDS's own writing, in one process; see `_generate_splits`."""
+        """Yield samples for TFDS's own writer, which works in one process; `_generate_splits` replaces it."""
         for name in files:
             yield name, read_sample(root / name)
 
     def _root(self, dl_manager: Any) -> Path:
-        given = dl_manager._manual_dir
-        return Path(given if Path(given).exists() or "TORNET_ROOT" not in os.environ else os.environ["TORNET_ROOT"])
+        if "TORNET_ROOT" in os.environ and not Path(dl_manager._manual_dir).exists():
+            return Path(os.environ["TORNET_ROOT"])
+        return Path(dl_manager._manual_dir)
 
     def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
-        """The splits, written in several processes: the samples in TFDS's order, by the hash of their names."""
+        """Write the splits in several processes. Samples are in the order of TFDS, by the hash of their names."""
         file_format = self.info.file_format.value
         if file_format not in FORMATS:
             return super()._generate_splits(dl_manager, download_config)
@@ -132,39 +149,39 @@ class Builder(RandomAccess):
         catalog = read_catalog(root, missing=self._missing)
         if not catalog:
             raise ShardNotFound("catalog.csv lists no sample that is there", url=str(root))
-        most = download_config.max_examples_per_split
+        max_samples = download_config.max_examples_per_split
         tasks = {
-            split: self._tasks(root, split, files[:most], download_config.num_shards)
+            split: self._tasks(root, split, files[:max_samples], download_config.num_shards)
             for split, files in catalog.items()
         }
-        flat = [task for each in tasks.values() for task in each]
-        owned.claim(self._work, WORK, fail=ExportError)
-        with owned.opened(self._work, fail=ExportError) as work:
-            for folder in {task.target.parent.name for task in flat}:
-                owned.make_below(folder, work, mode=0o777)
-                with owned.opened(folder, below=work, fail=ExportError):
-                    pass  # it is a folder, and no link to one
-        build(flat, self._workers, progress_for(self.name, len(flat), self._progress))
+        all_tasks = [task for each in tasks.values() for task in each]
+        folders.claim(self._build_folder, WORK, fail=ExportError)
+        with folders.opened(self._build_folder, fail=ExportError) as work:
+            for folder in {task.target.parent.name for task in all_tasks}:
+                folders.make_below(folder, work, mode=0o777)
+                with folders.opened(folder, below=work, fail=ExportError):
+                    pass  # checks that it is a folder and no link
+        build(all_tasks, self._workers, progress_for(self.name, len(all_tasks), self._progress))
         return [self._publish(split, each) for split, each in tasks.items()]
 
-    def _tasks(self, root: Path, split: str, files: Sequence[str], number: int | None) -> list[Task]:
+    def _tasks(self, root: Path, split: str, files: Sequence[str], count: int | None) -> list[Task]:
         hasher = hashing.Hasher(split)
         ordered = sorted(files, key=hasher.hash_key)
-        number = min(number or -(-len(files) // SAMPLES_PER_FILE[self.encoding]), len(files))
-        plan = json.dumps([str(root.resolve()), self.encoding, number, ordered])
-        folder = self._work / hashlib.sha256(plan.encode()).hexdigest()[:16]
-        names = self._get_filename_template(split).sharded_filepaths(number)
+        count = min(count or -(-len(files) // SAMPLES_PER_FILE[self.encoding]), len(files))
+        plan = json.dumps([str(root.resolve()), self.encoding, count, ordered])
+        folder = self._build_folder / hashlib.sha256(plan.encode()).hexdigest()[:16]
+        names = self._get_filename_template(split).sharded_filepaths(count)
         return [
-            Task(folder / path.name, root, share, self.info.file_format.value, self.encoding)
-            for path, share in zip(names, shares(ordered, number), strict=True)
+            Task(folder / path.name, root, part, self.info.file_format.value, self.encoding)
+            for path, part in zip(names, evenly_divided(ordered, count), strict=True)
         ]
 
     def _publish(self, split: str, tasks: Sequence[Task]) -> Any:
-        """Put finished files where TFDS renames them from, and say what they hold."""
+        """Move finished files to where TFDS expects them, and return the description of the split."""
         for task in tasks:
             target = Path(self._data_dir) / task.target.name
             try:
-                os.link(task.target, target)  # so that they are still there if this run ends before it is through
+                os.link(task.target, target)  # a link keeps the file for the next run if this run is interrupted
             except OSError:
                 task.target.replace(target)
         return tfds.core.SplitInfo(

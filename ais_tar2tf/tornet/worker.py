@@ -1,7 +1,10 @@
-"""A worker process: tasks in, record files out. `python -m ais_tar2tf.tornet.worker DESCRIPTOR`.
+"""The program of a worker process: receives tasks and writes record files.
 
-A process of its own rather than a fork or a spawned copy: the parent has TensorFlow's threads, and its script may
-have no guard around what it does. It ends with its parent, for then its pipe does.
+    python -m ais_tar2tf.tornet.worker DESCRIPTOR
+
+It is a separate program rather than a fork or a spawned copy, because the parent may run TensorFlow's threads, and
+its script may lack an `if __name__ == "__main__"` guard. The process ends when its parent ends, which closes the
+pipe.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Answers each task with the size of each sample, then None, or with an error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends us
+    """Answer each task with the size of each payload and then None, or with an error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, and ends this process
     pipe: Connection[Any, Any] = Connection(int(sys.argv[1]))
     try:
         while True:
@@ -31,10 +34,10 @@ def main() -> None:
                 pipe.send(error)
             except ConnectionError:
                 return
-            except Exception as error:  # noqa: BLE001  # whatever it is, the parent is to tell it
+            except Exception as error:  # noqa: BLE001  # the parent reports any error
                 pipe.send(ExportError(f"{task.target}: {type(error).__name__}: {error}"))
     except (EOFError, ConnectionError):
-        return  # the parent is gone, or has no more work
+        return  # the parent has ended, or has no more work
 
 
 if __name__ == "__main__":

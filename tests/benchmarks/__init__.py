@@ -1,1 +1,1 @@
-"""How fast this is, as ratios to peers on the same bytes from the same server: `python -m tests.benchmarks`."""
+"""Compare the speed of this package with other libraries on the same bytes: `python -m tests.benchmarks`."""

@@ -1,4 +1,4 @@
-"""Runs the lines that were asked for, prints a table as they come, and writes JSON where that is wanted."""
+"""Run benchmarks, print each result as a line of a table, and optionally write JSON and a picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from tests.benchmarks.bench import Bench, Result
 from tests.benchmarks.data import Data
 from tests.benchmarks.lines import LINES
-from tests.benchmarks.web import NotHere, serving
+from tests.benchmarks.web import NotAvailable, serving
 
 _ROUNDS, _QUICK_ROUNDS = 3, 2
 _ROW = "{:<24}{:>12}{:>12} {:<10}{:>8} {:>9}  {:<6}{:>15}  {}"
@@ -26,7 +26,7 @@ _ROW = "{:<24}{:>12}{:>12} {:<10}{:>8} {:>9}  {:<6}{:>15}  {}"
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that the server ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that `with` stops the server, too
     names = _chosen(options.only)
     with tempfile.TemporaryDirectory(prefix="t2t-benchmarks-") as home, serving(Path(home)) as (web, folder):
         rounds = options.rounds or (_QUICK_ROUNDS if options.quick else _ROUNDS)
@@ -45,12 +45,16 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these lines; patterns such as 'records-*' too")
-    parser.add_argument("--quick", action="store_true", help="a quarter of the data, fewer rounds")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description="Compare the speed of this package with other libraries."
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="run only these lines; may be patterns such as 'records-*'"
+    )
+    parser.add_argument("--quick", action="store_true", help="use a quarter of the data and fewer rounds")
     parser.add_argument("--rounds", type=int, help=f"how often each side runs (default {_ROUNDS})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here, too")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them into this picture (needs matplotlib)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the results (needs matplotlib)")
     return parser.parse_args()
 
 
@@ -59,7 +63,7 @@ def _chosen(patterns: Sequence[str] | None) -> list[str]:
         return list(LINES)
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in LINES):
-            sys.exit(f"no line is called {pattern!r}; there are: {', '.join(LINES)}")
+            sys.exit(f"no line is called {pattern!r}; choose from: {', '.join(LINES)}")
     return [name for name in LINES if any(fnmatch(name, pattern) for pattern in patterns)]
 
 
@@ -79,16 +83,16 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "none"
+        return "not installed"
 
 
 def _run(names: Sequence[str], bench: Bench) -> Sequence[Result]:
-    print(_ROW.format("line", "ours", "peer", "unit", "ratio", "goal", "holds", "CPU s", "peer's name"))
+    print(_ROW.format("line", "ours", "peer", "unit", "ratio", "goal", "met", "CPU s", "name of the peer"))
     results: list[Result] = []
     for name in names:
         try:
             result = LINES[name](name, bench)
-        except NotHere as error:
+        except NotAvailable as error:
             print(f"{name:<24}not measured: {error}", flush=True)
             continue
         print(_row(result), flush=True)
@@ -99,11 +103,9 @@ def _run(names: Sequence[str], bench: Bench) -> Sequence[Result]:
 def _row(result: Result) -> str:
     cpu = "" if result.ours_cpu_s is None else f"{result.ours_cpu_s:.2f} / {result.peer_cpu_s:.2f}"
     goal = "" if result.goal is None else f"{'≥' if result.goal_on == 'ratio' else 'ours ≤'} {result.goal:g}"
-    holds = {True: "yes", False: "NO", None: ""}[result.holds]
+    met = {True: "yes", False: "NO", None: ""}[result.holds]
     ours, peer = _figure(result.ours), _figure(result.peer)
-    return _ROW.format(
-        result.name, ours, peer, result.unit, f"{result.ratio:.2f}", goal, holds, cpu, result.peer_name
-    )
+    return _ROW.format(result.name, ours, peer, result.unit, f"{result.ratio:.2f}", goal, met, cpu, result.peer_name)
 
 
 def _figure(value: float) -> str:

@@ -1,4 +1,7 @@
-"""One job in a process of its own, `_run JOB`; the task is JSON, and so is the answer."""
+"""Run one measurement in this process: `_run MEASUREMENT`.
+
+Its task comes from stdin, its result goes to stdout, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +24,30 @@ from tests.benchmarks.layers import LAYERS
 from tests.benchmarks.readers import READERS, WITHOUT_TENSORFLOW
 from tests.benchmarks.writers import WRITERS
 
-_LEAST_SECONDS = 1.0  # passes go on until so much is measured, then the fastest one counts
+_MIN_SECONDS = 1.0  # passes are repeated for at least this long, and the fastest one counts
 _STATUS = Path("/proc/self/status")
-_RESET_PEAK = "5"  # what clear_refs takes to begin VmHWM anew
+_RESET_PEAK = "5"  # written to clear_refs, it resets VmHWM
 _BATCH = 16
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    what, task = sys.argv[1], json.load(sys.stdin)
+    measurement, task = sys.argv[1], json.load(sys.stdin)
     jobs = {"cache": _cache, "time": _time, "memory": _memory, "resume": _resume, "tfrecords": write_tfrecords}
-    print(json.dumps(jobs[what](task)))
+    print(json.dumps(jobs[measurement](task)))
 
 
 def _time(task: dict[str, Any]) -> dict[str, float]:
-    """The fastest of as many passes as a second takes, after one over the little shard.
+    """Measure a reader for one second and return its fastest pass. A pass over a small shard comes first, unmeasured.
 
-    What is made once, before the first record is asked for (a dataset and its graph), is made before the clock runs.
+    A dataset and its graph are built before the clock starts, because users build them only once.
     """
     reader = {**READERS, **WRITERS, **LAYERS}[task["reader"]]
     if task["reader"] not in WITHOUT_TENSORFLOW:
         _start_tensorflow()
     reader(task["warm_up"], task["warm_up_records"])()
     passes: list[tuple[float, float]] = []
-    while sum(wall for wall, _ in passes) < _LEAST_SECONDS:
+    while sum(wall for wall, _ in passes) < _MIN_SECONDS:
         drain = reader(task["shards"], task["records"])
         cpu, wall = _cpu_seconds(), time.perf_counter()
         records = drain()
@@ -56,7 +59,10 @@ def _time(task: dict[str, Any]) -> dict[str, float]:
 
 
 def _resume(task: dict[str, Any]) -> dict[str, float]:
-    """Seconds until the first record behind nine tenths of a shuffled epoch: by index, checkpoint, or headers."""
+    """Measure the seconds until the first record after nine tenths of a shuffled epoch.
+
+    `task["how"]` is "index", "checkpoint", or "scan", which reads all headers.
+    """
     import tensorflow as tf
 
     import ais_tar2tf as t2t
@@ -64,13 +70,13 @@ def _resume(task: dict[str, Any]) -> dict[str, float]:
     _start_tensorflow()
     home, url, begin = Path(task["home"]), task["url"], task["records"] * 9 // 10
     home.mkdir(exist_ok=True)
-    where: Any = False
+    index: Any = False
     if task["how"] != "scan":
-        where = home / "index.t2t"
-        _write_index(where, url, task["records"])
+        index = home / "index.t2t"
+        _write_index(index, url, task["records"])
 
     def dataset(start_at: int) -> Any:
-        chosen = t2t.open(url, index=where).select("jpg", "cls")
+        chosen = t2t.open(url, index=index).select("jpg", "cls")
         return chosen.dataset(shuffle=t2t.options.Shuffle(seed=1), start_at=start_at)
 
     saved = ""
@@ -89,7 +95,7 @@ def _resume(task: dict[str, Any]) -> dict[str, float]:
 
 
 def _cache(task: dict[str, Any]) -> dict[str, float]:
-    """Megabytes a second of an epoch that fills a cache, and of the next one; that asks for no body."""
+    """Measure the megabytes per second of an epoch that fills a cache, and of the next one, which reads it."""
     import ais_tar2tf as t2t
 
     rates: dict[str, float] = {}
@@ -105,12 +111,13 @@ def _cache(task: dict[str, Any]) -> dict[str, float]:
 
 
 def _write_index(path: Path, url: str, records: int) -> None:
-    """The index of the endless shard, whose records are all alike: nobody has to read ten gigabytes for it."""
-    from ais_tar2tf.shard_index import Index, ShardIndex
+    """Write the index of the endless shard without reading it, because all its records have one size."""
     from ais_tar2tf.stores import Identity
+    from ais_tar2tf.streams.index.entry import ShardIndex
+    from ais_tar2tf.streams.index.shards import Index
 
     size = records * RECORD + END_MARK
-    entry = ShardIndex.of(
+    entry = ShardIndex.from_places(
         url.rpartition("/")[2],
         Identity(etag='"endless"', size=size),
         range(0, records * RECORD, RECORD),
@@ -128,13 +135,13 @@ def _start_tensorflow() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process with all its threads, and of the children (curl) that have ended."""
-    usage = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    """Return the CPU seconds of all threads of this process, and of its ended children, such as curl."""
+    usage = (resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in usage)
 
 
 def _memory(task: dict[str, Any]) -> dict[str, float]:
-    """How far memory grew at most over all records, and what the server had sent when the first one was there."""
+    """Measure how far memory grows over all records, and how many bytes the server sent before the first record."""
     steps = _STEPS[task["reader"]](task["shards"])
     next(steps)
     before = _begin_peak()
@@ -183,18 +190,18 @@ _STEPS = {
     "ours-dataset": _dataset_of_ours,
     "webdataset-records": _records_of_webdataset,
 }
-"""Each yields once when it is ready to begin, then the number of records in each step; the first step is one."""
+"""Each reader yields once when it is ready, then the number of records of each step. The first step is one record."""
 
 
 def _begin_peak() -> int:
-    """Forget the peak so far; the bytes in use now."""
+    """Reset the peak of memory use, and return the memory in use, in bytes."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
     return _peak()
 
 
 def _peak() -> int:
-    """The most bytes that were in use: since `_begin_peak` on Linux, since the start elsewhere."""
+    """Return the peak of memory use in bytes: on Linux since `_begin_peak`, elsewhere since the start."""
     if not _STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())

@@ -1,4 +1,4 @@
-"""What the lines share: the bytes, their server, how often each side runs; and what a line gives."""
+"""State that all benchmarks share, and the result of one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ from tests.benchmarks.writers import WRITERS
 __all__ = ["Bench", "Result"]
 
 _GB = 1_000_000_000
-_LAYER_KINDS = {"2KB": (4_000, 500), "64KB": (500, 16_000)}  # records, and float32 values of an array: 1 s of sound
+_LAYER_KINDS = {
+    "2KB": (4_000, 500),
+    "64KB": (500, 16_000),
+}  # number of records, and float32 values of each array: 1 s of sound
 _LAYER_WARM = 64
 _LOCAL = frozenset(
     {"isal", "zstd", "lz4", "our-decoder", "dali", "grain", "tar-x", "cp", *WRITERS}
-)  # readers of the shards' files rather than of their URLs
+)  # readers of local files instead of URLs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One line of the output. `goal` bounds the ratio from below, or our own figure from above."""
+    """One line of the output.
+
+    `goal` is a minimum of the ratio, or a maximum of our own figure if `goal_on` is "ours".
+    """
 
     name: str
     ours: float
@@ -49,7 +55,7 @@ class Result:
 
     @property
     def holds(self) -> bool | None:
-        """None for a line that only informs."""
+        """Whether the goal is met; None if there is no goal."""
         if self.goal is None:
             return None
         return self.ratio >= self.goal if self.goal_on == "ratio" else self.ours <= self.goal
@@ -60,7 +66,7 @@ class Result:
 
 @dataclass
 class Bench:
-    """What the lines share: the bytes, their server, how often each side runs, and what was measured already."""
+    """The server, data and number of rounds of all benchmarks, and measurements that several lines use."""
 
     web: Web
     data: Data
@@ -76,7 +82,7 @@ class Bench:
 
     @contextmanager
     def embedded(self) -> Iterator[str]:
-        """What the names of shards are appended to, on a server of ours over the same folder."""
+        """Start our embedded server over the same folder, and return the URL of its bucket."""
         command = [sys.executable, "-m", "ais_tar2tf", "serve", str(self.data.folder.parent), "--port", "0", "-q"]
         with subprocess.Popen(command, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True) as process:
             try:
@@ -86,7 +92,7 @@ class Bench:
                 process.terminate()
 
     def task(self, reader: str, kind: str) -> dict[str, Any]:
-        """What `_run` needs to let a reader read a set of shards, or their TFRecord files."""
+        """Return the task for `_run` in which a reader reads a data set's shards or its TFRecord files."""
         if reader.startswith("tfrecord"):
             files = self.data.tfrecords(kind)
         elif reader in _LOCAL:
@@ -102,7 +108,7 @@ class Bench:
         }
 
     def read(self, reader: str, kind: str, urls: list[str]) -> dict[str, Any]:
-        """The task of a reader that reads a set's shards by other URLs."""
+        """Return the task in which a reader reads a data set's shards by other URLs."""
         each = self.data.sets[kind].records // self.data.sets[kind].shards
         records = len(urls) * each
         return {
@@ -114,7 +120,7 @@ class Bench:
         }
 
     def layer_task(self, name: str, kind: str) -> dict[str, Any]:
-        """What `_run` needs for a line of the layers: a folder of many files, and a little one to warm up."""
+        """Return the task of a layer: a folder of many files, and a small one to warm up."""
         records, values = _LAYER_KINDS[kind]
         records //= 4 if self.quick else 1
         for folder, count in ((f"layers-{kind}", records), ("layers-warm", _LAYER_WARM)):
@@ -129,7 +135,10 @@ class Bench:
         }
 
     def stream(self, reader: str) -> dict[str, float]:
-        """Growth and bytes sent while a reader reads the endless shard; once for each reader."""
+        """Return the memory growth and the bytes sent while a reader reads the endless shard.
+
+        Measured once for each reader.
+        """
         if reader not in self.streamed:
             size, counter = (1 if self.quick else 4) * _GB, self.home / f"sent-{reader}"
             with measure.endless_shard(size, counter) as url:
@@ -138,7 +147,7 @@ class Bench:
         return self.streamed[reader]
 
     def resumed(self, how: str) -> float:
-        """Seconds that going on at nine tenths of the endless shard takes; once for each way of it."""
+        """Return the seconds to resume at nine tenths of the endless shard. Measured once for each way."""
         if how not in self.seconds:
             size = (1 if self.quick else 10) * _GB
             with measure.endless_shard(size, self.home / f"sent-{how}") as url:

@@ -1,7 +1,7 @@
-"""tf.train.Examples of some 2 KB, written and read by us and by TensorFlow's protobuf, in this process.
+"""Encode and decode tf.train.Examples of about 2 KB, with our codec and with TensorFlow's protobuf.
 
-`FromString` alone leaves the values in protobuf's own memory, from which each has to be taken; so the peer takes
-them out, into what our `decode` gives: lists of bytes and numpy arrays. The line `bare` shows it without that.
+`FromString` leaves the values in protobuf's own memory. To do the same work as our `decode`, the peer copies them
+into lists of bytes and numpy arrays. The lines named `bare` measure `FromString` alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Drain = Callable[[], int]
 
 @cache
 def _images(count: int) -> list[dict[str, Any]]:
-    """An image of 1,500 to 2,500 bytes, a label, a key."""
+    """Return records of an image of 1,500 to 2,500 bytes, a label and a key."""
     draw = random.Random(0)
     return [
         {"image_raw": draw.randbytes(1_500 + at % 1_000), "label": at % 1_000, "key": b"n01/%08d" % at}
@@ -30,26 +30,26 @@ def _images(count: int) -> list[dict[str, Any]]:
 
 @cache
 def _floats(count: int) -> list[dict[str, Any]]:
-    """500 floats and a label."""
+    """Return records of 500 floats and a label."""
     draw = np.random.RandomState(0)
     return [{"x": draw.rand(500).astype(np.float32), "label": at % 1_000} for at in range(count)]
 
 
 def _ours_encode(records: list[dict[str, Any]]) -> Drain:
-    from ais_tar2tf.features import encode
+    from ais_tar2tf.values.features import encode
 
     return lambda: sum(1 for record in records if encode(record))
 
 
 def _ours_decode(records: list[dict[str, Any]]) -> Drain:
-    from ais_tar2tf.features import decode
+    from ais_tar2tf.values.features import decode
 
     payloads = _payloads(records)
     return lambda: sum(1 for payload in payloads if decode(payload))
 
 
 def _payloads(records: list[dict[str, Any]]) -> Sequence[bytes]:
-    """TensorFlow's bytes, so that both read the same."""
+    """Return Examples that TensorFlow encoded, so that both sides decode the same bytes."""
     return [_example(record).SerializeToString() for record in records]
 
 
@@ -99,18 +99,18 @@ def _tensorflow_decode_bare(records: list[dict[str, Any]]) -> Drain:
     return lambda: sum(1 for payload in payloads if parse(payload).features)
 
 
-def _of(job: Callable[[list[dict[str, Any]]], Drain], made: Callable[[int], list[dict[str, Any]]]) -> Any:
-    return lambda _shards, count: job(made(count))
+def _reader(codec: Callable[[list[dict[str, Any]]], Drain], records: Callable[[int], list[dict[str, Any]]]) -> Any:
+    return lambda _shards, count: codec(records(count))
 
 
 CODECS = {
-    "ours-encode": _of(_ours_encode, _images),
-    "ours-decode": _of(_ours_decode, _images),
-    "ours-encode-floats": _of(_ours_encode, _floats),
-    "ours-decode-floats": _of(_ours_decode, _floats),
-    "tensorflow-encode": _of(_tensorflow_encode, _images),
-    "tensorflow-decode": _of(_tensorflow_decode, _images),
-    "tensorflow-decode-bare": _of(_tensorflow_decode_bare, _images),
-    "tensorflow-encode-floats": _of(_tensorflow_encode, _floats),
-    "tensorflow-decode-floats": _of(_tensorflow_decode, _floats),
+    "ours-encode": _reader(_ours_encode, _images),
+    "ours-decode": _reader(_ours_decode, _images),
+    "ours-encode-floats": _reader(_ours_encode, _floats),
+    "ours-decode-floats": _reader(_ours_decode, _floats),
+    "tensorflow-encode": _reader(_tensorflow_encode, _images),
+    "tensorflow-decode": _reader(_tensorflow_decode, _images),
+    "tensorflow-decode-bare": _reader(_tensorflow_decode_bare, _images),
+    "tensorflow-encode-floats": _reader(_tensorflow_encode, _floats),
+    "tensorflow-decode-floats": _reader(_tensorflow_decode, _floats),
 }

@@ -1,4 +1,4 @@
-"""The bytes that are read: shards and record files, made in a temporary folder when a line first asks for them."""
+"""Create the shards and record files of a benchmark, in a temporary folder, when a line first needs them."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ __all__ = ["SETS", "Data", "DataSet", "write_tfrecords"]
 
 _MTIME = 1_600_000_000  # an integer, or tarfile would write a PAX header for its fraction
 _JPEG_START = b"\xff\xd8\xff\xe0"
-_CODED_VALUES = 64  # a byte drawn from these deflates to some 6 bits: the decoder has real work to do
+_CODED_VALUES = 64  # with this many different values, a byte compresses to 6 bits, which gives the decoder real work
 _WORD_BYTES = 8
 _WORDS = np.random.Generator(np.random.SFC64(0)).integers(0, 256, (256, _WORD_BYTES), np.uint8)
-"""What lz4 and zstd find again and again; single bytes that repeat are nothing to lz4."""
+"""Repeated words, which lz4 and zstd can compress; lz4 does not compress single repeated bytes."""
 
-_LITTLE_BYTES = 512_000  # of the shard that warms a reader up
+_LITTLE_BYTES = 512_000  # size of the shard that warms up a reader
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Shards of one kind: their number, and what stands in them."""
+    """A kind of shards: their number, their format, and the content of their records."""
 
     record_bytes: int
-    records: int  # over all shards
+    records: int  # in all shards together
     shards: int
     ending: str = "tar"
-    content: str = "noise"  # of the field jpg
-    label_bytes: int = 0  # of the field cls; 0: as many as its number has
+    content: str = "noise"  # content of the field jpg
+    label_bytes: int = 0  # size of the field cls; 0: as many bytes as the number has digits
 
     def quick(self) -> DataSet:
-        """A quarter of it, in as many shards."""
+        """Return the same data set with a quarter of the records."""
         return replace(self, records=self.records // 4)
 
 
@@ -58,7 +58,7 @@ SETS = {
 
 
 class Data:
-    """The files of a run, under one folder that a server shows."""
+    """The files of all data sets, in a folder that a server serves."""
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Data:
         self.tfrecords = cache(self._tfrecords)
 
     def _shards(self, name: str) -> list[str]:
-        """The names of a set's shards; behind them, the little one that warms a reader up."""
+        """Write a data set. Return the names of its shards, and last the name of the small warm-up shard."""
         kind = self.sets[name]
         each = kind.records // kind.shards
         names = [f"{name}-{shard}.{kind.ending}" for shard in range(kind.shards)]
@@ -81,13 +81,13 @@ class Data:
         return _LITTLE_BYTES // self.sets[name].record_bytes
 
     def _tfrecords(self, name: str) -> list[str]:
-        """The same records as local TFRecord files: their paths, and the little one's."""
+        """Write the same records as TFRecord files. Return their paths, the warm-up file last."""
         shards = [str(self.folder / shard) for shard in self.shards(name)]
         return measure.run("tfrecords", {"shards": shards})["paths"]
 
 
 def write_tfrecords(task: dict[str, list[str]]) -> dict[str, list[str]]:
-    """A TFRecord file beside each shard. Loads TensorFlow, so it runs in a process of its own."""
+    """Write a TFRecord file next to each shard. This loads TensorFlow, so it runs in a separate process."""
     import tensorflow as tf
 
     paths = [f"{shard}.tfrecord" for shard in task["shards"]]
@@ -99,7 +99,7 @@ def write_tfrecords(task: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes, bytes]]:
-    """(key, jpg, cls); the bytes depend on the record's number alone."""
+    """Yield (key, jpg, cls). The bytes depend only on the record's number."""
     for number in range(first, first + count):
         random = np.random.Generator(np.random.SFC64(number))
         label = b"%d" % (number % 1000)
@@ -115,7 +115,7 @@ def _records(kind: DataSet, first: int, count: int) -> Iterator[tuple[str, bytes
 
 
 def _picture(number: int) -> bytes:
-    """A JPEG of 480 × 640 pixels: waves, with some noise on them."""
+    """Return a JPEG of 480 × 640 pixels with waves and some noise."""
     from PIL import Image
 
     random = np.random.Generator(np.random.SFC64(number))
@@ -169,7 +169,7 @@ def _write_lz4(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
 
 
 def _write_pax(path: Path, records: Iterator[tuple[str, bytes, bytes]]) -> None:
-    """As webdataset itself writes: times with a fraction, so a PAX header before every member."""
+    """Write a shard with webdataset, whose fractional times put a PAX header before every member."""
     import webdataset
 
     with webdataset.TarWriter(str(path), encoder=False) as writer:
@@ -186,7 +186,7 @@ def _add(tar: tarfile.TarFile, records: Iterator[tuple[str, bytes, bytes]]) -> N
 
 
 def _records_in(path: Path) -> Iterator[dict[str, bytes]]:
-    """The records of a shard, read by tarfile: two members each."""
+    """Yield the records of a shard, of two members each, read by tarfile."""
     with tarfile.open(path) as tar:
         members = iter(tar)
         for one, other in zip(members, members, strict=True):

@@ -1,4 +1,4 @@
-"""A server for one shard of any size that stands nowhere: its bytes are worked out when they are asked for."""
+"""Serve one shard of any size. No file exists: its bytes are computed when they are requested."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["END_MARK", "RECORD", "records_in"]
 _BODY = b"\xff\xd8\xff\xe0" + bytes(range(250)) * 400
 _BLOCK = 512
 RECORD = 2 * _BLOCK + -(-len(_BODY) // _BLOCK) * _BLOCK + _BLOCK
-"""Bytes of one record in the shard: two headers, the image and the label, in whole blocks."""
+"""The size of each record in the shard: two headers, the image and the label, in whole blocks."""
 
 END_MARK = 2 * _BLOCK
-_PIECE = 64 * 1024  # sent at once, so what was sent is known to this grain
+_PIECE = 64 * 1024  # bytes in each send; the count of sent bytes is exact to this size
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 def records_in(size: int) -> int:
-    """Records of the largest such shard of at most `size` bytes."""
+    """Return the number of records in the largest such shard of at most `size` bytes."""
     return (size - END_MARK) // RECORD
 
 
@@ -40,7 +40,7 @@ def _record(number: int) -> bytes:
 
 
 def _bytes_of(records: int, start: int, stop: int) -> Iterator[memoryview]:
-    """The bytes of a shard with so many records, from `start` to `stop`, a record at a time."""
+    """Yield the bytes from `start` to `stop` of a shard with this many records, one record at a time."""
     while start < stop:
         number, begin = divmod(start, RECORD)
         whole = _record(number) if number < records else bytes(RECORD)
@@ -50,7 +50,7 @@ def _bytes_of(records: int, start: int, stop: int) -> Iterator[memoryview]:
 
 
 class _Counter:
-    """How many bytes were sent, in a file of eight bytes that others may map."""
+    """Counts sent bytes in a file of eight bytes, which other processes can map."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(8))
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     counter: _Counter
 
     def parse_request(self) -> bool:
-        """There is a shard, and nothing else: no index beside it, for one."""
+        """Answer 404 for everything but the shard, for example for an index."""
         parsed = super().parse_request()
         if parsed and not self.path.endswith(".tar"):
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -82,20 +82,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("ETag", '"endless"')
         self.end_headers()
 
-    def do_GET(self) -> None:  # the name is http.server's
+    def do_GET(self) -> None:  # http.server requires this name
         size = self.records * RECORD + END_MARK
-        asked = _RANGE.fullmatch(self.headers.get("Range", ""))
-        start = int(asked[1]) if asked else 0
-        stop = min(size, int(asked[2]) + 1) if asked and asked[2] else size
-        self.send_response(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK)
-        if asked:
+        requested = _RANGE.fullmatch(self.headers.get("Range", ""))
+        start = int(requested[1]) if requested else 0
+        stop = min(size, int(requested[2]) + 1) if requested and requested[2] else size
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if requested else HTTPStatus.OK)
+        if requested:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
         self.send_header("Content-Length", str(stop - start))
         self.send_header("ETag", '"endless"')
         self.end_headers()
         try:
             self._send(start, stop)
-        except ConnectionError:  # the reader has what it wanted
+        except ConnectionError:  # the reader has closed the connection
             self.close_connection = True
 
     def _send(self, start: int, stop: int) -> None:
@@ -106,11 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.counter.add(len(piece))
 
     def log_message(self, *_: object) -> None:
-        """Nobody wants to read it."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """`endless SIZE COUNTER`: serves until it is ended, and prints the port."""
+    """Run `endless SIZE COUNTER`: print the port and serve until the process is terminated."""
     _Handler.records, _Handler.counter = records_in(int(sys.argv[1])), _Counter(Path(sys.argv[2]))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True

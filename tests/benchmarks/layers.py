@@ -1,6 +1,6 @@
-"""The same jobs by Datum, by TFRecorder, and as TensorFlow's guides write them by hand.
+"""The same work with our interfaces for Datum and TFRecorder, and by hand as in TensorFlow's guides.
 
-A task's `shards` is one folder: pictures and texts with their labels (Datum), arrays on disk (TFRecorder).
+A task's `shards` is one folder: images and texts with labels for Datum, arrays for TFRecorder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.benchmarks.writers import Drain, Writer, scratch
 
 __all__ = ["LAYERS", "make_folder"]
 
-_SIDE = 64  # pixels of a picture
-_WORDS = 40  # of a text
+_SIDE = 64  # height and width of an image
+_WORDS = 40  # of the longest text
 _BATCH = 32
 
 
 def make_folder(folder: Path, records: int, values: int) -> None:
-    """`records` pictures and texts in the layouts of classification, and as many arrays listed in another CSV."""
+    """Write images and texts in Datum's layout for classification, and arrays with a CSV that lists them."""
     from PIL import Image
 
     (folder / "train").mkdir(parents=True)
@@ -45,7 +45,7 @@ def make_folder(folder: Path, records: int, values: int) -> None:
     (folder / "text.json").write_text(json.dumps(texts))
 
 
-# Pictures.
+# Images
 
 
 def _datum_export(folder: Path, out: Path) -> list[str]:
@@ -56,7 +56,7 @@ def _datum_export(folder: Path, out: Path) -> list[str]:
 
 
 def _guide_export(folder: Path, out: Path) -> list[str]:
-    """The guide's walk-through of images: decoded for their shape, a tf.train.Example each, TensorFlow's writer."""
+    """Write images as the guide does: decode each for its shape, make a tf.train.Example, use TensorFlow's writer."""
     import tensorflow as tf
 
     def integer(value: int) -> Any:
@@ -97,7 +97,7 @@ def _guide_loaded(_folder: Path, files: list[str]) -> Any:
     return tf.data.TFRecordDataset(files).map(parse).batch(_BATCH).prefetch(tf.data.AUTOTUNE)
 
 
-# Texts.
+# Texts
 
 
 def _datum_texts(folder: Path, out: Path) -> list[str]:
@@ -135,7 +135,7 @@ def _guide_texts_loaded(_folder: Path, files: list[str]) -> Any:
     return dataset.batch(_BATCH).prefetch(tf.data.AUTOTUNE)
 
 
-# Arrays.
+# Arrays
 
 
 class _Array(Example):

@@ -1,4 +1,4 @@
-"""The lines of the benchmark: what is compared with whom, and what it is to reach."""
+"""The lines of the benchmark: which reader is compared with which peer, and its goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LINES"]
 _MB = 1_000_000
 _MIB = 1024 * 1024
 _MANY = 10_000  # shards
-_LINK_KB = 200_000  # a second
+_LINK_KB = 200_000  # per second
 
 Line = Callable[[str, Bench], Result]
 
@@ -32,7 +32,7 @@ def _against(
     goal: float | None,
     unit: str = "records/s",
 ) -> Result:
-    """How many of `count` things a second our task does, to the peer's."""
+    """Compare how many of `count` items per second our task and the peer's process."""
     mine, theirs = measure.alternate(tasks, bench.rounds)
     return Result(
         name=name,
@@ -47,7 +47,7 @@ def _against(
 
 
 def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = None) -> Line:
-    """Records a second, ours to the peer's."""
+    """Compare records per second."""
 
     def line(name: str, bench: Bench) -> Result:
         tasks = [bench.task(ours, kind), bench.task(peer, kind)]
@@ -57,7 +57,7 @@ def _rate(ours: str, peer: str, peer_name: str, kind: str, goal: float | None = 
 
 
 def _sdk(name: str, bench: Bench) -> Result:
-    """Both from the embedded server, which speaks AIStore's API."""
+    """Compare with AIStore's SDK. Both read from the embedded server, which implements AIStore's API."""
     kind = name.rpartition("-")[2]
     shards = bench.data.shards(kind)[:-1]
     with bench.embedded() as root:
@@ -70,7 +70,7 @@ def _sdk(name: str, bench: Bench) -> Result:
 
 
 def _selected(where: str, goal: float | None, ours: str = "ours-selected") -> Line:
-    """Records a second when one small field is read, to reading the large one beside it too."""
+    """Compare reading one small field with reading the record's large field as well."""
 
     def line(name: str, bench: Bench) -> Result:
         shards = bench.data.shards("1MB+1KB")[:-1]
@@ -82,7 +82,7 @@ def _selected(where: str, goal: float | None, ours: str = "ours-selected") -> Li
 
 
 def _streams(name: str, bench: Bench) -> Result:
-    """So many connections to one, each of which has a slower link than this machine."""
+    """Compare several connections with one. Each connection is limited to `LINK`."""
     connections = name.rpartition("-")[2]
     urls = [bench.web.limited(shard) for shard in bench.data.shards("100KB")[:-1]]
     tasks = [bench.read(f"ours-streams-{count}", "100KB", urls) for count in (connections, 1)]
@@ -91,14 +91,14 @@ def _streams(name: str, bench: Bench) -> Result:
 
 
 def _parallel(name: str, bench: Bench) -> Result:
-    """So many calls of a mapping at once, to one: it decodes JPEGs."""
+    """Compare several concurrent calls of a mapping, which decodes JPEGs, with one."""
     calls = name.rpartition("-")[2]
     tasks = [bench.task(f"ours-pictures-{count}", "pictures") for count in (calls, PARALLEL[0])]
     return _against(name, bench, tasks, tasks[0]["records"], f"parallel={PARALLEL[0]}", None)
 
 
 def _many_shards(name: str, bench: Bench) -> Result:
-    """Records a second from very many shards, to those from some of the same size."""
+    """Compare reading from very many shards with reading from 100 shards of the same size."""
     (shard, _) = bench.data.shards("many")
     few, many = (bench.read("ours-records", "many", bench.web.copies(shard, count)) for count in (100, _MANY))
     ours, peer = measure.alternate([many, few], bench.rounds)
@@ -115,7 +115,7 @@ def _many_shards(name: str, bench: Bench) -> Result:
 
 
 def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> Line:
-    """tf.train.Examples a second."""
+    """Compare tf.train.Examples per second."""
 
     def line(name: str, bench: Bench) -> Result:
         count = 2_000 if bench.quick else 10_000
@@ -129,12 +129,15 @@ def _codec(ours: str, peer: str, peer_name: str, goal: float | None = None) -> L
 
 
 def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
-    """Samples a second from files, or from shards where `stored` names none, to xarray's per netCDF file."""
+    """Compare samples per second with xarray on netCDF files.
+
+    Ours reads record files, or tar shards without `stored`.
+    """
 
     def line(name: str, bench: Bench) -> Result:
         data = bench.tornet
         paths = [str(data.built(*stored))] if stored else [bench.web.url(shard) for shard in data.shards()]
-        few = 2  # samples that warm a reader up
+        few = 2  # samples that warm up a reader
         tasks = [
             {"reader": reader, "shards": paths, "records": data.samples, "warm_up": paths, "warm_up_records": few},
             {
@@ -151,7 +154,7 @@ def _tornet(reader: str, goal: float | None, *stored: str) -> Line:
 
 
 def _layer(ours: str, peer: str, goal: float | None, kind: str = "2KB") -> Line:
-    """A layer's job, to the same job as TensorFlow's guides write it by hand."""
+    """Compare a layer with the same work by hand, as in TensorFlow's guides."""
 
     def line(name: str, bench: Bench) -> Result:
         tasks = [bench.layer_task(reader, kind) for reader in (ours, peer)]
@@ -170,7 +173,7 @@ def _tornet_build(name: str, bench: Bench) -> Result:
 
 
 def _selection(name: str, bench: Bench) -> Result:
-    """1 KB beside 1 MB over a link of 200 MB/s: where the 1 KB are chosen."""
+    """Compare selection in the cluster and at the client: 1 KB of each 1 MB, over a link of 200 MB/s."""
     shards, records = (4, 25) if bench.quick else (8, 100)
     found = selecting.run(shards, records, bench.rounds)
     ours, peer = found["cluster"], found["client"]
@@ -192,7 +195,7 @@ def _import(name: str, bench: Bench) -> Result:
 
 
 def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> Line:
-    """What streaming one huge shard costs: `figure` of `Bench.stream`, in `unit`s of `each` bytes."""
+    """Measure a cost of streaming one huge shard: `figure` of `Bench.stream`, in `unit`s of `each` bytes."""
 
     def line(name: str, bench: Bench) -> Result:
         peer = bench.stream("webdataset-records")[figure] / each
@@ -203,7 +206,7 @@ def _streaming(reader: str, figure: str, unit: str, each: int, goal: float) -> L
 
 
 def _resume(how: str) -> Line:
-    """Seconds from nothing open to the first record behind nine tenths of a shuffled epoch."""
+    """Measure the seconds until the first record after nine tenths of a shuffled epoch."""
 
     def line(name: str, bench: Bench) -> Result:
         return Result(
@@ -220,7 +223,7 @@ def _resume(how: str) -> Line:
 
 
 def _cache(name: str, bench: Bench) -> Result:
-    """Megabytes a second of the second epoch from a disk cache, to the first one over a link of 200 MB/s."""
+    """Compare an epoch from a disk cache with the first epoch over a link of 200 MB/s, in megabytes per second."""
     folder = bench.home / "toxiproxy"
     folder.mkdir(exist_ok=True)
     best = {"cold": 0.0, "warm": 0.0}
@@ -295,15 +298,19 @@ LINES: dict[str, Line] = {
     "resume-index-10GB": _resume("index"),
     "resume-checkpoint-10GB": _resume("checkpoint"),
     "example-encode-2KB": _codec("ours-encode", "tensorflow-encode", "Example(…).SerializeToString", 3),
-    "example-decode-2KB": _codec("ours-decode", "tensorflow-decode", "FromString, values taken", 3),
+    "example-decode-2KB": _codec("ours-decode", "tensorflow-decode", "FromString, values copied", 3),
     "example-decode-bare-2KB": _codec("ours-decode", "tensorflow-decode-bare", "FromString alone"),
     "example-encode-floats": _codec("ours-encode-floats", "tensorflow-encode-floats", "SerializeToString", 3),
-    "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values taken"),
+    "example-decode-floats": _codec("ours-decode-floats", "tensorflow-decode-floats", "FromString, values copied"),
     "datum-export": _layer("datum-export", "guide-export", 3),
-    "datum-load": _layer("datum-loaded", "guide-loaded", None),  # both decode JPEGs, and little else
-    "datum-texts-export": _layer("datum-texts-export", "guide-texts", None),  # ours looks at each to find its type
+    "datum-load": _layer("datum-loaded", "guide-loaded", None),  # in both, decoding JPEGs takes most of the time
+    "datum-texts-export": _layer(
+        "datum-texts-export", "guide-texts", None
+    ),  # ours reads all texts first to infer their types
     "datum-texts-load": _layer("datum-texts-loaded", "guide-texts-loaded", 1.5),
-    "tfrecorder-export-2KB": _layer("tfrecorder-export", "guide-arrays", None),  # np.load is half of it, in both
+    "tfrecorder-export-2KB": _layer(
+        "tfrecorder-export", "guide-arrays", None
+    ),  # in both, np.load takes half of the time
     "tfrecorder-export-64KB": _layer("tfrecorder-export", "guide-arrays", 3, "64KB"),
     "tfrecorder-load-2KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", 1.5),
     "tfrecorder-load-64KB": _layer("tfrecorder-loaded", "guide-arrays-loaded", None, "64KB"),  # both copy

@@ -1,6 +1,6 @@
-"""What others offer for the same job, beside webdataset: each as its documentation advises, one function a reader.
+"""Readers of other libraries than webdataset. Each is used as its documentation advises.
 
-A peer that is not installed ends its line by one sentence; the extra `bench` brings all of them.
+If a peer is not installed, its line prints the reason instead of figures. The extra `bench` installs all of them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tests.benchmarks.writers import Drain, scratch
 __all__ = ["PARALLEL", "PEERS", "PEERS_WITHOUT_TENSORFLOW", "STREAMS", "records_of"]
 
 STREAMS = (1, 2, 4, 8)
-"""Connections at once, for the curve over them."""
+"""Numbers of connections, for the curve over them."""
 
 _BATCH = 128
-_PICTURES = 32  # in a batch
+_PICTURES = 32  # images in a batch
 _SIZE = (224, 224)
 _STREAMS = 4
 _RECORD_BUFFER = 8 * 1024 * 1024
-_GRAIN_TOGETHER = 512  # records that grain is asked for at once; more, or of large ones as many, is no faster
+_GRAIN_TOGETHER = 512  # small records in each call of grain; more records are not faster, nor as many large ones
 _GRAIN_LARGE = 16_384
 
 PARALLEL = (1, 2, 4)
-"""Calls of the mapping at once, for the curve over them."""
+"""Numbers of concurrent calls of the mapping, for the curve over them."""
 
 
-# Records in Python.
+# Records in Python
 
 
 def hugging_face(urls: list[str], records: int) -> Drain:
-    """`datasets` streaming tar shards; the fields as bytes, for nobody else decodes them here either."""
+    """Stream tar shards with `datasets`. Fields stay bytes, because the other readers do not decode them either."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import datasets
 
@@ -52,7 +52,7 @@ def hugging_face(urls: list[str], records: int) -> Drain:
 
 
 def aistore_sdk(urls: list[str], records: int) -> Drain:
-    """The official client's reader as a file, and tarfile on it as a stream."""
+    """Read objects with AIStore's official client as a file, and the file with tarfile as a stream."""
     from aistore import Client
 
     def drain() -> int:
@@ -70,7 +70,7 @@ def _sdk_records(client: Any, url: str) -> Iterator[dict[str, bytes]]:
 
 
 def records_of(tar: tarfile.TarFile) -> Iterator[dict[str, bytes]]:
-    """What stands together under one key, read by tarfile."""
+    """Yield the records that tarfile reads: consecutive members with one key."""
     record: dict[str, bytes] = {}
     for member in tar:
         key, _, field = member.name.partition(".")
@@ -86,10 +86,10 @@ def records_of(tar: tarfile.TarFile) -> Iterator[dict[str, bytes]]:
 
 
 def grain_array_record(paths: list[str], records: int) -> Drain:
-    """grain's source of ArrayRecord files, in order, many records a call; they come as bytes, not parsed.
+    """Read ArrayRecord files with grain's data source, in order, many records in each call, as bytes without parsing.
 
-    This is the fastest way found: `MapDataset` and `IterDataset` over it ask for one record at a time, which takes 20
-    times as long for 2 KB (with 0, 1, 2 or 16 threads and buffers up to 500, its default being the slowest).
+    This is the fastest way we found. `MapDataset` and `IterDataset` read one record at a time, which takes 20 times
+    as long for 2 KB (with 0, 1, 2 or 16 threads and buffers up to 500; the default is slowest).
     """
     import grain
 
@@ -113,11 +113,11 @@ def _array_records(paths: list[str]) -> list[str]:
     return [str(each) for each in t2t.open(paths).export(out, format="array_record", workers=1, progress=False)]
 
 
-# Bytes alone.
+# Bytes without records
 
 
 def curl_streams(urls: list[str], records: int) -> Drain:
-    """curl with several transfers at once; it knows nothing of records, and is believed."""
+    """Download with curl, several transfers at a time. curl does not count records, so `records` is returned."""
     outputs = [part for url in urls for part in ("-o", "/dev/null", url)]
     command = ["curl", "-s", "-f", "-L", "--parallel", "--parallel-max", str(_STREAMS), *outputs]
 
@@ -129,7 +129,7 @@ def curl_streams(urls: list[str], records: int) -> Drain:
 
 
 def tar_extract(paths: list[str], records: int) -> Drain:
-    """`tar -x` into memory: what unpacking the shards first would cost, before anybody reads a file."""
+    """Unpack the shards with `tar -x` into memory. Reading the files is not included."""
 
     def drain() -> int:
         with scratch() as folder:
@@ -141,7 +141,7 @@ def tar_extract(paths: list[str], records: int) -> Drain:
 
 
 def copy(paths: list[str], records: int) -> Drain:
-    """`cp` into memory: the least that writing the bytes once takes."""
+    """Copy the shards into memory with `cp`: the minimum time to write the bytes once."""
 
     def drain() -> int:
         with scratch() as folder:
@@ -151,14 +151,12 @@ def copy(paths: list[str], records: int) -> Drain:
     return drain
 
 
-# Batches.
+# Batches
 
 
 def dali(paths: list[str], records: int) -> Drain:
-    """DALI's reader for webdataset shards on the CPU: local files, mapped into memory."""
+    """Read local webdataset shards with DALI on the CPU, mapped into memory."""
     from nvidia.dali import fn, pipeline_def
-
-    count = records  # the reader's own index says so, too, when it is made
 
     @pipeline_def(batch_size=_BATCH, num_threads=os.cpu_count() or 1, device_id=None)
     def fields() -> Any:
@@ -168,15 +166,15 @@ def dali(paths: list[str], records: int) -> Drain:
     pipeline.build()
 
     def drain() -> int:
-        for _ in range(-(-count // _BATCH)):
+        for _ in range(-(-records // _BATCH)):
             pipeline.run()
-        return count
+        return records
 
     return drain
 
 
 def tfrecord_batches(paths: list[str], records: int) -> Drain:
-    """Batched first and parsed together, the fastest way that TensorFlow's guide knows."""
+    """Batch TFRecords first and parse whole batches, the fastest way in TensorFlow's guide."""
     import tensorflow as tf
 
     spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("key", "jpg", "cls")}
@@ -194,11 +192,11 @@ def ours_batches(urls: list[str], records: int) -> Drain:
 
 
 def _drained(dataset: Any, records: int) -> Drain:
-    """All batches but the last are drained by `skip`, in C++."""
+    """Read all batches. `skip` reads all but the last one in C++."""
     import tensorflow as tf
 
     options = tf.data.Options()
-    options.autotune.enabled = False  # as for everyone in `readers`
+    options.autotune.enabled = False  # as for all readers in readers.py
     batches = -(-records // _BATCH)
     dataset = dataset.with_options(options)
 
@@ -209,7 +207,7 @@ def _drained(dataset: Any, records: int) -> Drain:
     return drain
 
 
-# Pictures: decoded, resized to 224 × 224, batched.
+# Images: decoded, resized to 224 × 224, batched
 
 
 def ours_pictures(urls: list[str], records: int) -> Drain:
@@ -217,7 +215,7 @@ def ours_pictures(urls: list[str], records: int) -> Drain:
 
 
 def pictures_in_parallel(calls: int) -> Callable[[list[str], int], Drain]:
-    """Ours with so many calls of the mapping at once."""
+    """Return our reader with this many concurrent calls of the mapping."""
     return lambda urls, _: _pictures(urls, calls)
 
 
@@ -235,7 +233,7 @@ def _pictures(urls: list[str], parallel: int | None) -> Drain:
 
 
 def ours_pictures_scaled(urls: list[str], records: int) -> Drain:
-    """The same with the scaling that JPEG knows itself, where the user allows it."""
+    """Decode images with JPEG's own scaling, which `at_least` allows."""
     import ais_tar2tf as t2t
 
     decode = t2t.ops.Decode("jpg", channels=3, at_least=_SIZE)
@@ -247,7 +245,10 @@ def ours_pictures_scaled(urls: list[str], records: int) -> Drain:
 
 
 def tfrecord_pictures(paths: list[str], records: int) -> Drain:
-    """TensorFlow's own pipeline over local files, with a call for each core, which AUTOTUNE takes a while to find."""
+    """Decode images in TensorFlow's own pipeline over local files, with a call for each core.
+
+    AUTOTUNE would start slower.
+    """
     import tensorflow as tf
 
     spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("jpg", "cls")}
@@ -261,7 +262,7 @@ def tfrecord_pictures(paths: list[str], records: int) -> Drain:
 
 
 def old_client_pictures(urls: list[str], records: int) -> Drain:
-    """The way of the client that came before: its conversions ran in a generator, one record after the other."""
+    """Decode images as the previous client did: in a generator, one record after another."""
     import tensorflow as tf
 
     from tests.benchmarks.readers import old_client_records
@@ -296,14 +297,14 @@ def _all_batches(dataset: Any) -> Drain:
     return lambda: sum(int(labels.shape[0]) for _, labels in dataset)
 
 
-# One small field of records that are large.
+# One small field of large records
 
 
 def selection(*fields: str, indexed: bool = False) -> Callable[[list[str], int], Drain]:
     def reader(urls: list[str], records: int) -> Drain:
         import ais_tar2tf as t2t
 
-        folder = tempfile.TemporaryDirectory(prefix="t2t-benchmarks-")  # removed when nobody drains any more
+        folder = tempfile.TemporaryDirectory(prefix="t2t-benchmarks-")  # removed when the reader is garbage collected
         if indexed:
             t2t.index(urls, out=f"{folder.name}/index.t2t", progress=False)
 
@@ -317,7 +318,7 @@ def selection(*fields: str, indexed: bool = False) -> Callable[[list[str], int],
 
 
 def streams(connections: int) -> Callable[[list[str], int], Drain]:
-    """Ours with so many connections at once."""
+    """Return our reader with this many connections."""
 
     def reader(urls: list[str], records: int) -> Drain:
         import ais_tar2tf as t2t
@@ -367,4 +368,4 @@ PEERS_WITHOUT_TENSORFLOW = frozenset(
         *(f"ours-streams-{count}" for count in STREAMS),
     }
 )
-"""What TensorFlow would only disturb."""
+"""Readers for which TensorFlow is not imported, because it would only slow them."""

@@ -1,4 +1,4 @@
-"""Draws what was measured: records a second of ours and of each peer, and over the number of connections."""
+"""Draw the results: records per second of this package and each peer, and curves over the number of connections."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _PANELS = (
 )
 _CURVES = (
     ("streams-", "Plain records, 100 KB, several connections", "connections, each over a link of 200 MB/s"),
-    ("parallel-", "Pictures, decoded and resized", "calls of the mapping at once (parallel)"),
+    ("parallel-", "Images, decoded and resized", "concurrent calls of the mapping (parallel)"),
 )
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """One picture of the lines that are there; panels without any are left out."""
+    """Draw one picture of the given results. Panels without results are left out."""
     found = {result.name: result for result in results}
     panels = [(title, [found[name] for name in names if name in found]) for title, names in _PANELS]
     panels = [(title, lines) for title, lines in panels if lines]
@@ -54,7 +54,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _SOFT})
     rows = -(-count // 2)
     figure, grid = plt.subplots(rows, 2, figsize=(12, 2.7 * rows), dpi=100, squeeze=False, layout="constrained")
-    figure.suptitle("Records a second", fontweight="bold")
+    figure.suptitle("Records per second", fontweight="bold")
     places = list(grid.flat)
     for axes, (title, lines) in zip(places, panels, strict=False):
         _bars(axes, title, lines)
@@ -67,12 +67,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def _counted(found: Mapping[str, Result], prefix: str) -> dict[int, Result]:
-    """The lines of a curve, by the number that stands in their names."""
+    """Return the results of a curve, by the number in their names."""
     return {int(name.removeprefix(prefix)): each for name, each in found.items() if name.startswith(prefix)}
 
 
 def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
-    """Ours, as in the first line; then each line's peer, as many times ours as it reached in its own line."""
+    """Draw our rate in the first line, and each peer scaled by its ratio to ours in its own line."""
     ours = lines[0].ours
     names = ["ais_tar2tf", *(line.peer_name for line in lines)]
     rates = [ours, *(ours / line.ratio for line in lines)]

@@ -1,8 +1,7 @@
-"""One way of reading each: a function from shards to the number of records that came, ours and the peers'.
+"""The readers, ours and the peers': functions from shards to a function that reads all records and counts them.
 
-What a reader gives is measured; making it is not: a dataset and its graph are built once, whatever they read (ours
-looks at a first record meanwhile). Every peer reads as its documentation advises, or in a faster way where one was
-found; the comment says which.
+Only reading is measured, not building a reader, because users build a dataset and its graph once (our dataset reads a
+first record meanwhile). Every peer reads as its documentation advises, or in a faster way that a comment describes.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from tests.benchmarks.peers import PEERS, PEERS_WITHOUT_TENSORFLOW, records_of
 __all__ = ["READERS", "WITHOUT_TENSORFLOW", "Drain", "Reader"]
 
 Drain = Callable[[], int]
-"""Reads everything, and gives the number of records that came."""
+"""Reads everything and returns the number of records."""
 
 Reader = Callable[[list[str], int], Drain]
-"""From URLs of shards (for TFRecord and isal: paths), and the number of records in them."""
+"""Takes URLs of shards (paths for local readers) and their number of records."""
 
 _FIELDS = ("__key__", "jpg", "cls")
 
-_RECORD_BUFFER = 8 * 1024 * 1024  # read ahead from a TFRecord file, as TensorFlow's performance guide advises
+_RECORD_BUFFER = 8 * 1024 * 1024  # read-ahead of TFRecord files that TensorFlow's performance guide advises
 _READ = 1024 * 1024
 
 
-# Plain records.
+# Plain records
 
 
 def ours_records(urls: list[str], records: int) -> int:
@@ -46,14 +45,14 @@ def webdataset_records(urls: list[str], records: int) -> int:
 
 
 def _webdataset(urls: list[str]) -> Any:
-    """Through curl in a pipe, as its README has it; its own reader for http does the same without the shell."""
+    """Read through a pipe from curl, as webdataset's README does. Its HTTP reader does the same without a shell."""
     import webdataset
 
     return webdataset.WebDataset([f"pipe:curl -s -L {url}" for url in urls], shardshuffle=False)
 
 
 def old_client_records(urls: list[str]) -> Iterator[dict[str, bytes]]:
-    """The way of the client that came before: a shard is fetched whole, then opened by tarfile."""
+    """Read as the previous client did: download a whole shard, then open it with tarfile."""
     import requests
 
     for url in urls:
@@ -63,14 +62,14 @@ def old_client_records(urls: list[str]) -> Iterator[dict[str, bytes]]:
 
 
 def curl(urls: list[str], records: int) -> int:
-    """The bytes alone: one curl, one shard after the other; it knows nothing of records, and is believed."""
+    """Download with one curl, shard by shard. curl does not count records, so `records` is returned unchecked."""
     outputs = [part for url in urls for part in ("-o", "/dev/null", url)]
     subprocess.run(["curl", "-s", "-f", "-L", *outputs], check=True)
     return records
 
 
 def isal_alone(paths: list[str], records: int) -> int:
-    """What isal itself needs to decompress the same bytes from local files; nobody looks at them."""
+    """Decompress the same bytes from local files with isal, without parsing them."""
     from isal import igzip
 
     for path in paths:
@@ -81,7 +80,7 @@ def isal_alone(paths: list[str], records: int) -> int:
 
 
 def zstd_alone(paths: list[str], records: int) -> int:
-    """The same of zstd."""
+    """Decompress the same bytes from local files with zstd."""
     from backports import zstd
 
     for path in paths:
@@ -92,7 +91,7 @@ def zstd_alone(paths: list[str], records: int) -> int:
 
 
 def lz4_alone(paths: list[str], records: int) -> int:
-    """The same of lz4."""
+    """Decompress the same bytes from local files with lz4."""
     import lz4.frame
 
     for path in paths:
@@ -103,16 +102,16 @@ def lz4_alone(paths: list[str], records: int) -> int:
 
 
 def our_decoder(paths: list[str], records: int) -> int:
-    """Our decompressor alone, fed with blocks as large as those that come from a store."""
-    from ais_tar2tf.archive._frames import FrameDecoder
-    from ais_tar2tf.archive._sniff import Beginning
+    """Decompress with our decoder alone, in blocks of the size that a store returns."""
+    from ais_tar2tf.archive.decompression import FrameDecoder
+    from ais_tar2tf.archive.sniff import FormatSniffer
     from ais_tar2tf.options import Limits
 
     buffer = memoryview(bytearray(2 * _READ))
     for path in paths:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             count = file.readinto(buffer)
-            kind, _ = Beginning(path).take(buffer[:count])
+            kind, _ = FormatSniffer(path).feed(buffer[:count])
             decoder = FrameDecoder(path, Limits(), kind)
             while count:
                 for _ in decoder.feed(buffer[:count]):
@@ -122,8 +121,8 @@ def our_decoder(paths: list[str], records: int) -> int:
     return records
 
 
-# Into tf.data: single records, each a dict of bytes. All but the last are drained by `skip`, in C++ and without a
-# shortcut behind any of these datasets: neither Python's loop over elements nor a batch's copies are measured.
+# Into tf.data: single records, each a dict of bytes. `skip` reads all but the last record in C++, and none of these
+# datasets has a shortcut for it. So neither a Python loop nor the copies of a batch are measured.
 
 
 def ours_dataset(urls: list[str], records: int) -> Drain:
@@ -134,7 +133,7 @@ def ours_dataset(urls: list[str], records: int) -> Drain:
 
 
 def ours_shuffled(urls: list[str], records: int) -> Drain:
-    """The same in another order: four shards at once, a window of 2,048 records."""
+    """Read in shuffled order: four shards at once, a window of 2,048 records."""
     import ais_tar2tf as t2t
 
     chosen = t2t.open(urls).dataset(lambda record: {name: record[name] for name in _FIELDS}, shuffle=True, seed=1)
@@ -171,7 +170,7 @@ def tfrecord_single_parallel(paths: list[str], records: int) -> Drain:
 
 
 def _parsed(paths: list[str], *, parallel: bool) -> Any:
-    """Parsed one by one; in parallel where that pays (it does not for 2 KB, where the hand-over costs more)."""
+    """Parse record by record. Parallel calls are faster for 100 KB, but slower for 2 KB."""
     import tensorflow as tf
 
     spec = {name: tf.io.FixedLenFeature((), tf.string) for name in ("key", "jpg", "cls")}
@@ -186,7 +185,9 @@ def _drain(dataset: Any, records: int) -> int:
     import tensorflow as tf
 
     options = tf.data.Options()
-    options.autotune.enabled = False  # for everyone, as in our datasets: its thread can hold up an iterator's end
+    options.autotune.enabled = (
+        False  # for all readers, as in our datasets, because its thread can delay the end of an iterator
+    )
     dataset = dataset.with_options(options)
     return records - 1 + len(list(dataset.skip(records - 1)))
 
@@ -199,25 +200,25 @@ def _count(records: Iterable[Any]) -> int:
     return count
 
 
-def _at_once(reader: Callable[[list[str], int], int]) -> Reader:
-    """A reader that has nothing to prepare."""
+def _unprepared(reader: Callable[[list[str], int], int]) -> Reader:
+    """Wrap a reader that has nothing to prepare."""
     return lambda urls, records: lambda: reader(urls, records)
 
 
 READERS: dict[str, Reader] = {
-    "ours-records": _at_once(ours_records),
+    "ours-records": _unprepared(ours_records),
     "ours-dataset": ours_dataset,
     "ours-shuffled": ours_shuffled,
-    "webdataset-records": _at_once(webdataset_records),
+    "webdataset-records": _unprepared(webdataset_records),
     "webdataset-dataset": webdataset_dataset,
     "old-client-dataset": old_client_dataset,
     "tfrecord-single": tfrecord_single,
     "tfrecord-single-parallel": tfrecord_single_parallel,
-    "curl": _at_once(curl),
-    "isal": _at_once(isal_alone),
-    "zstd": _at_once(zstd_alone),
-    "lz4": _at_once(lz4_alone),
-    "our-decoder": _at_once(our_decoder),
+    "curl": _unprepared(curl),
+    "isal": _unprepared(isal_alone),
+    "zstd": _unprepared(zstd_alone),
+    "lz4": _unprepared(lz4_alone),
+    "our-decoder": _unprepared(our_decoder),
     **CODECS,
     **PEERS,
     **tornet.READERS,

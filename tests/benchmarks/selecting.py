@@ -1,6 +1,7 @@
-"""Selection in the cluster against selection at the client: a real AIStore behind a link of 200 MB/s (toxiproxy).
+"""Compare selection in the cluster with selection at the client, on a real AIStore over a 200 MB/s link (toxiproxy).
 
-python -m tests.benchmarks.selecting SHARDS RECORDS ROUNDS, in a network of its own; prints JSON. `run` does both.
+`run` starts `python -m tests.benchmarks.selecting SHARDS RECORDS ROUNDS` in a private network and reads its JSON
+output.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ __all__ = ["run"]
 ROOT = Path(__file__).resolve().parents[2]
 _LARGE, _SMALL = 1_000_000, 1_000  # bytes of a record's two fields
 _RATE = 200_000  # KB/s of the link to each target, and to the proxy
-_MOST_SECONDS = 900
+_MAX_SECONDS = 900
 
 
 def run(shards: int, records: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds and bytes of each way, from a process in a network of its own; the best of some rounds."""
+    """Return the seconds and bytes of each way, as the best of `rounds`, measured in a private network."""
     numbers = [str(each) for each in (shards, records, rounds)]
-    command = [sys.executable, "-m", "tests.benchmarks.selecting", *numbers, "--full"]  # so that toxiproxy is built
+    command = [sys.executable, "-m", "tests.benchmarks.selecting", *numbers, "--full"]  # --full builds toxiproxy
     done = subprocess.run(
         [sys.executable, "-m", "tests.servers.enter", *command],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=_MOST_SECONDS,
+        timeout=_MAX_SECONDS,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"the servers for this line are not to be had:\n{done.stderr[-4000:]}")
+        raise RuntimeError(f"the servers for this line cannot be started:\n{done.stderr[-4000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -48,15 +49,15 @@ def main(shards: int, records: int, rounds: int) -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         AIStore(EVERYDAY["aisnode"].path, Path(home) / "aistore") as cluster,
-        Toxiproxy(FULL["toxiproxy"].path, Path(home)) as line,
+        Toxiproxy(FULL["toxiproxy"].path, Path(home)) as link,
     ):
         _fill(cluster.url, shards, records)
-        led = {}
+        linked = {}
         for number, url in enumerate([cluster.url, *cluster.target_urls]):
-            led[urlsplit(url).netloc] = urlsplit(line.in_front_of(url, f"node-{number}")).netloc
-            line.poison("bandwidth", {"rate": _RATE}, f"node-{number}")
-        _lead_redirects(led)
-        endpoint = f"http://{led[urlsplit(cluster.url).netloc]}"
+            linked[urlsplit(url).netloc] = urlsplit(link.in_front_of(url, f"node-{number}")).netloc
+            link.poison("bandwidth", {"rate": _RATE}, f"node-{number}")
+        _link_redirects(linked)
+        endpoint = f"http://{linked[urlsplit(cluster.url).netloc]}"
         found: dict[str, list[dict[str, float]]] = {"cluster": [], "client": []}
         for _ in range(rounds):
             for name, passes in found.items():
@@ -65,9 +66,9 @@ def main(shards: int, records: int, rounds: int) -> None:
 
 
 def _fill(endpoint: str, shards: int, records: int) -> None:
-    import shards as made
-    from ais_tar2tf.source import read_options
     from ais_tar2tf.stores.ais import AisStore
+    from ais_tar2tf.streams.arguments import read_options
+    from tests.support import shards as made
 
     store = AisStore("bench", read_options(), endpoint=endpoint)
     store.create()
@@ -77,15 +78,15 @@ def _fill(endpoint: str, shards: int, records: int) -> None:
     store.close()
 
 
-def _lead_redirects(led: dict[str, str]) -> None:
-    """The cluster redirects to its targets; that way, too, goes over the link."""
+def _link_redirects(linked: dict[str, str]) -> None:
+    """Rewrite the cluster's redirects, so that requests to its targets go over the link, too."""
     from ais_tar2tf.stores import ais
 
     direct = ais.followed
 
     def over_the_link(url: str, location: str, shown: str) -> str:
         target = urlsplit(direct(url, location, shown))
-        return target._replace(netloc=led.get(target.netloc, target.netloc)).geturl()
+        return target._replace(netloc=linked.get(target.netloc, target.netloc)).geturl()
 
     ais.followed = over_the_link
 
@@ -99,7 +100,7 @@ def _pass(endpoint: str, shards: int, records: int, *, in_cluster: bool) -> dict
         count = sum(len(record["small"]) == _SMALL for record in selected.records())
         took = {"wall": time.perf_counter() - began, "cpu": _cpu_seconds() - cpu}
         if count != shards * records or selected.extracted.shards != (shards if in_cluster else 0):
-            raise RuntimeError(f"{count} records came, {selected.extracted}")
+            raise RuntimeError(f"{count} records read, {selected.extracted}")
         return {**took, "bytes": float(selected.stats.bytes + selected.extracted.listed_bytes)}
 
 
@@ -109,7 +110,6 @@ def _cpu_seconds() -> float:
 
 
 def _main(arguments: list[str]) -> Any:
-    sys.path.insert(0, str(ROOT / "tests"))
     return main(*(int(each) for each in arguments[:3]))
 
 

@@ -1,4 +1,4 @@
-"""TorNet: samples from record files and tar shards against xarray per netCDF file, and building in two processes."""
+"""Compare TorNet samples from record files and tar shards with xarray on netCDF files; measure parallel builds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any
 __all__ = ["PEER", "READERS", "TornetData"]
 
 _SAMPLES, _QUICK_SAMPLES = 64, 16
-_COPIES = 16  # of each sample, where building is measured: so a process's start, half a second, weighs little
-_FILES = 8  # record files, or shards: as many as a build can have workers
+_COPIES = 16  # of each sample for builds, so that starting a process (half a second) matters little
+_FILES = 8  # record files or shards, which is also the maximum number of a build's workers
 _SPLIT = "train-2013"
-_ENGINE = "netcdf4" if importlib.util.find_spec("netCDF4") else "h5netcdf"  # the faster one, where it is there
+_ENGINE = "netcdf4" if importlib.util.find_spec("netCDF4") else "h5netcdf"  # netcdf4 is faster
 PEER = f"xarray ({_ENGINE}) per file"
 
 Reader = Callable[[list[str], int], Callable[[], int]]
 
 
 class TornetData:
-    """netCDF files, and what they are rebuilt into, made when a line first asks for it."""
+    """netCDF files, and the files built from them, created when a line first needs them."""
 
     def __init__(self, home: Path, served: Path, *, quick: bool) -> None:
         self.samples = _QUICK_SAMPLES if quick else _SAMPLES
@@ -46,7 +46,7 @@ class TornetData:
         return root
 
     def _link(self) -> Path:
-        """The same files under several names each: enough for the start of a process to weigh little."""
+        """Return a folder with the same files under several names each, so that starting a process matters little."""
         from ais_tar2tf.tornet.small_data import events, write_catalog
 
         root = self._home / "many"
@@ -63,7 +63,7 @@ class TornetData:
         from ais_tar2tf import tornet
 
         folder = self._home / f"{file_format}-{encoding}"
-        with redirect_stdout(None):  # TFDS tells what it does
+        with redirect_stdout(None):  # TFDS prints its progress
             tornet.build(self.root(), folder, file_format=file_format, encoding=encoding, progress=False)
         return folder
 
@@ -78,7 +78,7 @@ class TornetData:
 
 
 def _xarray(files: list[str], records: int) -> Callable[[], int]:
-    """All that is in a sample, as a loader reads it: each file opened, its variables as arrays."""
+    """Open each file and read all its variables as arrays, as a loader does."""
     import xarray as xr
 
     def drain() -> int:

@@ -1,4 +1,4 @@
-"""The server that everyone reads from: nginx when it is there, else the embedded one; stopped by who started it."""
+"""Run the server that all readers use: nginx if it is installed, otherwise the embedded server."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pathlib import Path
 
 from tests.servers.process import free_ports
 
-__all__ = ["LINK", "NotHere", "Web", "serving"]
+__all__ = ["LINK", "NotAvailable", "Web", "serving"]
 
 LINK = 200_000_000
-"""Bytes a second of one connection, where a line wants a slower one than this machine's own."""
+"""Bytes per second of one connection, for lines that need a limited one."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _BUCKET = "bench"
-_NGINX_ELSEWHERE = "/usr/sbin:/usr/local/sbin"  # where packages put it, and what a user's PATH often lacks
+_NGINX_ELSEWHERE = "/usr/sbin:/usr/local/sbin"  # where packages install it, often not on a user's PATH
 
 _NGINX = """
 daemon off; {user} worker_processes 1; pid {work}/pid; error_log stderr crit;
@@ -41,13 +41,13 @@ http {{
 """
 
 
-class NotHere(Exception):
-    """A program or a package that a line needs is not installed; the line says so and has no figures."""
+class NotAvailable(Exception):
+    """A program or a package that a line needs is not installed. The line prints this reason instead of figures."""
 
 
 @dataclass(frozen=True)
 class Web:
-    """A running server: its name, and where it shows the folder."""
+    """A running server: its name, and the URL of the folder that it serves."""
 
     name: str
     root: str
@@ -56,23 +56,23 @@ class Web:
         return f"{self.root}/{file}"
 
     def limited(self, file: str) -> str:
-        """The same through connections of `LINK` bytes a second each."""
+        """Return a URL of the file over connections of `LINK` bytes per second each."""
         self._only_nginx()
         return f"{self.root}/link/{file}"
 
     def copies(self, file: str, count: int) -> list[str]:
-        """Many names of one file."""
+        """Return many URLs of one file."""
         self._only_nginx()
         return [f"{self.root}/copies/{number}-{file}" for number in range(count)]
 
     def _only_nginx(self) -> None:
         if self.name != "nginx":
-            raise NotHere("this line needs nginx (apt install nginx)")
+            raise NotAvailable("this line needs nginx (apt install nginx)")
 
 
 @contextmanager
 def serving(home: Path) -> Iterator[tuple[Web, Path]]:
-    """A server, and the folder under `home` whose files it shows."""
+    """Start a server. Return it and the folder below `home` that it serves."""
     folder = home / "shown" / _BUCKET
     folder.mkdir(parents=True)
     nginx = shutil.which("nginx") or shutil.which("nginx", path=_NGINX_ELSEWHERE)
@@ -92,7 +92,7 @@ def _embedded(folder: Path) -> Iterator[Web]:
 def _nginx(program: str, home: Path, folder: Path) -> Iterator[Web]:
     work, (port,) = home / "nginx", free_ports(1)
     work.mkdir()
-    # As root it would give its workers to a user who may not look into our folder.
+    # Started by root, nginx would run its workers as a user who may not read this folder.
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     (work / "conf").write_text(_NGINX.format(user=user, work=work, root=folder, port=port, link=LINK))
     process = subprocess.Popen([program, "-p", str(work), "-c", str(work / "conf")])

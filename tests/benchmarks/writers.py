@@ -1,7 +1,7 @@
-"""One way of writing TFRecord files each, ours and the peers', and of reading them back.
+"""Write TFRecord files with our export and with the peers' writers, and read them back.
 
-Both sides read the same local shards and write into memory where there is such a place (`/dev/shm`): a disk that is
-slower than either would make them equal. What is written is taken away before the next pass.
+Both sides read the same local shards and write into memory (`/dev/shm`, if it exists), because a slow disk would make
+both equally fast. The output is deleted before the next pass.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["WRITERS", "Drain", "Writer", "scratch"]
 Drain = Callable[[], int]
 Writer = Callable[[list[str], int], Drain]
 
-_MEMORY = Path("/dev/shm")  # a folder of our own is made in it
+_MEMORY = Path("/dev/shm")  # `scratch` makes a new folder in it
 _RECORD_BUFFER = 8 * 1024 * 1024
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="t2t-benchmarks-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix="t2t-benchmarks-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
-        yield place
+        yield folder
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 def _export(workers: int) -> Writer:
@@ -46,7 +46,7 @@ def _export(workers: int) -> Writer:
 
 
 def webdataset_tfrecord_writer(paths: list[str], records: int) -> Drain:
-    """As tutorials have it: a tf.train.Example of every sample, and TensorFlow's writer."""
+    """Write as tutorials do: make a tf.train.Example of each sample, and use TensorFlow's writer."""
     import tensorflow as tf
     import webdataset
 
@@ -67,7 +67,7 @@ def webdataset_tfrecord_writer(paths: list[str], records: int) -> Drain:
 
 
 def _exported(paths: list[str]) -> tuple[Path, list[str]]:
-    """Record files of the shards beside them; made once, whoever reads them first."""
+    """Export the shards into a folder next to them, once, and return the folder and its files."""
     import ais_tar2tf as t2t
 
     out = Path(paths[0]).with_name(f"{Path(paths[0]).stem}-{len(paths)}-exported")
@@ -82,7 +82,7 @@ def ours_loaded(paths: list[str], records: int) -> Drain:
 
 
 def plain_tfrecord_dataset(paths: list[str], records: int) -> Drain:
-    """The faster of parsing in sequence and in parallel is the peer: both are lines."""
+    """Parse sequentially. `plain_tfrecord_dataset_parallel` parses in parallel; both are peers."""
     return _plain(paths, records, None)
 
 

@@ -1,9 +1,5 @@
-"""Coverage-guided fuzzing of everything that parses what somebody else may have written.
+"""Coverage-guided fuzzing of every parser of foreign bytes.
 
-`python -m tests.fuzz` runs the targets under atheris (extra `fuzz`), `tests/test_fuzz.py` replays the kept inputs.
+`python -m tests.fuzz` runs the targets under atheris (extra `fuzz`). `tests/project/test_fuzz.py` replays the inputs
+in `corpus/`.
 """
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pytest does as much for the helpers of tests

@@ -1,8 +1,8 @@
 """Run the fuzz targets: `python -m tests.fuzz --minutes 10 [TARGET …]`.
 
-Each target runs in a process of its own, `--jobs` at a time. What it finds stays in `--out`, a folder a target: its
-corpus, and the input of each finding. The table at the end says how many inputs each target ran, and what was found.
-`--keep` adds to the kept corpus of each target the smallest inputs that reach what the kept ones do not.
+Each target runs in its own process, `--jobs` of them at a time. `--out` gets a folder for each target, with its
+corpus and with the input of each finding. The table at the end shows the number of inputs and the findings of each
+target. `--keep` adds small inputs that reach new code to the corpus in the repository.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.fuzz.targets import MEGABYTES, SECONDS, TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).resolve().parent / "corpus"
-_MOST_BYTES = 16_384  # of an input: enough for a tar of some members, small enough to run thousands a second
-_KEPT_BYTES = 4_096  # of an input that is kept in the repository
-_KEPT = 40  # inputs of each target
+_MAX_BYTES = 16_384  # of an input: enough for a tar of a few members, and thousands run per second
+_KEPT_BYTES = 4_096  # of an input in the repository's corpus
+_KEPT = 40  # inputs of each target in the repository's corpus
 
 
 class Result(NamedTuple):
@@ -36,11 +36,11 @@ class Result(NamedTuple):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.partition("\n")[0])
-    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=f"of: {', '.join(TARGETS)}")
-    parser.add_argument("--minutes", type=float, default=1.0, help="for each target (default: 1)")
-    parser.add_argument("--jobs", type=int, default=1, help="targets at a time (default: 1)")
+    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=f"some of: {', '.join(TARGETS)}")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration for each target (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="targets that run concurrently (default: 1)")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "ais_tar2tf-fuzz")
-    parser.add_argument("--keep", action="store_true", help="add small inputs that reach more to the kept corpus")
+    parser.add_argument("--keep", action="store_true", help="add small inputs to the repository's corpus")
     options = parser.parse_args()
     unknown = set(options.targets) - TARGETS.keys()
     if unknown:
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def plant(out: Path, names: list[str]) -> None:
-    """Put good inputs where the targets start from."""
+    """Write the good inputs from which the targets start."""
     from tests.fuzz.good import inputs
 
     for name, good in inputs().items():
@@ -72,13 +72,13 @@ def plant(out: Path, names: list[str]) -> None:
 
 
 def fuzz(name: str, folder: Path, minutes: float) -> Result:
-    """Run one target for some minutes."""
+    """Run one target for `minutes`."""
     (folder / "corpus").mkdir(parents=True, exist_ok=True)
     kept = CORPUS / name
     command = [
         sys.executable, "-m", "tests.fuzz.one", name, str(folder / "corpus"), *([str(kept)] if kept.is_dir() else []),
         f"-max_total_time={int(minutes * 60)}", f"-timeout={SECONDS}", f"-rss_limit_mb={MEGABYTES}",
-        f"-max_len={_MOST_BYTES}", f"-artifact_prefix={folder}/finding-", "-print_final_stats=1",
+        f"-max_len={_MAX_BYTES}", f"-artifact_prefix={folder}/finding-", "-print_final_stats=1",
     ]  # fmt: skip
     print(f"{name}: for {minutes:g} minutes", flush=True)
     log = folder / "log"
@@ -94,13 +94,13 @@ def fuzz(name: str, folder: Path, minutes: float) -> Result:
         findings = [log]
     result = Result(name, int(runs[1]) if runs else 0, int(edges[-1]) if edges else 0, findings)
     print(
-        f"{name}: {result.runs:,} inputs, {'found: see ' + str(folder) if findings else 'nothing found'}", flush=True
+        f"{name}: {result.runs:,} inputs, {'findings in ' + str(folder) if findings else 'no findings'}", flush=True
     )
     return result
 
 
 def keep(name: str, folder: Path) -> None:
-    """Merge small inputs that reach more than the kept ones into the kept corpus."""
+    """Merge small inputs that reach new code into the repository's corpus."""
     kept = CORPUS / name
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as small:

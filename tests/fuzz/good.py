@@ -1,4 +1,4 @@
-"""Good inputs for each target: what fuzzing starts from, beside the inputs that are kept."""
+"""Build good inputs for each target, from which fuzzing starts in addition to the corpus."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import h5py
 import numpy as np
 
 import ais_tar2tf as t2t
-import archives
-import shards as made
-from ais_tar2tf.cache._block import FileWriter
+from ais_tar2tf.base.documents.sealed import document_bytes
 from ais_tar2tf.cluster.etl import Definition
-from ais_tar2tf.documents import document_bytes
-from ais_tar2tf.export.manifest import Manifest
-from ais_tar2tf.export.work import WorkFolder
 from ais_tar2tf.ops import Decode, Resize
 from ais_tar2tf.options import Shuffle
-from ais_tar2tf.plan import Plan
+from ais_tar2tf.recordfiles.export.journal import WorkFolder
+from ais_tar2tf.recordfiles.export.manifest import Manifest
+from ais_tar2tf.stores.cache.block_file import BlockFileWriter
 from ais_tar2tf.stores.memory import MemoryStore
+from ais_tar2tf.streams.order import Plan
+from tests.support import archives
+from tests.support import shards as made
 
 __all__ = ["inputs"]
 
@@ -34,7 +34,7 @@ def inputs() -> dict[str, list[bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         exported = _exported(Path(folder))
         journal = _journal(Path(folder))
-    everything = archives.as_everything(_MEMBERS)
+    everything = archives.in_every_format(_MEMBERS)
     example = t2t.features.encode({"a": b"x", "b": [1, 2], "c": 0.5})
     listing = {"entries": [{"name": "a.tar", "size": "12", "version": "1"}], "continuation_token": "a.tar"}
     position = Plan(5, Shuffle(window=4, seed=1)).begin(0, 1, 2).to_text().encode()
@@ -88,7 +88,7 @@ def inputs() -> dict[str, list[bytes]]:
 
 
 def _exported(folder: Path) -> dict[str, bytes]:
-    """What an export and an index leave."""
+    """Return the files that an export and two indexes write."""
     store = MemoryStore("fuzz-seeds")
     store.put("a.tar", made.tar([(f"r/{number}", {"cls": b"1", "txt": b"hello"}) for number in range(3)]))
     with t2t.open("memory://fuzz-seeds/a.tar", index=False) as source:
@@ -109,10 +109,10 @@ def _exported(folder: Path) -> dict[str, bytes]:
 
 
 def _block() -> bytes:
-    """A block of the cache, with its length in front."""
+    """Return a file of a cached block, preceded by the block's length."""
     with tempfile.TemporaryDirectory() as folder:
         handle = os.open(folder, os.O_RDONLY)
-        writer = FileWriter(handle, "block", "key")
+        writer = BlockFileWriter(handle, "block", "key")
         writer.add(memoryview(b"0123456789"))
         writer.commit()
         os.close(handle)
@@ -120,7 +120,7 @@ def _block() -> bytes:
 
 
 def _hdf5() -> bytes:
-    """Deflated chunks, one of them never written, text of variable length, and an attribute."""
+    """Return an HDF5 file with compressed chunks, a missing chunk, variable-length text and an attribute."""
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         values = file.create_dataset("x", (6, 4), "f4", chunks=(4, 4), compression="gzip", shuffle=True)

@@ -1,4 +1,4 @@
-"""One target under atheris, in a process of its own: `python -m tests.fuzz.one TARGET [libFuzzer's arguments]`."""
+"""Run one target under atheris in this process: `python -m tests.fuzz.one TARGET [arguments of libFuzzer]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import atheris
 
 PROGRAM = "AIS_TAR2TF_FUZZ_PROGRAM"
-"""The variable that names a program which runs this module and a target, for libFuzzer to start it again."""
+"""The environment variable with the path of a program that runs this module and a target. libFuzzer restarts it."""
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -19,24 +19,10 @@ with atheris.instrument_imports(include=["ais_tar2tf"], enable_loader_override=F
     import ais_tar2tf
     from tests.fuzz import targets
 
-    for package in ("archive", "records", "export", "plan", "cache", "features", "schema", "datum", "stores"):
-        module = importlib.import_module(f"ais_tar2tf.{package}")
-        for each in pkgutil.iter_modules(module.__path__):
-            importlib.import_module(f"ais_tar2tf.{package}.{each.name}")
-    for single in (
-        "documents",
-        "values",
-        "class_names",
-        "csv_files",
-        "shard_index",
-        "arrays",
-        "headers",
-        "templates",
-        "examples",
-        "names",
-        "structure",
-    ):
-        importlib.import_module(f"ais_tar2tf.{single}")
+    for room in ("archive", "base", "datum", "records", "recordfiles", "stores", "streams", "values"):
+        package = importlib.import_module(f"ais_tar2tf.{room}")
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(each.name)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What is fuzzed: for each document format and each parser, a function of bytes.
+"""The fuzz targets: for each document format and each parser, a function that takes bytes.
 
-A target returns, or raises one of the package's own errors. Anything else is a finding: another exception, a crash,
-an input that takes more than `SECONDS` or `MEGABYTES`.
+A target returns, or raises one of the package's own errors. Another exception, a crash, or an input that takes more
+than `SECONDS` or `MEGABYTES` is a finding.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.account import Account
 from ais_tar2tf.archive import ShardArchive
+from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import CheckpointError, ExportError, SchemaError, Tar2TFError
 from ais_tar2tf.options import KIB, MIB, Limits, Timeouts
 
 __all__ = ["MEGABYTES", "SECONDS", "TARGETS", "run"]
 
 SECONDS = 10
-"""That one input may take: a bound against hangs, on a machine that does other things too."""
+"""The limit for one input: it detects hangs, and tolerates a busy machine."""
 
 MEGABYTES = 2_048
-"""That the process may take, the libraries' own few hundred included."""
+"""The limit for the process, of which the libraries need a few hundred."""
 
 LIMITS = Limits(
     member_bytes=1 * MIB, record_bytes=2 * MIB, header_bytes=64 * KIB, name_bytes=4 * KIB, sparse_bytes=4 * MIB,
@@ -46,7 +46,7 @@ def target(function: Target) -> Target:
 
 
 def run(name: str, data: bytes) -> None:
-    """Run one target on one input; our own errors are answers."""
+    """Run one target on one input. The package's own errors are accepted."""
     with contextlib.suppress(Tar2TFError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         TARGETS[name](data)
@@ -57,7 +57,7 @@ def run(name: str, data: bytes) -> None:
 
 @target
 def fuzz_manifest(data: bytes) -> None:
-    from ais_tar2tf.export.manifest import Manifest
+    from ais_tar2tf.recordfiles.export.manifest import Manifest
 
     manifest = Manifest.from_json(data, where="manifest.json")
     again = Manifest.from_json(manifest.to_json(), where="manifest.json")
@@ -68,7 +68,7 @@ def fuzz_manifest(data: bytes) -> None:
 @target
 def fuzz_index(data: bytes) -> None:
     """Our own format, webdataset's, and manifests, which tell as much."""
-    from ais_tar2tf.shard_index import Index
+    from ais_tar2tf.streams.index.shards import Index
 
     index = Index.from_bytes(data)
     if index is None:
@@ -85,8 +85,8 @@ def fuzz_index(data: bytes) -> None:
 @target
 def fuzz_class_names(data: bytes) -> None:
     """The document as it is, and sealed, which chance would not do."""
-    from ais_tar2tf.class_names import document_of, parse_classes
-    from ais_tar2tf.documents import document_bytes, parse_json
+    from ais_tar2tf.base.documents.sealed import document_bytes, parse_json
+    from ais_tar2tf.streams.class_names import document_of, parse_classes
 
     parse_classes(data, where="classes.json")
     sealed = document_bytes(parse_json(data, where="classes.json", fail=SchemaError))
@@ -99,12 +99,12 @@ def fuzz_class_names(data: bytes) -> None:
 @target
 def fuzz_csv(data: bytes) -> None:
     """Every row is found again at its place."""
-    from ais_tar2tf.csv_files import RowReader, placed_rows
+    from ais_tar2tf.base.csv_files import RowReader, csv_rows
 
     with tempfile.NamedTemporaryFile(dir=_memory()) as file:
         file.write(data)
         file.flush()
-        placed = list(islice(placed_rows(file.name), 20))
+        placed = list(islice(csv_rows(file.name), 20))
         with RowReader(file.name) as reader:
             assert all(reader.cells_at(row.offset) == row.cells for row in placed)
 
@@ -112,7 +112,7 @@ def fuzz_csv(data: bytes) -> None:
 @target
 def fuzz_journal(data: bytes) -> None:
     """A work folder with this journal, opened to go on."""
-    from ais_tar2tf.export.work import WorkFolder
+    from ais_tar2tf.recordfiles.export.journal import WorkFolder
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         path = Path(folder) / "work"
@@ -125,15 +125,15 @@ def fuzz_journal(data: bytes) -> None:
 
 @target
 def fuzz_cache_block(data: bytes) -> None:
-    from ais_tar2tf.cache._block import FileReader
-    from ais_tar2tf.cache._shelf import Damaged
+    from ais_tar2tf.stores.cache.block_cache import DamagedBlock
+    from ais_tar2tf.stores.cache.block_file import BlockFileReader
 
     length = int.from_bytes(data[:3], "little")
     with tempfile.NamedTemporaryFile(dir=_memory()) as file:
         file.write(data[3:])
         file.flush()
-        with contextlib.suppress(Damaged):  # the cache then asks the store
-            reader = FileReader(Path(file.name), length, "key")
+        with contextlib.suppress(DamagedBlock):  # the cache then reads from the store
+            reader = BlockFileReader(Path(file.name), length, "key")
             buffer = memoryview(bytearray(8 * KIB))
             for at in (0, length // 2, max(0, length - 1)):
                 reader.read(at, buffer)
@@ -142,22 +142,22 @@ def fuzz_cache_block(data: bytes) -> None:
 
 @target
 def fuzz_cache_object(data: bytes) -> None:
-    from ais_tar2tf.cache._disk import DiskShelf
     from ais_tar2tf.stores import Identity
+    from ais_tar2tf.stores.cache.disk import DiskBlockCache
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
-        shelf = DiskShelf(folder, 1 * MIB)
-        shelf.vouch("key", Identity("1", "", "", 5))
-        (known,) = Path(folder).rglob("object.json")
-        known.write_bytes(data)
-        shelf.known("key")
+        cache = DiskBlockCache(folder, 1 * MIB)
+        cache.confirm("key", Identity("1", "", "", 5))
+        (path,) = Path(folder).rglob("object.json")
+        path.write_bytes(data)
+        cache.confirmed("key")
 
 
 @target
 def fuzz_position(data: bytes) -> None:
-    """A position out of a checkpoint, and the plan that it is checked against."""
+    """Parse a position from a checkpoint, and check it against plans."""
     from ais_tar2tf.options import Shuffle
-    from ais_tar2tf.plan import Plan, Position
+    from ais_tar2tf.streams.order import Plan, Position
 
     position = Position.from_text(data.decode("utf-8", "surrogateescape"))
     assert Position.from_text(position.to_text()) == position
@@ -171,7 +171,7 @@ def fuzz_position(data: bytes) -> None:
 
 @target
 def fuzz_schema(data: bytes) -> None:
-    from ais_tar2tf.schema import Schema
+    from ais_tar2tf.values.schema import Schema
 
     schema = Schema.from_json(data)
     assert Schema.from_json(json.dumps(schema.to_json())) == schema
@@ -180,16 +180,16 @@ def fuzz_schema(data: bytes) -> None:
 
 @target
 def fuzz_datum_metadata(data: bytes) -> None:
-    from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, schema_of
+    from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, parse_counts, parse_schema, read_json
 
-    for name, read in ((SHARD_INFO, counts_of), (MAPPING, schema_of)):
+    for name, read in ((SHARD_INFO, parse_counts), (MAPPING, parse_schema)):
         with contextlib.suppress(Tar2TFError):
             read(read_json(data, name), name)
 
 
 @target
 def fuzz_definition(data: bytes) -> None:
-    """What a transformer's container is told."""
+    """Parse the definition that a transformer's container gets."""
     from ais_tar2tf.cluster.etl.definition import Definition
 
     Definition.from_json(data.decode("utf-8", "surrogateescape"))
@@ -197,8 +197,8 @@ def fuzz_definition(data: bytes) -> None:
 
 @target
 def fuzz_document(data: bytes) -> None:
-    """The one way in, with each kind of error."""
-    from ais_tar2tf.documents import parse_json, seal, verify_seal
+    """Parse and verify a sealed document, with each class of error."""
+    from ais_tar2tf.base.documents.sealed import parse_json, seal, verify_seal
 
     fail = (CheckpointError, ExportError, SchemaError)[len(data) % 3]
     document = verify_seal(parse_json(data, where="x", fail=fail), where="x", fail=fail)
@@ -209,7 +209,7 @@ def fuzz_document(data: bytes) -> None:
 
 
 def _members(data: bytes) -> Iterator[Any]:
-    """What a reader gets, of blocks whose length the first byte says."""
+    """Yield the archive's members, fed in blocks whose length the first byte chooses."""
     archive = ShardArchive("shard", LIMITS)
     size = (1, 7, 100, 512, 4096, 1 << 20)[data[0] % 6] if data else 1
     body = memoryview(data)[1:]
@@ -218,14 +218,14 @@ def _members(data: bytes) -> Iterator[Any]:
     for at in range(0, len(body), size):
         for members in archive.feed(body[at : at + size]):
             yield archive, members
-        if archive.missing:
+        if archive.needs_directory:
             return
     archive.finish()
 
 
 def _records(data: bytes) -> None:
-    from ais_tar2tf.examples import ExampleGrouper
     from ais_tar2tf.records import Grouper
+    from ais_tar2tf.values.example_grouper import ExampleGrouper
 
     account = Account("raise")
     grouper: Any = None
@@ -246,7 +246,7 @@ def fuzz_tar(data: bytes) -> None:
 
 @target
 def fuzz_compressed(data: bytes) -> None:
-    """gzip, zstd, lz4, bz2, xz, with whatever is in them."""
+    """Read a compressed archive: gzip, zstd, lz4, bz2 or xz."""
     _records(data)
 
 
@@ -257,7 +257,7 @@ def fuzz_tfrecord(data: bytes) -> None:
 
 @target
 def fuzz_zip(data: bytes) -> None:
-    """As it comes, and by its directory, which is fetched by ranges: the whole way from a store."""
+    """Read a zip from a store, as a stream and by its directory."""
     import ais_tar2tf as t2t
     from ais_tar2tf.stores.memory import MemoryStore
 
@@ -273,17 +273,17 @@ def fuzz_zip(data: bytes) -> None:
 
 @target
 def fuzz_example(data: bytes) -> None:
-    """A serialized tf.train.Example."""
-    from ais_tar2tf.features import decode, encode
+    """Decode a serialized tf.train.Example."""
+    from ais_tar2tf.values.features import decode, encode
 
     decoded = decode(data)
-    with contextlib.suppress(SchemaError):  # not every Example has the form in which we write
+    with contextlib.suppress(SchemaError):  # `encode` cannot write every Example
         encode(decoded)
 
 
 @target
 def fuzz_npy(data: bytes) -> None:
-    from ais_tar2tf.arrays import decode_npy, decode_npz
+    from ais_tar2tf.values.arrays import decode_npy, decode_npz
 
     for decode in (decode_npy, decode_npz):
         with contextlib.suppress(Tar2TFError):
@@ -292,29 +292,29 @@ def fuzz_npy(data: bytes) -> None:
 
 @target
 def fuzz_values(data: bytes) -> None:
-    """JSON and msgpack, and what a card shows of these bytes."""
-    from ais_tar2tf.card._samples import Chosen
+    """Decode JSON and msgpack, and sample the bytes for a card."""
+    from ais_tar2tf.base.documents.parsing import json_value, msgpack_value
+    from ais_tar2tf.cli.card.samples import SampleReservoir
     from ais_tar2tf.options import Card
-    from ais_tar2tf.values import json_value, msgpack_value
 
     for read in (json_value, msgpack_value):
         with contextlib.suppress(Tar2TFError):
             read(data)
-    Chosen(Card()).add({"__key__": "k", "__shard__": "s", "x": data})
+    SampleReservoir(Card()).add({"__key__": "k", "__shard__": "s", "x": data})
 
 
 @target
 def fuzz_hdf5(data: bytes) -> None:
-    """By the helper process: what its library does to itself is an error of ours."""
-    from ais_tar2tf.netcdf import read
+    """Read HDF5 in the helper process, whose crash becomes an error of ours."""
     from ais_tar2tf.options import Hdf5
+    from ais_tar2tf.values.hdf5 import read
 
-    read(data, limit=1 * MIB, how=Hdf5(isolate=True, seconds=2))
+    read(data, limit=1 * MIB, options=Hdf5(isolate=True, seconds=2))
 
 
 @target
 def fuzz_headers(data: bytes) -> None:
-    from ais_tar2tf.headers import array_header, image_header, media_kind
+    from ais_tar2tf.values.file_headers import array_header, image_header, media_kind
 
     header = image_header(data)
     assert header is None or all(side >= 0 for side in (header.height, header.width))
@@ -324,9 +324,9 @@ def fuzz_headers(data: bytes) -> None:
 
 @target
 def fuzz_template(data: bytes) -> None:
-    from ais_tar2tf.templates import expand
+    from ais_tar2tf.base.urls.templates import expand
 
-    names = expand(data.decode("utf-8", "surrogateescape"), limit=20_000)  # what a template costs grows with it
+    names = expand(data.decode("utf-8", "surrogateescape"), limit=20_000)  # the time grows with the limit
     list(islice(names, 1_000))
 
 
@@ -335,41 +335,38 @@ def fuzz_template(data: bytes) -> None:
 
 @target
 def fuzz_listing(data: bytes) -> None:
-    """A page of AIStore's listing."""
-    from ais_tar2tf.stores import ais
+    """Parse a page of an AIStore listing."""
+    from ais_tar2tf.stores.ais_listing import read_page
 
-    class Answer:
-        content = data
-
-    answer: Any = Answer()
-    for info in ais._read_page(answer, "ais://b")[0]:
+    for info in read_page(data, "ais://b")[0]:
         assert isinstance(info.name, str)
 
 
 @target
 def fuzz_ranges(data: bytes) -> None:
-    """An answer of several ranges, and one of GetBatch."""
-    from ais_tar2tf.stores._batch import unpacked
-    from ais_tar2tf.stores._multipart import pieces_of
+    """Parse an answer with several ranges, and an answer of GetBatch."""
+    from ais_tar2tf.stores.ais_batch import unpack
+    from ais_tar2tf.stores.multipart import pieces_of
 
     wanted = [(0, 10), (50, 60)]
     found = pieces_of(memoryview(data), wanted)
     if found is not None:
         assert [len(piece) for piece in found[0]] == [10, 10]
-    pieces = unpacked(data, [("b/a", 0, 5), ("b/b", 0, 5)])
+    pieces = unpack(data, [("b/a", 0, 5), ("b/b", 0, 5)])
     assert pieces is None or [len(piece) for piece in pieces] == [5, 5]
 
 
 @target
 def fuzz_http(data: bytes) -> None:
-    """Whatever a server sends: a listener on the loopback interface sends it for each request."""
-    from ais_tar2tf.stores._http import HttpPool, body_of
+    """Read an HTTP answer from a local server that sends exactly these bytes."""
+    from ais_tar2tf.stores.transport.bodies import body_of
+    from ais_tar2tf.stores.transport.pool import HttpPool
 
     listener = _listener()
     listener.answer = data
     pool = HttpPool(Timeouts(connect=2, idle=2))
     with contextlib.closing(pool):
-        answer = pool.ask(listener.url, {"Range": "bytes=3-9"}, shown="http://x")
+        answer = pool.request(listener.url, {"Range": "bytes=3-9"}, shown="http://x")
         body = body_of(answer, "http://x", 3, 10)
         if body is None:
             return
@@ -382,7 +379,7 @@ def fuzz_http(data: bytes) -> None:
 
 
 class _Listener:
-    """Sends `answer` to whoever connects, and closes."""
+    """A server that sends `answer` on each connection, then closes it."""
 
     def __init__(self) -> None:
         import socket
@@ -413,5 +410,5 @@ def _listener() -> _Listener:
 
 @cache
 def _memory() -> str | None:
-    """A folder in memory, where there is one."""
+    """Return a folder in memory, or None if the system has none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

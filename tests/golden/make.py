@@ -1,8 +1,8 @@
-"""Write what users keep on disk as this version writes it, for later versions to read.
+"""Write all files that users keep on disk in the format of this version, for tests of later versions.
 
     venv/bin/python tests/golden/make.py FOLDER
 
-`FOLDER` must not exist. `tests/test_golden.py` says of the folders here what has to be read, and what comes out.
+`FOLDER` must not exist. `tests/project/test_golden.py` reads the folders next to this file and checks their content.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tensorflow as tf
 
 import ais_tar2tf as t2t
-import shards as made
 from ais_tar2tf.stores.memory import MemoryStore
+from tests.support import shards as made
 
 URL = "memory://golden/{0..2}.tar"
 READ = 5  # records before each checkpoint
@@ -49,11 +49,11 @@ def model() -> Any:
 
 
 class Break(tf.keras.callbacks.Callback):
-    """Ends a training behind a batch of the second epoch, as a fault would."""
+    """Interrupts a training after `batches` batches."""
 
-    def __init__(self, behind: int) -> None:
+    def __init__(self, batches: int) -> None:
         super().__init__()
-        self.left = behind
+        self.left = batches
 
     def on_train_batch_end(self, *_: Any) -> None:
         self.left -= 1

@@ -1,1 +1,1 @@
-"""Faults × seeds × ways to a store: each run gives the exact bytes, or exactly one typed error."""
+"""Run faults × seeds × ways to a store. Each run must end with the exact records or with exactly one typed error."""

@@ -1,4 +1,4 @@
-"""python -m tests.matrix [--full] — the whole matrix by one command; a table of fault × outcome × runs."""
+"""Run the matrix of faults and print a table of the outcomes: `python -m tests.matrix [--full]`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.matrix.scene import PUBLIC, WAYS
 
 _FULL_SEEDS, _SMALL_SEEDS = 20, 2
 _ALL_WAYS = (*WAYS, PUBLIC)
-_README = Path(__file__).resolve().parents[1] / "README.md"
+_README = Path(__file__).resolve().parent / "README.md"
 _BEGIN, _END = "<!-- the matrix -->", "<!-- end of the matrix -->"
 
 Rows = dict[str, dict[str, list[Outcome]]]
-"""Outcomes by fault and way."""
+"""Outcomes, by fault and by way to the store."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,26 +39,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "\n".join(table(rows))
     runs = sum(len(each) for row in rows.values() for each in row.values())
     seconds = time.monotonic() - began
-    print(text, f"{runs} runs held in {seconds:.0f} s, {len(failed)} failed", sep="\n\n")
+    print(text, f"{runs} runs passed in {seconds:.0f} s, {len(failed)} failed", sep="\n\n")
     if options.write and not failed:
         _write(text, _heading(runs, options.seeds or _SMALL_SEEDS, seconds))
     return 1 if failed else 0
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
-    parser.add_argument("--full", action="store_const", const=_FULL_SEEDS, dest="seeds", help="20 seeds of each")
-    parser.add_argument("--seeds", type=int, help="so many seeds of each, from 1 on")
-    parser.add_argument("--seed", type=int, action="append", help="just this one")
-    parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="just this one")
-    parser.add_argument("--way", action="append", choices=_ALL_WAYS, help="just this one")
-    parser.add_argument("--write", action="store_true", help="the table into tests/README.md")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix", description="Run the matrix of faults and print a table of the outcomes."
+    )
+    parser.add_argument(
+        "--full", action="store_const", const=_FULL_SEEDS, dest="seeds", help="run 20 seeds of each fault"
+    )
+    parser.add_argument("--seeds", type=int, help="run this many seeds of each fault, from 1")
+    parser.add_argument("--seed", type=int, action="append", help="run only this seed; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=list(FAULTS), metavar="FAULT", help="run only this fault; may be repeated"
+    )
+    parser.add_argument("--way", action="append", choices=_ALL_WAYS, help="run only this way; may be repeated")
+    parser.add_argument("--write", action="store_true", help="write the table into tests/matrix/README.md")
     return parser.parse_args(arguments)
 
 
 def table(rows: Rows) -> Iterable[str]:
-    """Markdown: a line for each fault."""
-    yield f"| fault | {' | '.join(_ALL_WAYS)} | retries | resumes | skipped and went on |"
+    """Yield the lines of a Markdown table with a row for each fault."""
+    yield f"| fault | {' | '.join(_ALL_WAYS)} | retries | resumes | skipped |"
     yield f"|---|{'---|' * len(_ALL_WAYS)}---|---|---|"
     for fault, by_way in rows.items():
         every = [each for outcomes in by_way.values() for each in outcomes]
@@ -69,27 +75,27 @@ def table(rows: Rows) -> Iterable[str]:
     stalls = [each for row in rows.values() for outcomes in row.values() for one in outcomes for each in one.stalls]
     if stalls:
         yield ""
-        yield f"{len(stalls)} stalls, found at most {max(stalls):.2f} s after the idle time-out."
+        yield f"{len(stalls)} stalls, detected at most {max(stalls):.2f} s after the idle time-out."
 
 
 def _cell(outcomes: Sequence[Outcome]) -> str:
-    counts = Counter(each.what for each in outcomes)
+    counts = Counter(each.result for each in outcomes)
     exact = [f"{counts.pop(EXACT)} exact"] if EXACT in counts else []
-    return ", ".join([*exact, *(f"{count} {what}" for what, count in sorted(counts.items()))])
+    return ", ".join([*exact, *(f"{count} {error}" for error, count in sorted(counts.items()))])
 
 
 def _heading(runs: int, seeds: int, seconds: float) -> str:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return (
         f"{runs:,} runs on {today}: {len(FAULTS)} faults × seeds 1 to {seeds} × {len(_ALL_WAYS)} ways, "
-        f"in {seconds:.0f} s, Python {platform.python_version()}. All held."
+        f"in {seconds:.0f} s, Python {platform.python_version()}. All passed."
     )
 
 
 def _write(text: str, heading: str) -> None:
     before, _, rest = _README.read_text().partition(_BEGIN)
-    behind = rest.partition(_END)[2]
-    _README.write_text(f"{before}{_BEGIN}\n{heading}\n\n{text}\n{_END}{behind}")
+    after = rest.partition(_END)[2]
+    _README.write_text(f"{before}{_BEGIN}\n{heading}\n\n{text}\n{_END}{after}")
 
 
 if __name__ == "__main__":

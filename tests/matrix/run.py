@@ -1,4 +1,4 @@
-"""One run: a fault, a way, a seed; held against tarfile's reading, the server's log and the account."""
+"""Run one fault with one seed, and compare the result with tarfile, the server's log and the statistics."""
 
 from __future__ import annotations
 
@@ -10,32 +10,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ais_tar2tf as t2t
-from ais_tar2tf.account import Stats
+from ais_tar2tf.base.monitoring.stats import Stats
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.options import Limits, Retry, Timeouts
-from tests.leftovers import our_threads
+from ais_tar2tf.streams.reader import ReadSession
 from tests.matrix.catalogue import FAULTS
-from tests.matrix.scene import CANARY, PUBLIC, SHARDS, Scene, Setup, Told, credentials, gzipped, records, shard
+from tests.matrix.scene import CANARY, PUBLIC, SHARDS, RecordBytes, Scene, Setup, credentials, gzipped, records, shard
+from tests.support.leftovers import our_threads
 
 __all__ = ["Outcome", "run"]
 
-_PIECE = 16 * 1024  # bytes asked for at once where there are several connections
+_PIECE = 16 * 1024  # bytes in each range request if there are several connections
 EXACT = "exact"
 
 
 @dataclass
 class Outcome:
-    """Of one run, proved."""
+    """The result and the statistics of a run that passed."""
 
-    what: str  # "exact", or the name of the error
+    result: str  # "exact", or the name of the error
     retries: int
     resumes: int
-    skipped: bool  # the error was counted, and reading went on
-    stalls: list[float] = field(default_factory=list[float])  # seconds beyond the idle time-out until found
+    skipped: bool  # the error was counted, and reading continued
+    stalls: list[float] = field(
+        default_factory=list[float]
+    )  # for each stall, the seconds from the idle time-out to its detection
 
 
 def run(fault: str, way: str, seed: int) -> Outcome:
-    """Raises AssertionError where it ends in anything but the exact bytes or one typed error, or does not add up."""
+    """Run one fault.
+
+    Raises:
+        AssertionError: The run ended neither with the exact records nor with one allowed error, or the statistics
+            do not match the requests.
+    """
     try:
         with credentials(public=way == PUBLIC), contextlib.ExitStack() as stack:
             scene = Scene(way, seed, fault, stack)
@@ -50,22 +58,22 @@ def _run(scene: Scene, setup: Setup) -> Outcome:
     _fill(scene, setup)
     threads = our_threads()
     caught: list[Tar2TFError] = []
-    goes_on = not setup.everything and scene.draw.random() < 0.5
-    source = _opened(scene, setup, (lambda error: caught.append(error) or True) if goes_on else "raise")
+    skips = not setup.server_fails and scene.draw.random() < 0.5
+    source = _opened(scene, setup, (lambda error: caught.append(error) or True) if skips else "raise")
     with source:
         found = _read(source.records(), caught)
         text = repr(source) + repr(source.stats)
     _check_end(scene, setup, caught)
-    _check_records(scene, setup, found, bool(caught), goes_on)
-    _check_account(scene, source.stats, len(found), caught, goes_on)
+    _check_records(scene, setup, found, bool(caught), skips)
+    _check_stats(scene, source.stats, len(found), caught, skips)
     _check_requests(scene, setup, source.stats)
     _check_secrets(scene, text, caught)
     assert our_threads() <= threads, "a thread is left"
     for server in (scene.server, *scene.others):
-        server.wait_until_left()
-    what = type(caught[0]).__name__ if caught else EXACT
+        server.wait_until_no_client()
+    result = type(caught[0]).__name__ if caught else EXACT
     stalls = [seconds - setup.idle for seconds in scene.server.stalls]
-    return Outcome(what, source.stats.retries, source.stats.resumes, goes_on and bool(caught), stalls)
+    return Outcome(result, source.stats.retries, source.stats.resumes, skips and bool(caught), stalls)
 
 
 def _fill(scene: Scene, setup: Setup) -> None:
@@ -74,7 +82,7 @@ def _fill(scene: Scene, setup: Setup) -> None:
         broken = number == scene.faulty
         thing = setup.thing if broken and setup.thing is not None else scene.thing(data)
         scene.server.add(scene.name(number), thing, setup.faults if broken else ())
-    scene.server.script[scene.door(scene.faulty)].extend(setup.at_door)
+    scene.server.script[scene.first_request(scene.faulty)].extend(setup.first_server)
 
 
 def _opened(scene: Scene, setup: Setup, on_error: Any) -> t2t.Source:
@@ -93,78 +101,80 @@ def _opened(scene: Scene, setup: Setup, on_error: Any) -> t2t.Source:
         connections=connections,
         **options,
     )
-    source._shards = replace(source._shards, read=replace(source._shards.read, range_bytes=_PIECE), tuning=None)
+    opened = source.opened
+    shards = replace(opened.shards, read=replace(opened.shards.read, range_bytes=_PIECE))
+    source.opened = replace(opened, session=ReadSession(shards))
     return source
 
 
-def _read(coming: Iterator[dict[str, Any]], caught: list[Tar2TFError]) -> list[Told]:
-    found: list[Told] = []
+def _read(coming: Iterator[dict[str, Any]], caught: list[Tar2TFError]) -> list[RecordBytes]:
+    found: list[RecordBytes] = []
     try:
         found.extend((record["__key__"], record.get("bin", b"")) for record in coming)
     except Tar2TFError as error:
         caught.append(error)
-    assert next(coming, None) is None, "a record came behind the end"
+    assert next(coming, None) is None, "a record came after the end"
     return found
 
 
 def _check_end(scene: Scene, setup: Setup, caught: list[Tar2TFError]) -> None:
     assert len(caught) <= 1, f"{len(caught)} errors: {caught}"
     if not caught:
-        assert not setup.errors or setup.may_be_exact, "no error came"
+        assert not setup.errors or setup.may_be_exact, "no error was raised"
         return
     error = caught[0]
     assert type(error) in setup.errors or (setup.damaged and isinstance(error, setup.errors)), repr(error)
     name = scene.name(scene.faulty).removeprefix("bucket/")
-    assert setup.everything or name in str(error), f"it does not name {name}: {error}"
+    assert setup.server_fails or name in str(error), f"it does not name {name}: {error}"
 
 
-def _check_records(scene: Scene, setup: Setup, found: list[Told], failed: bool, goes_on: bool) -> None:
-    """Those of the whole shards exactly; of the one that failed what came before the failure."""
+def _check_records(scene: Scene, setup: Setup, found: list[RecordBytes], failed: bool, skips: bool) -> None:
+    """Check that all records before the failure and after the failed shard are exact, and no record is damaged."""
     expected = [records(number) for number in range(SHARDS)]
     if not failed:
-        assert found == sum(expected, []), "not the exact records"  # noqa: RUF017  # three short ones
+        assert found == sum(expected, []), "not the exact records"  # noqa: RUF017  # three short lists
         return
     before = sum(expected[: scene.faulty], [])  # noqa: RUF017
-    behind = sum(expected[scene.faulty + 1 :], []) if goes_on else []  # noqa: RUF017
-    stop = len(found) - len(behind)
-    if setup.everything:  # it may fail before the shard that was drawn
+    after = sum(expected[scene.faulty + 1 :], []) if skips else []  # noqa: RUF017
+    stop = len(found) - len(after)
+    if setup.server_fails:  # the failure may come before the faulty shard
         before = before[: len(found)]
     assert found[: len(before)] == before, "records before the failure are not exact"
-    assert found[stop:] == behind, "records behind the failure are not exact"
+    assert found[stop:] == after, "records after the failure are not exact"
     part = found[len(before) : stop]
     if not setup.damaged:
         assert part == expected[scene.faulty][: len(part)], "records of the shard that failed are not exact"
 
 
-def _check_account(scene: Scene, stats: Stats, emitted: int, caught: list[Tar2TFError], goes_on: bool) -> None:
-    skipped = Counter(type(error).__name__ for error in caught) if goes_on else Counter[str]()
+def _check_stats(scene: Scene, stats: Stats, emitted: int, caught: list[Tar2TFError], skips: bool) -> None:
+    skipped = Counter(type(error).__name__ for error in caught) if skips else Counter[str]()
     assert stats.skipped == skipped, stats
     assert stats.records_emitted == emitted, stats
     assert stats.records_read == emitted + skipped.total(), stats
-    assert stats.shards == SHARDS if goes_on or not caught else 1 <= stats.shards <= SHARDS, stats
+    assert stats.shards == SHARDS if skips or not caught else 1 <= stats.shards <= SHARDS, stats
     if not caught:
-        assert stats.bytes == sum(len(scene.server.things[scene.name(number)].data) for number in range(SHARDS))
+        assert stats.bytes == sum(len(scene.server.objects[scene.name(number)].data) for number in range(SHARDS))
 
 
 def _check_requests(scene: Scene, setup: Setup, stats: Stats) -> None:
-    """Every request that the server saw is a shard's first one, or stands in the account as made again."""
+    """Check that the statistics count every request but the first of each shard as a retry."""
     assert stats.resumes <= stats.retries, stats
     one_by_one = (setup.connections or scene.connections) == 1
-    behind = any(each.range and not each.range.startswith("bytes=0-") for each in scene.server.requests)
-    assert one_by_one or behind or setup.errors, "no second range was asked for"
-    if not one_by_one or setup.at_door or setup.everything or not setup.counted:
+    ranges = any(each.range and not each.range.startswith("bytes=0-") for each in scene.server.requests)
+    assert one_by_one or ranges or setup.errors, "no second range was requested"
+    if not one_by_one or setup.first_server or setup.server_fails or not setup.counted:
         return
     names = {f"/{scene.name(number)}" for number in range(SHARDS)}
-    asked = [each for each in scene.server.requests if _is_for_bytes(each.target, names) and each.method == "GET"]
-    opened = len({each.target.partition("?")[0] for each in asked})
-    again = len(asked) - opened - scene.server.hung_up
+    requests = [each for each in scene.server.requests if _is_for_bytes(each.target, names) and each.method == "GET"]
+    opened = len({each.target.partition("?")[0] for each in requests})
+    again = len(requests) - opened - scene.server.closed_unanswered
     assert stats.retries == again, (
-        f"{len(asked)} requests for {opened} shards, {scene.server.hung_up} hung up: {stats}"
+        f"{len(requests)} requests for {opened} shards, {scene.server.closed_unanswered} unanswered: {stats}"
     )
-    resumed = sum(1 for each in asked if each.range is not None)
-    if scene.server.things[scene.name(scene.faulty)].stated.keys() & {"ETag", "Ais-Version"}:
+    resumed = sum(1 for each in requests if each.range is not None)
+    if scene.server.objects[scene.name(scene.faulty)].headers.keys() & {"ETag", "Ais-Version"}:
         assert stats.resumes == resumed, f"{resumed} resumed: {stats}"
-    else:  # without a validator the shard is asked for from its start again, also when its body broke off
+    else:  # without a validator, a broken download starts again from the beginning
         assert not resumed
         assert stats.resumes <= stats.retries
 
@@ -181,5 +191,5 @@ def _check_secrets(scene: Scene, text: str, caught: list[Tar2TFError]) -> None:
         assert secret not in text, f"{secret} is shown: {text}"
     for server in scene.others:
         assert all(CANARY not in str(each.headers) + each.target for each in server.requests), (
-            "the token went elsewhere"
+            "the token was sent to another server"
         )

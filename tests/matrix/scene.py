@@ -1,4 +1,4 @@
-"""What one run is made of: three shards on a server that fails as told, one way to them, and where the fault is."""
+"""Prepare one run: three shards on a faulty server, a way to read them, and the place of the fault."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ais_tar2tf.errors import Tar2TFError
-from tests.faults import Fault, FaultServer, Thing, ais, tagged
 from tests.servers import certificates
+from tests.support.fault_server import Fault, FaultServer, ServedObject, ais, tagged
 
 WAYS = ("ais", "http", "s3")
 PUBLIC = "s3 public"  # a bucket that asks for no signature
@@ -26,13 +26,13 @@ SHARDS = 3
 CANARY = "canary-0f3a9c-token"
 _KEY = {"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_REGION": "us-east-1"}
 
-Told = tuple[str, bytes]
-"""Key and bytes of a record."""
+RecordBytes = tuple[str, bytes]
+"""The key and the bytes of a record."""
 
 
 @functools.cache
 def shard(number: int) -> bytes:
-    """A tar of some 25 records, by tarfile."""
+    """Return a tar of 20 to 26 records, written by tarfile."""
     draw, made = random.Random(number), io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for at in range(20 + 3 * number):
@@ -48,9 +48,9 @@ def gzipped(number: int) -> bytes:
 
 
 @functools.cache
-def records(number: int) -> list[Told]:
-    """What tarfile reads in it."""
-    found: list[Told] = []
+def records(number: int) -> list[RecordBytes]:
+    """Return the records that tarfile reads from a shard."""
+    found: list[RecordBytes] = []
     with tarfile.open(fileobj=io.BytesIO(shard(number))) as tar:
         for info in tar:
             body = tar.extractfile(info)
@@ -61,16 +61,16 @@ def records(number: int) -> list[Told]:
 
 @dataclass(kw_only=True)
 class Setup:
-    """What goes wrong, and what may come of it: one of `errors`, or the exact bytes where there are none."""
+    """The faults of a run, and its allowed results: one of `errors`, or the exact records if there are none."""
 
-    faults: list[Fault] = field(default_factory=list[Fault])  # of the next answers with bytes of the object
-    at_door: list[Fault] = field(default_factory=list[Fault])  # of the next answers of the one who is asked first
-    thing: Thing | None = None  # in place of the good one
+    faults: list[Fault] = field(default_factory=list[Fault])  # for the next answers that contain bytes of the object
+    first_server: list[Fault] = field(default_factory=list[Fault])  # for the next answers of the first server
+    thing: ServedObject | None = None  # in place of the undamaged object
     errors: tuple[type[Tar2TFError], ...] = ()
     may_be_exact: bool = False
-    damaged: bool = False  # bytes that nobody could prove yet were handed out: the error comes behind them
-    everything: bool = False  # it is the server that fails, not one shard
-    counted: bool = True  # the server sees as many requests as the account tells
+    damaged: bool = False  # damaged records may come before the error that detects the damage
+    server_fails: bool = False  # the server fails, not just one shard
+    counted: bool = True  # whether the statistics must match the server's number of requests
     token_renewed: bool = False
     idle: float = 10.0
     attempts: int = 5
@@ -79,7 +79,7 @@ class Setup:
 
 
 class Scene:
-    """One run's server, names and dice."""
+    """The server, the objects' names and the random choices of one run."""
 
     def __init__(self, way: str, seed: int, name: str, stack: contextlib.ExitStack) -> None:
         self.way = way
@@ -100,44 +100,44 @@ class Scene:
     def size(self) -> int:
         return len(self.data)
 
-    def before_the_end(self) -> int:
-        """An offset behind which there is something that is needed."""
+    def before_end(self) -> int:
+        """Draw an offset so that a part of the archive that readers need comes after it."""
         data = self.data
         needed = len(data) if self.zipped else -(-len(data.rstrip(b"\0")) // 512) * 512
         return self.draw.randrange(1, needed)
 
-    def anywhere(self) -> int:
+    def any_offset(self) -> int:
         return self.draw.randrange(self.size)
 
-    def thing(self, data: bytes) -> Thing:
+    def thing(self, data: bytes) -> ServedObject:
         return ais(data) if self.states_checksum else tagged(data)
 
     def name(self, number: int) -> str:
         return f"bucket/train-{number}.tar{'.gz' if self.zipped else ''}"
 
-    def door(self, number: int) -> str:
-        """By what name the script of the server knows the first request for a shard."""
+    def first_request(self, number: int) -> str:
+        """Return the key in the server's script of the first request for a shard."""
         return f"v1/objects/{self.name(number)}?provider=ais" if self.way == "ais" else self.name(number)
 
     def template(self) -> str:
         base = f"{self.server.url}/bucket" if self.way == "http" else f"{self.way.split()[0]}://bucket"
         return f"{base}/train-{{0..{SHARDS - 1}}}.tar{'.gz' if self.zipped else ''}"
 
-    def elsewhere(self, tls: ssl.SSLContext | None = None) -> FaultServer:
-        """Another server, with the faulty shard, whole."""
+    def other_server(self, tls: ssl.SSLContext | None = None) -> FaultServer:
+        """Start another server that has an undamaged copy of the faulty shard."""
         other = self._stack.enter_context(FaultServer(tls))
         other.add(self.name(self.faulty), self.thing(self.data))
         self._others.append(other)
         return other
 
-    def led_to(self, url: str) -> Fault:
-        """A redirect as the way's servers make them, to the same name there."""
+    def redirect_to(self, url: str) -> Fault:
+        """Return a redirect to the faulty shard at `url`, in the style of the store's servers."""
         name = self.name(self.faulty)
         path = f"v1/objects/{name}?provider=ais&pid=t1&utm=1" if self.way == "ais" else name
         return Fault(status=self.draw.choice([301, 302, 307, 308]), headers={"Location": f"{url}/{path}"})
 
-    def nobody(self) -> str:
-        """A URL at which nobody listens, and nobody else will."""
+    def dead_url(self) -> str:
+        """Return a URL whose port is reserved, but refuses connections."""
         sock = self._stack.enter_context(contextlib.closing(socket.socket()))
         sock.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -149,7 +149,7 @@ class Scene:
 
 @contextlib.contextmanager
 def credentials(*, public: bool = False) -> Iterator[None]:
-    """A key for S3 in the environment, or that none is needed; and nothing else that would lead elsewhere."""
+    """Put an S3 key, or the setting for public buckets, into an environment without endpoints and proxies."""
     kept = dict(os.environ)
     for name in kept:
         if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy"):
@@ -163,8 +163,8 @@ def credentials(*, public: bool = False) -> Iterator[None]:
 
 
 @functools.cache
-def nobodys_tls() -> ssl.SSLContext:
-    """A certificate of a CA that nobody trusts."""
+def untrusted_tls() -> ssl.SSLContext:
+    """Return a TLS context whose certificate was signed by an untrusted CA."""
     with tempfile.TemporaryDirectory() as folder:
         made = certificates.make(Path(folder))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

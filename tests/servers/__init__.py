@@ -1,1 +1,1 @@
-"""Real servers for the tests: how they are built, started, watched and stopped. No part of the package."""
+"""Build, start, watch and stop real servers for the tests. The package must not import this."""

@@ -1,4 +1,4 @@
-"""A real AIStore: one proxy and some targets, each a process, on 127.0.0.1."""
+"""Run a real AIStore cluster on 127.0.0.1: one proxy and several targets, each in a process."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["AIStore", "Tls"]
 
 @dataclass(frozen=True)
 class Tls:
-    """Files: the CA that signed all, the server's certificate and key."""
+    """Paths of the CA's certificate, and of the servers' certificate and key."""
 
     ca: str
     certificate: str
     key: str
-    clients: bool = False  # whether clients must show a certificate of that CA
-    client: tuple[str, str] | None = None  # theirs and its key, for the tests' own calls
+    clients: bool = False  # whether clients need a certificate that this CA signed
+    client: tuple[str, str] | None = None  # certificate and key of the client, for calls of this class
 
 
 class AIStore:
-    """`sections` are merged into the cluster's configuration; `environment` is what its nodes have beside.
+    """A cluster that runs inside a `with` block.
 
-    `token` lets the tests' own calls in, where it wants one.
+    `sections` are merged into the cluster's configuration. `environment` is added to the environment of its nodes.
+    This class sends `token` with its own calls to clusters that require tokens.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class AIStore:
         self._tls = tls
         self._environment = dict(environment or {})
         self._scheme = "https" if tls else "http"
-        self._ports = free_ports(2 * (1 + targets))  # each node: for clients, and for the other nodes
+        self._ports = free_ports(2 * (1 + targets))  # two for each node: for clients, and for the other nodes
         self.url = f"{self._scheme}://127.0.0.1:{self._ports[0]}"
         self._sections = dict(sections or {})
         self._proxy = self._node("proxy-000", 0)
@@ -73,14 +74,14 @@ class AIStore:
 
     def start(self) -> None:
         self._proxy.start()
-        # A target that dials too early waits 5 s before it dials again.
+        # A target that cannot connect to the proxy waits 5 s before it tries again.
         self._proxy.wait_until(lambda: self._answers(0, "health"), "the proxy answers")
         for target in self._targets:
             target.start()
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """All targets are there, and no request is answered with 503."""
+        """Wait until all targets have joined and no request is answered with 503."""
         for number, target in enumerate(self._targets, 1):
             target.wait_until(lambda n=number: self._answers(n, "health?readiness=true"), "a target is ready")
         wait_until(self._has_all, "the cluster's map has every target")
@@ -90,14 +91,14 @@ class AIStore:
         for process in (*self._targets, self._proxy):
             process.stop()
 
-    # What tests do to it
+    # Used by tests
 
     @property
     def target_urls(self) -> list[str]:
         return [f"{self._scheme}://127.0.0.1:{port}" for port in self._ports[2::2]]
 
     def target_of(self, location: str) -> int:
-        """The number of the target that a redirect leads to."""
+        """Return the number of the target that a redirect leads to."""
         return next(number for number, url in enumerate(self.target_urls) if location.startswith(f"{url}/"))
 
     def kill_target(self, number: int) -> None:
@@ -108,14 +109,14 @@ class AIStore:
         self.wait_until_ready()
 
     def logs(self) -> str:
-        """All that the nodes wrote."""
+        """Return everything that the nodes logged."""
         return "".join(path.read_text(errors="replace") for path in self._folder.rglob("*log*") if path.is_file())
 
-    # How it is made
+    # Start and configuration
 
-    def _answers(self, number: int, what: str) -> bool:
+    def _answers(self, number: int, path: str) -> bool:
         try:
-            return self._ask(f"{self._scheme}://127.0.0.1:{self._ports[2 * number]}/v1/{what}").ok
+            return self._ask(f"{self._scheme}://127.0.0.1:{self._ports[2 * number]}/v1/{path}").ok
         except requests.RequestException:
             return False
 
@@ -124,7 +125,7 @@ class AIStore:
         return answer.ok and len(answer.json()["tmap"]) == len(self._targets)
 
     def _ask(self, url: str) -> requests.Response:
-        with self._session as session:  # no connection is kept
+        with self._session as session:  # closes the connection
             return session.get(url, timeout=5)
 
     def _node(self, name: str, number: int) -> Process:
@@ -143,7 +144,7 @@ class AIStore:
         http: dict[str, Any] = {"idle_conn_time": "6s", "idle_conns_per_host": 32, "idle_conns": 256}
         if self._tls:
             http |= {"use_https": True, "server_crt": self._tls.certificate, "server_key": self._tls.key}
-            http |= {"skip_verify": True}  # among its nodes, not for its clients
+            http |= {"skip_verify": True}  # applies to connections between nodes, not to clients
             if self._tls.clients:
                 http |= {"client_ca_tls": self._tls.ca, "client_auth_tls": 4}  # require and verify
         primary = f"{self._scheme}://127.0.0.1:{self._ports[1]}"
@@ -157,7 +158,7 @@ class AIStore:
                 "send_file_time": "1m",
             },
             "proxy": {"primary_url": primary, "original_url": primary, "discovery_url": ""},
-            # A test machine's disk may be nearly full; AIStore would answer 507.
+            # The disk of a test machine may be nearly full; by default AIStore would then answer 507.
             "space": {"cleanupwm": 96, "lowwm": 97, "highwm": 98, "out_of_space": 99},
             "versioning": {"enabled": True},
             "net": {"l4": {"proto": "tcp"}, "http": http},

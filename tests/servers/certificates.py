@@ -1,4 +1,4 @@
-"""A CA of the test's own, and what it signs."""
+"""Create a CA for a test, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Certificates:
 
 
 def make(folder: Path) -> Certificates:
-    """Of a server on this machine, and of a client."""
+    """Create a CA and the certificates of a server on this machine and of a client."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     found = {"ca": str(folder / "ca.pem")}
-    for who, names in (("server", ("127.0.0.1", "localhost")), ("client", ("tester@example.org",))):
+    for role, names in (("server", ("127.0.0.1", "localhost")), ("client", ("tester@example.org",))):
         issued = authority.issue_cert(*names)
-        certificate, key = folder / f"{who}.pem", folder / f"{who}.key"
+        certificate, key = folder / f"{role}.pem", folder / f"{role}.key"
         for blob in issued.cert_chain_pems:
             blob.write_to_path(certificate, append=True)
         issued.private_key_pem.write_to_path(key)
-        found |= {who: str(certificate), f"{who}_key": str(key)}
+        found |= {role: str(certificate), f"{role}_key": str(key)}
     return Certificates(**found)

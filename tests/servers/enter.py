@@ -1,6 +1,6 @@
-"""python -m tests.servers.enter COMMAND… — builds the servers, then runs the command in a network of its own.
+"""Build the servers and run a command in a private network: `python -m tests.servers.enter COMMAND…`.
 
-What cannot be had is said in one line; the command runs all the same, and learns it from the environment.
+If that is not possible, the command runs all the same, and the environment variable `MISSING` tells it the reason.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import sys
 
 from tests.servers import namespace
 from tests.servers.build import BuildError, build_all
-from tests.servers.environments import BESIDE
+from tests.servers.environments import ENVIRONMENTS
 
-MISSING = "AIS_TAR2TF_NO_SERVERS"  # in the environment: why there are no real servers
+MISSING = "AIS_TAR2TF_NO_SERVERS"  # the environment variable with the reason why there are no real servers
 
 
 def main(command: list[str]) -> None:
@@ -26,7 +26,7 @@ def _build_all(*, full: bool) -> str:
     try:
         build_all(full=full)
         if full:
-            for environment in BESIDE:
+            for environment in ENVIRONMENTS:
                 environment.build()
     except (BuildError, OSError) as error:
         return str(error)
@@ -37,7 +37,7 @@ def _enter() -> str:
     try:
         namespace.enter()
     except OSError as error:
-        return f"no private network namespace is to be had here ({error.strerror or error})"
+        return f"this machine allows no private network namespace ({error.strerror or error})"
     return ""
 
 

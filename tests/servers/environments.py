@@ -1,6 +1,7 @@
-"""Pythons of their own for what cannot stand beside TensorFlow, or has to do without it. Made once, like the servers.
+"""Build Python environments for packages that conflict with TensorFlow, or are tested without it. Each is built once.
 
-Each has what this package needs but TensorFlow, something more, and this checkout by PYTHONPATH.
+Each environment has this package's dependencies except TensorFlow, some more requirements, and this checkout on
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from tests.servers.build import cache, installer, locked, run
 
-__all__ = ["BEAM", "BESIDE", "WITHOUT_TENSORFLOW", "Environment"]
+__all__ = ["BEAM", "ENVIRONMENTS", "WITHOUT_TENSORFLOW", "Environment"]
 
 _PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
@@ -28,8 +29,8 @@ _PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[2] / "pyproject
 @dataclass(frozen=True)
 class Environment:
     name: str
-    what: str
-    more: tuple[str, ...]  # requirements
+    purpose: str
+    more: tuple[str, ...]  # further requirements
 
     @property
     def folder(self) -> Path:
@@ -38,7 +39,7 @@ class Environment:
 
     @property
     def path(self) -> Path:
-        """What runs its Python; there when the environment is whole."""
+        """A script that runs the environment's Python. It exists only if the environment is complete."""
         return self.folder / "python"
 
     def build(self) -> None:
@@ -50,14 +51,14 @@ class Environment:
                 self._build()
 
     def _build(self) -> None:
-        made = self.folder / "venv"  # under its final name: a venv is not to be moved
+        made = self.folder / "venv"  # built under its final name, because a venv cannot be moved
         python = str(made / "bin" / "python")
         with tempfile.TemporaryDirectory(dir=cache(), prefix=".building-") as name:
             log, here, environment = Path(name) / "log", Path(name), dict(os.environ)
             begin = [sys.executable, "-m", "venv", "--clear", str(made)]
-            run(begin, f"making an environment {self.what}", log, cwd=here, env=environment)
+            run(begin, f"making an environment {self.purpose}", log, cwd=here, env=environment)
             install = [*installer(python), "--quiet", *self._requirements]
-            run(install, f"installing an environment {self.what}", log, cwd=here, env=environment)
+            run(install, f"installing an environment {self.purpose}", log, cwd=here, env=environment)
         script = self.folder / "new"
         script.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
         script.chmod(0o755)
@@ -69,6 +70,6 @@ class Environment:
         return [*(each for each in ours if not re.match(r"tensorflow\b", each)), *self.more]
 
 
-BEAM = Environment("apache-beam-2.77.0", "for Apache Beam", ("apache-beam==2.77.0",))  # wants an older protobuf
+BEAM = Environment("apache-beam-2.77.0", "for Apache Beam", ("apache-beam==2.77.0",))  # requires an older protobuf
 WITHOUT_TENSORFLOW = Environment("tfds", "without TensorFlow", tuple(_PROJECT["optional-dependencies"]["tfds"]))
-BESIDE = (BEAM, WITHOUT_TENSORFLOW)
+ENVIRONMENTS = (BEAM, WITHOUT_TENSORFLOW)

@@ -1,4 +1,4 @@
-"""A real MinIO, on 127.0.0.1."""
+"""Run a real MinIO on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Minio:
 
     @property
     def environment(self) -> dict[str, str]:
-        """As the users of AWS's own tools set it."""
+        """The environment variables by which users of AWS tools configure access."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": KEY,
@@ -49,7 +49,10 @@ class Minio:
         return self
 
     def _writes(self) -> bool:
-        """Now and then the first call of a new MinIO hangs for a minute: it is given up, and made again."""
+        """Create a bucket.
+
+        The first request to a new MinIO may hang for a minute, so it is abandoned and repeated.
+        """
         config = {"endpoint": self.url, "access_key_id": KEY, "secret_access_key": SECRET, "region": REGION}
         store = S3Store("ready", config=config, client_options={"allow_http": True})
         address = obstore.sign(store, "PUT", "", timedelta(minutes=1))

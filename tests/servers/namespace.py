@@ -1,4 +1,4 @@
-"""A network of this process's own, in which there is only loopback: what listens there is reached by nobody else."""
+"""Move this process into a network namespace that has only loopback, so that no other machine reaches its servers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _UP = 0x1
 
 
 def is_private() -> bool:
-    """Whether loopback is all the network that there is."""
+    """Return whether loopback is the only network interface."""
     return [name for _, name in socket.if_nameindex()] == ["lo"]
 
 
 def enter() -> None:
-    """Move this process, which must have one thread, into a network of its own. OSError where that is not allowed.
+    """Move this process, which must have only one thread, into a network namespace of its own.
 
-    Root needs no user namespace, but in a container may have to use one. Others stay who they are: the rights that
-    a user namespace gives are lost with the next exec.
+    Root may not need a user namespace, but in some containers it does. All other users get one, in which they keep
+    their user id; the rights that a user namespace grants are lost with the next exec.
+
+    Raises:
+        OSError: The system does not allow it.
     """
     if is_private():
         return
@@ -47,7 +50,7 @@ def _succeeds(flags: int) -> bool:
 
 
 def _unshare(flags: int) -> None:
-    """os.unshare came with Python 3.12."""
+    """Call unshare(2). `os.unshare` exists only since Python 3.12."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "unshare"):
         raise OSError("this system has no network namespaces")
@@ -58,6 +61,6 @@ def _unshare(flags: int) -> None:
 
 def _raise_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        asked = struct.pack("16sH14x", b"lo", 0)
-        flags: int = struct.unpack("16sH14x", fcntl.ioctl(sock, _GET_FLAGS, asked))[1]
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags: int = struct.unpack("16sH14x", fcntl.ioctl(sock, _GET_FLAGS, request))[1]
         fcntl.ioctl(sock, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))

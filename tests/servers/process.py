@@ -1,4 +1,4 @@
-"""One server process: started in a group of its own, waited for, stopped by its id, gone when its parent is."""
+"""Start, wait for and stop one server process, which also ends when the tests' process ends."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ import requests
 
 __all__ = ["Process", "ServerError", "answers", "free_ports", "wait_until"]
 
-_PATIENCE = 40.0  # seconds for a server to be ready, on a machine that is busy
-_STOP = 10.0  # seconds that it has for stopping by itself
-_PAUSE = 0.02  # seconds between two looks
-_PORTS_EACH = 5_500  # for each of four workers, from 10,000 up to where the kernel's begin, at 32,768
+_PATIENCE = 40.0  # seconds until a server is ready on a busy machine
+_STOP = 10.0  # seconds until a server that was asked to stop is killed
+_PAUSE = 0.02  # seconds between two checks
+_PORTS_EACH = 5_500  # for each of four workers; they end below 32,768, where the kernel's ephemeral ports begin
 
 
 class ServerError(AssertionError):
-    """A real server did not do what its tests rest on."""
+    """A real server did not start or did not get ready."""
 
 
 class Process:
+    """A server process in a process group of its own, whose output goes to `log`."""
+
     def __init__(self, command: list[str], log: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self._command = command
         self._log = log
@@ -56,18 +58,18 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Ask it to end; kill what does not."""
+        """Ask the process to end, and kill it if it does not."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9: it has no time to say good-bye."""
+        """Kill the process at once, as `kill -9` does."""
         self._end(signal.SIGKILL)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, first: signal.Signals) -> None:
         process = self._process
         if process is None:
             return
-        for number in (how, signal.SIGKILL):
+        for number in (first, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -76,14 +78,14 @@ class Process:
         self._process = None
 
     def wait_until(self, ready: Callable[[], bool], what: str) -> None:
-        """As the function of that name; a process that ends meanwhile is told with its last lines."""
+        """Wait until `ready()`. If the process ends before, raise an error with its last lines of output."""
 
-        def looked() -> bool:
+        def checked() -> bool:
             if not self.running():
                 raise ServerError(f"{self._command[0]} ended before {what}:\n{self.last_lines()}")
             return ready()
 
-        wait_until(looked, what)
+        wait_until(checked, what)
 
     def last_lines(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
@@ -105,7 +107,7 @@ def answers(url: str, *, verify: str | bool = True, status: int = 200) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody else takes until a server listens: each is given once, and pytest's workers share none."""
+    """Return free ports. Each port is returned only once, and the workers of pytest use different ones."""
     found: list[int] = []
     while len(found) < count:
         port = next(_ports)
@@ -116,14 +118,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def _own_ports() -> Iterator[int]:
-    """Below those that the kernel gives to connections and to whoever asks for any port."""
+    """Yield this worker's ports, below the kernel's range of ephemeral ports."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    begin = _PORTS_EACH * (worker % 4) + random.randrange(_PORTS_EACH)  # other runs begin elsewhere
+    begin = _PORTS_EACH * (worker % 4) + random.randrange(_PORTS_EACH)  # other runs of the tests begin at other ports
     return (10_000 + (begin + at) % (4 * _PORTS_EACH) for at in itertools.count())
 
 
 def _quiet_environment() -> dict[str, str]:
-    """What a server needs of ours: nothing that names endpoints, credentials or proxies."""
+    """Return our environment without endpoints, credentials and proxies."""
     return {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "TMPDIR") if name in os.environ}
 
 

@@ -1,4 +1,4 @@
-"""A real toxiproxy in front of another server: delays, limits and breaks that the kernel's own sockets show."""
+"""Run a real toxiproxy in front of another server, to delay, limit and break connections."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Toxiproxy:
         self._process.stop()
 
     def in_front_of(self, url: str, name: str = "server") -> str:
-        """A URL that leads to `url` by way of toxiproxy."""
+        """Return a URL that leads to `url` through toxiproxy."""
         (port,) = free_ports(1)
-        here = f"127.0.0.1:{port}"
-        self._call("POST", "/proxies", {"name": name, "listen": here, "upstream": urlsplit(url).netloc})
-        return f"http://{here}"
+        address = f"127.0.0.1:{port}"
+        self._call("POST", "/proxies", {"name": name, "listen": address, "upstream": urlsplit(url).netloc})
+        return f"http://{address}"
 
     def poison(self, kind: str, attributes: dict[str, int], name: str = "server", toxicity: float = 1.0) -> None:
-        """What comes from the server is treated so, from now on."""
+        """Add a toxic, which affects all further bytes from the server."""
         toxic = {"type": kind, "stream": "downstream", "toxicity": toxicity, "attributes": attributes}
         self._call("POST", f"/proxies/{name}/toxics", {"name": kind, **toxic})
 

@@ -1,5 +1,6 @@
-"""A thousand trainers at one cluster, by discrete events: `python -m tests.simulation` says what breaks first.
+"""Simulate a thousand trainers that read from one cluster: `python -m tests.simulation` shows what breaks first.
 
-The clients' decisions (order, lanes, ranges, read-ahead, retries) are those of the package, by its own functions and
-defaults. What the cluster can do is assumed, in `Cluster`; nothing here is a measurement.
+It is a discrete-event simulation. The clients' order, lanes, ranges, read-ahead and retries are computed by the
+package's own functions with its defaults. The abilities of the cluster are assumptions, stated in `Cluster`; nothing
+is measured.
 """

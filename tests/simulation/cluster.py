@@ -1,4 +1,4 @@
-"""The cluster's side: proxies that redirect, targets that share their bandwidth among the streams they send."""
+"""Simulate the cluster: proxies that redirect, and targets that divide their bandwidth among their streams."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ GB = 1_000 * MB
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What is assumed of a cluster. Times in seconds, sizes in bytes."""
+    """Assumptions about a cluster. Times are in seconds, sizes in bytes."""
 
     targets: int = 100
-    target_bandwidth: float = 10 * GB  # a second; its network and disks together
-    connection_bandwidth: float = 1.2 * GB  # what one TCP connection reaches: 10 Gbit/s
+    target_bandwidth: float = 10 * GB  # bytes per second of network and disks together
+    connection_bandwidth: float = 1.2 * GB  # bytes per second of one TCP connection: 10 Gbit/s
     round_trip: float = 0.0005
-    proxy_workers: int = 16  # requests answered at once by all proxies: one machine's cores
-    redirect: float = 0.0004  # of a worker: 40,000 redirects a second
-    list_page: float = 0.1  # of a worker, for 10,000 names: all targets are asked for theirs, and merged
-    notice: float = 20.0  # until a target's death is seen; meanwhile one is redirected to it, and refused
-    slowest: float = 1.0  # of its bandwidth, what the first target has left: a failing disk, a bad cable
-    copies: bool = True  # whether others have a dead target's objects, by erasure coding
+    proxy_workers: int = 16  # requests that all proxies answer concurrently: the cores of one machine
+    redirect: float = 0.0004  # time of a worker: 40,000 redirects per second
+    list_page: float = 0.1  # time of a worker for 10,000 names, which it requests from all targets and merges
+    notice: float = 20.0  # until the cluster notices a target's death; until then, clients are redirected to it
+    slowest: float = 1.0  # the share of its bandwidth that the first target has: a failing disk, a bad cable
+    copies: bool = True  # whether other targets have a dead target's objects, by erasure coding
 
 
 class Events:
-    """What happens, in the order of its times; at equal times in the order of its planning."""
+    """Planned events, in the order of their times, and at equal times in the order of planning."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,14 +50,14 @@ class Events:
 
 
 class Proxies:
-    """Workers with one queue. Asked in the order of time, so that an answer's time is known at once."""
+    """Workers with one queue. Requests arrive in the order of time, so the time of each answer is known at once."""
 
     def __init__(self, workers: int) -> None:
         self._free_at = [0.0] * workers
-        self.asked = 0
+        self.requests = 0
 
     def answer_at(self, now: float, takes: float) -> float:
-        self.asked += 1
+        self.requests += 1
         begun = max(now, self._free_at[0])
         heapq.heapreplace(self._free_at, begun + takes)
         return begun + takes
@@ -65,9 +65,10 @@ class Proxies:
 
 @dataclass(eq=False)
 class Target:
-    """Sends to all its streams at one rate: its bandwidth by their number, or what a connection can take.
+    """Sends to all its streams at one rate: its bandwidth divided by their number, or a connection's limit.
 
-    `served` is what a stream got that was there from the start on; each one ends at a value of that.
+    `_served` is the number of bytes that a stream would have got if it had existed from the start. Each stream ends
+    when this number reaches a value computed at the stream's start.
     """
 
     events: Events
@@ -76,7 +77,7 @@ class Target:
     done: Callable[[Any], None]
     alive: bool = True
     sent: float = 0.0
-    most_streams: int = 0
+    max_streams: int = 0
     _served: float = 0.0
     _since: float = 0.0
     _streams: list[tuple[float, int, float, Any]] = field(default_factory=list)
@@ -87,11 +88,11 @@ class Target:
         self._pass_time()
         self._number += 1
         heapq.heappush(self._streams, (self._served + size, self._number, size, what))
-        self.most_streams = max(self.most_streams, len(self._streams))
+        self.max_streams = max(self.max_streams, len(self._streams))
         self._plan_wake()
 
     def die(self) -> list[Any]:
-        """What it was sending."""
+        """Stop sending, and return the broken streams."""
         self._pass_time()
         self.alive = False
         broken = [what for *_, what in sorted(self._streams, key=lambda stream: stream[1])]
@@ -108,7 +109,10 @@ class Target:
         self._since = self.events.now
 
     def _plan_wake(self) -> None:
-        """A wake that comes too early, since others joined, just plans the next one."""
+        """Plan the next end of a stream.
+
+        If more streams start before, the event comes too early and plans the next.
+        """
         end = self.events.now + max(0.0, self._streams[0][0] - self._served) / self._rate
         if end < self._woken_at:
             self._woken_at = end
@@ -120,7 +124,7 @@ class Target:
         self._woken_at = float("inf")
         self._pass_time()
         ended: list[Any] = []
-        while self._streams and self._streams[0][0] <= self._served + 1:  # within a byte
+        while self._streams and self._streams[0][0] <= self._served + 1:  # tolerates a rounding error of a byte
             _, _, size, what = heapq.heappop(self._streams)
             self.sent += size
             ended.append(what)
@@ -131,7 +135,7 @@ class Target:
 
 
 class Targets:
-    """All of them, and who has which shard."""
+    """All targets, and which of them has which shard."""
 
     def __init__(self, cluster: Cluster, events: Events, done: Callable[[Any], None]) -> None:
         self.all = [
@@ -152,10 +156,10 @@ class Targets:
         return self.all[which].die()
 
     def owner(self, shard: int) -> Target:
-        """Where the proxy sends one who asks for the shard: once a death was seen, to who has it instead."""
+        """Return the target that a proxy redirects to. After a death was noticed, this is a target with a copy."""
         target = self.first_owner(shard)
-        seen = self._died_at is not None and self._events.now >= self._died_at + self._notice
-        return self._next_alive(shard) if seen and not target.alive else target
+        noticed = self._died_at is not None and self._events.now >= self._died_at + self._notice
+        return self._next_alive(shard) if noticed and not target.alive else target
 
     def first_owner(self, shard: int) -> Target:
         return self.all[xxhash.xxh3_64_intdigest(shard.to_bytes(8, "little")) % len(self.all)]

@@ -1,4 +1,4 @@
-"""What is tried: each scenario with and without the setting that mends it."""
+"""The scenarios. Each runs with and without the setting that solves its problem."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ais_tar2tf.options import MIB, Limits, Read, Retry, Shuffle
-from ais_tar2tf.plan import Plan
+from ais_tar2tf.streams.order import Plan
 from tests.simulation.cluster import MB, Cluster, Events, Proxies
 from tests.simulation.trainers import Client, Run
 
 __all__ = ["Hits", "Rates", "Survival", "cached", "death", "redirects", "seconds_to_begin", "skew", "slow_target"]
 
-_WARM, _END = 1.0, 2.0  # seconds between which rates are taken: some ten pieces of each lane
+_WARM, _END = 1.0, 2.0  # rates are measured between these seconds: about ten pieces of each lane
 _DEATH_AT, _DEATH_END = 3.0, 36.0
-_DEATH_RATE = 50 * MB  # a calmer training, of which more seconds can be simulated
+_DEATH_RATE = 50 * MB  # a lower rate, so that more seconds can be simulated
 _EIGHT = Retry(attempts=8)
 _RANGES_8 = Read(connections=8, range_bytes=8 * MIB)  # two connections and small ranges for each of four lanes
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What trainers got, as shares of what they wanted."""
+    """The rates that trainers got, as shares of the data rate that they consume."""
 
     mean: float
     slowest: float
-    redirects: float  # a second
+    redirects: float  # per second
 
 
 @dataclass(frozen=True)
 class Survival:
-    taken: Sequence[int]  # bytes, by seconds
+    taken: Sequence[int]  # bytes that trainers consumed in each second
     failed: int
     errors: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Shares of the shards, in the second and later epochs, that a trainer has in its cache."""
+    """The shares of a trainer's shards that are in its cache, in the second and later epochs."""
 
     dealt_anew: float
     same_order: float
@@ -46,7 +46,7 @@ class Hits:
 
 
 def seconds_to_begin(client: Client, cluster: Cluster, *, listing: bool) -> float:
-    """Until the last of all trainers knows its shards. A template names them without asking anybody."""
+    """Return the seconds until the last trainer knows its shards. A template needs no requests."""
     if not listing:
         return 0.0
     events, proxies = Events(), Proxies(cluster.proxy_workers)
@@ -66,25 +66,25 @@ def seconds_to_begin(client: Client, cluster: Cluster, *, listing: bool) -> floa
 def _rates(client: Client, cluster: Cluster) -> Rates:
     run = Run(client, cluster, spread=_WARM / 2)
     run.until(_WARM)
-    asked = run.proxies.asked
+    before = run.proxies.requests
     rates = run.rates(_WARM, _END)
-    redirects = (run.proxies.asked - asked) / (_END - _WARM)
+    redirects = (run.proxies.requests - before) / (_END - _WARM)
     return Rates(sum(rates) / len(rates) / client.rate, min(rates) / client.rate, redirects)
 
 
 def redirects(client: Client, cluster: Cluster, trainers: Sequence[int]) -> dict[str, list[Rates]]:
-    """More and more trainers, that ask for small ranges, for ours, or for whole shards."""
+    """Increase the number of trainers, which request small ranges, the default ranges, or whole shards."""
     ways = {
         "a lane's two connections, 8 MiB": replace(client, read=_RANGES_8),
         "in order, 8 MiB": replace(client, shuffle=None, read=Read(range_bytes=8 * MIB)),
-        "in order, as by default": replace(client, shuffle=None),
-        "shuffled, as by default": client,
+        "in order, default": replace(client, shuffle=None),
+        "shuffled, default": client,
     }
     return {name: [_rates(replace(way, trainers=count), cluster) for count in trainers] for name, way in ways.items()}
 
 
 def death(client: Client, cluster: Cluster) -> dict[str, Survival]:
-    """A target dies, and it takes a while until the cluster knows."""
+    """Let a target die, which the cluster notices only later."""
     calmer = replace(client, rate=_DEATH_RATE)
     eight = replace(calmer, read=replace(client.read, retry=_EIGHT))
     ways = {
@@ -104,28 +104,28 @@ def _survival(client: Client, cluster: Cluster) -> Survival:
 
 
 def skew(client: Client, cluster: Cluster, loads: Sequence[float]) -> dict[str, list[Rates]]:
-    """As trainers want more of what the targets can send together: some targets have more to do than others."""
+    """Increase the load of the targets, some of which get more requests than others."""
     full = cluster.targets * cluster.target_bandwidth / client.trainers
     deep = replace(client.read, limits=replace(client.read.limits, read_ahead_bytes=128 * MIB))
     ways = {
         "one shard at a time": replace(client, shuffle=None),
         "four shards at once (Shuffle)": client,
-        "the same, 128 MiB read ahead": replace(client, read=deep),
+        "four shards, 128 MiB read-ahead": replace(client, read=deep),
     }
     return {name: [_rates(replace(way, rate=full * load), cluster) for load in loads] for name, way in ways.items()}
 
 
 def slow_target(client: Client, cluster: Cluster) -> dict[str, Rates]:
-    """One target has a tenth of its bandwidth left; then it is taken out."""
+    """Reduce one target's bandwidth to a tenth, or remove the target."""
     return {
-        "all well": _rates(client, cluster),
+        "all targets fast": _rates(client, cluster),
         "one of 100 slow": _rates(client, replace(cluster, slowest=0.1)),
-        "taken out": _rates(client, replace(cluster, targets=cluster.targets - 1)),
+        "slow one removed": _rates(client, replace(cluster, targets=cluster.targets - 1)),
     }
 
 
 def cached(client: Client, shares: Sequence[float], *, epochs: int = 4, host: int = 7) -> list[Hits]:
-    """What a cache that forgets the longest unused first has of one trainer's shards, by its share of them."""
+    """Return the hits of a least-recently-used cache for one trainer, for several sizes of the cache."""
     seed, how = client.seed, client.shuffle or Shuffle()
     anew = Plan(client.shards, how, host, client.trainers)
     same = replace(anew, shuffle=replace(how, reshuffle_each_epoch=False))
@@ -153,7 +153,7 @@ def _later(epochs: Sequence[Sequence[int]]) -> Iterator[int]:
 
 
 def _use(cache: OrderedDict[int, None], shard: int, most: int) -> bool:
-    """Whether it was there; it is now."""
+    """Put a shard into the cache. Return whether it was cached before."""
     hit = shard in cache
     cache[shard] = None
     cache.move_to_end(shard)

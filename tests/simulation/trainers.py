@@ -1,7 +1,8 @@
-"""The trainers' side: what each asks for, when, and what it does when an answer breaks off, by the package's rules.
+"""Simulate the trainers: when they request which bytes, and how they retry, by the package's rules.
 
-A lane reads its shards in pieces: ranges over several connections, or the one answer of a single connection, which is
-held back while its read-ahead is full. The records of the lanes are taken in turns, at a trainer's own rate.
+A lane reads its shards in pieces. With several connections, a piece is a range request; with a single connection, it
+is a part of one answer, which waits while the read-ahead is full. A trainer consumes the lanes' pieces in turn, at
+its own rate.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ais_tar2tf.base.retries import Tries
 from ais_tar2tf.errors import TransportError
 from ais_tar2tf.options import Read, Shuffle
-from ais_tar2tf.plan import Plan
-from ais_tar2tf.retries import Tries
+from ais_tar2tf.streams.order import Plan
 from tests.simulation.cluster import MB, Cluster, Events, Proxies, Target, Targets
 
 __all__ = ["Client", "Run", "Trainer", "orders"]
@@ -24,30 +25,33 @@ _FAILURE = TransportError("the body broke off", url="ais://simulated")
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """What all trainers are given. What the package has a default for has that one."""
+    """The settings of all trainers, with the package's defaults where it has any."""
 
     trainers: int = 1_000
     shards: int = 1_000_000
     shard_bytes: int = 100 * MB
-    rate: float = 500 * MB  # that one trainer takes a second: eight GPUs and their decoders
+    rate: float = 500 * MB  # bytes per second that one trainer consumes: eight GPUs and their decoders
     read: Read = field(default_factory=Read)
     shuffle: Shuffle | None = field(default_factory=Shuffle)
     seed: int = 1
 
 
 def orders(client: Client, epoch: int = 0) -> list[Sequence[int]]:
-    """Each trainer's shards, as `Plan` deals them; worked out once for all, which a test compares with Plan's own."""
+    """Return each trainer's shards as `Plan` deals them, computed once for all trainers.
+
+    A test compares with Plan.
+    """
     whole = Plan(client.shards, client.shuffle).order(epoch, client.seed).shards
     return [whole[host :: client.trainers] for host in range(client.trainers)]
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """One answer of a store, or the next one that goes on where it broke off."""
+    """A request, which is retried until it has been answered completely."""
 
     shard: int
     tries: Tries
-    sender: Target | None = None  # None: a proxy has to be asked
+    sender: Target | None = None  # None: ask a proxy first
 
 
 @dataclass(eq=False, slots=True)
@@ -69,7 +73,7 @@ class _Lane:
         self._most = self._read.limits.read_ahead_bytes // self._piece
         self._shards = shards
         self._planning = self._pieces_of_next()
-        self.pieces: deque[_Piece] = deque()  # asked for or there, in order
+        self.pieces: deque[_Piece] = deque()  # requested or received, in order
         self._open = 0
 
     def _pieces_of_next(self) -> Iterator[_Piece]:
@@ -81,7 +85,7 @@ class _Lane:
                 yield _Piece(self, request, min(self._piece, self._size - begin))
 
     def ask(self) -> None:
-        """For as much as connections and read-ahead allow."""
+        """Request as many pieces as connections and read-ahead allow."""
         while self._open < self._read.connections and len(self.pieces) < self._most:
             piece = next(self._planning, None)
             if piece is None:
@@ -94,8 +98,8 @@ class _Lane:
         piece.ready = True
         self._open -= 1
         self.ask()
-        if self.trainer.waits_for is self:
-            self.trainer.go_on()
+        if self.trainer.waiting_for is self:
+            self.trainer.proceed()
 
     @property
     def ended(self) -> bool:
@@ -103,24 +107,24 @@ class _Lane:
 
 
 class Trainer:
-    """Takes a piece from each lane in turn, and works on it for a while."""
+    """Consumes a piece of each lane in turn, which takes some time."""
 
     def __init__(self, run: Run, shards: Sequence[int]) -> None:
         self._run = run
         step = run.lanes
         self.lanes = [_Lane(run, self, iter(shards[lane::step])) for lane in range(step)]
         self._turn = 0
-        self.waits_for: _Lane | None = None
+        self.waiting_for: _Lane | None = None
         self.taken = 0  # bytes
         self.failed = ""
 
     def begin(self, _: object = None) -> None:
         for lane in self.lanes:
             lane.ask()
-        self.go_on()
+        self.proceed()
 
-    def go_on(self, _: object = None) -> None:
-        self.waits_for = None
+    def proceed(self, _: object = None) -> None:
+        self.waiting_for = None
         lanes = self.lanes
         for _turn in range(len(lanes)):
             lane = lanes[self._turn]
@@ -133,18 +137,18 @@ class Trainer:
             return
         piece = lane.pieces[0]
         if not piece.ready:
-            self.waits_for = lane
+            self.waiting_for = lane
             return
         lane.pieces.popleft()
         self.taken += piece.size
         self._turn = (self._turn + 1) % len(lanes)
         self._run.note_taken(piece.size)
         lane.ask()
-        self._run.events.at(self._run.events.now + piece.size / self._run.client.rate, self.go_on)
+        self._run.events.at(self._run.events.now + piece.size / self._run.client.rate, self.proceed)
 
 
 class Run:
-    """Everybody, from the moment at which the first request may be sent."""
+    """A simulation of all trainers and the cluster."""
 
     def __init__(self, client: Client, cluster: Cluster, *, spread: float = 1.0) -> None:
         self.client = client
@@ -158,7 +162,7 @@ class Run:
         self.trainers = [Trainer(self, shards) for shards in orders(client)]
         self.failures: list[tuple[float, str]] = []
         self.retries = 0
-        self.taken_at: list[int] = []  # bytes, by seconds
+        self.taken_at: list[int] = []  # bytes in each second
         for trainer in self.trainers:
             self.events.at(self._random.random() * spread, trainer.begin)
 
@@ -170,7 +174,7 @@ class Run:
         self.events.at(at, self._kill, target)
 
     def rates(self, begin: float, end: float) -> list[float]:
-        """Bytes a second that each trainer takes between two times."""
+        """Return the bytes per second that each trainer consumes between two times."""
         self.until(begin)
         before = [trainer.taken for trainer in self.trainers]
         self.until(end)
@@ -193,14 +197,14 @@ class Run:
     def _redirected(self, piece: _Piece) -> None:
         target = self.targets.owner(piece.request.shard)
         if not target.alive:
-            self._again(piece, progress=False)
+            self._retry(piece, progress=False)
         elif self.cluster.copies or target is self.targets.first_owner(piece.request.shard):
             piece.request.sender = target
             target.send(piece.size, piece)
         else:
             self._fail(piece.lane.trainer, "ShardNotFound")
 
-    def _again(self, piece: _Piece, *, progress: bool) -> None:
+    def _retry(self, piece: _Piece, *, progress: bool) -> None:
         piece.request.sender = None
         delay = piece.request.tries.after_failure(_FAILURE, self._random.random, progress=progress)
         if delay is None:
@@ -220,4 +224,4 @@ class Run:
 
     def _kill(self, target: int) -> None:
         for piece in self.targets.kill(target):
-            self._again(piece, progress=True)
+            self._retry(piece, progress=True)

@@ -1,10 +1,14 @@
-"""Our mapping as an AIStore ETL: a service that makes TFRecord, or another tar, of a shard, beside the target.
+"""An AIStore ETL that converts whole shards: a service next to each target turns a shard into TFRecord or a tar.
 
-transformer = Transformer(conversions=[Decode("jpg"), Resize("jpg", (64, 64))], selections={"image": "jpg"})
-with transformer.serve() as service:
-    service.url  # where a target's requests are answered
-transformer.spec("resize", image="registry/resize:1")  # what AIStore starts it from
-transformer.containerfile()  # what that image is made from
+    transformer = Transformer(conversions=[Decode("jpg"), Resize("jpg", (64, 64))], selections={"image": "jpg"})
+    with transformer.serve() as service:
+        service.url                                        # answers a target's requests
+    transformer.spec("resize", image="registry/resize:1")  # the message that starts the ETL in AIStore
+    transformer.containerfile()                            # the file that the image is built from
+
+A shard passes through `service` (the HTTP server), `handler` (the requests of a target), `sources` (where the shard's
+bytes come from), `transform` (records in, output out), and perhaps `delivery` (output goes to another node).
+`Definition` is the plain data that a container gets; code is never sent to the cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a transformer does, as plain values: written as JSON, read back, and never as pickled code."""
+"""The definition of a transformer: plain values that are written as JSON. This module must not pickle code."""
 
 from __future__ import annotations
 
@@ -10,35 +10,43 @@ from typing import Any, cast
 
 import xxhash
 
+from ais_tar2tf.base.documents.parsing import json_value
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.mapping import default_record_to_example
 from ais_tar2tf.ops import Func, Pipeline
+from ais_tar2tf.recordfiles.formats import all_formats, find_format
 from ais_tar2tf.records import Record, splitter
-from ais_tar2tf.values import json_value
+from ais_tar2tf.values.default_mappings import default_record_to_example
 
 __all__ = ["ENVIRONMENT", "OUTPUTS", "SECRET_NAME", "Definition"]
 
 ENVIRONMENT = "AIS_TAR2TF_ETL"
-"""Where a container finds its definition."""
+"""The environment variable in which a container finds its definition."""
 
 SECRET_NAME = "AIS_TAR2TF_ETL_SECRET"  # noqa: S105  # a variable's name
-"""Where a container finds the first part of every request's path; without it, the cluster's targets may ask."""
+"""The environment variable with the secret that begins every request's path. If unset, targets need no secret."""
 
-OUTPUTS = ("tfrecord", "tar")
+OUTPUTS = tuple(each.name for each in all_formats() if each.concatenated)
 _VERSION = 1
 _WHY = "code does not go to the cluster, and nothing is pickled"
 
 
 @dataclass(frozen=True)
 class Definition:
-    """Conversions and selections, then a function of an installed module by its name, then the kind of output.
+    """The work of a transformer: how it changes each record, and which format it writes.
 
-    Without any of them, TFRecord is made by the default record_to_example, as `load_from_tar(path=…)` does.
+    With every field at its default, the output is what `load_from_tar(path=…)` writes.
+
+    Attributes:
+        conversions: Ops that are applied to each record first.
+        selections: The values that are selected from the converted record.
+        record_to_example: A function of an installed module, as "package.module:function", applied last.
+        output: "tfrecord" or "tar".
+        grouping: "first-dot" or "last-dot".
     """
 
     conversions: tuple[Any, ...] = ()
     selections: tuple[Any, ...] = ()
-    record_to_example: str | None = None  # "package.module:function"
+    record_to_example: str | None = None
     output: str = "tfrecord"
     grouping: str = "first-dot"
 
@@ -51,7 +59,18 @@ class Definition:
         output: str = "tfrecord",
         grouping: Any = "first-dot",
     ) -> Definition:
-        """Checked: what cannot be said as data is refused here, with the reason."""
+        """Return a definition.
+
+        Args:
+            conversions: Ops that are applied to each record first.
+            selections: The values to select from the converted record.
+            record_to_example: A function of an installed module, or its name as "package.module:function".
+            output: "tfrecord" or "tar".
+            grouping: "first-dot" or "last-dot".
+
+        Raises:
+            SchemaError: An argument is not valid, or cannot be written as data.
+        """
         if output not in OUTPUTS:
             raise SchemaError(f"output is one of {', '.join(OUTPUTS)}, not {output!r}")
         if callable(grouping):
@@ -61,12 +80,12 @@ class Definition:
         for op in pipeline.conversions:
             if isinstance(op, Func):
                 raise SchemaError(
-                    f"{_shown(op.function)} is a function of yours, and {_WHY}: say it by ops, put it into an "
+                    f"{_label(op.function)} is a function of yours, and {_WHY}: say it by ops, put it into an "
                     "installed module as record_to_example, or run it here (remote_exec=False)"
                 )
-        made = cls(pipeline.conversions, pipeline.selections, _name_of(record_to_example), output, grouping)
-        made.to_json()
-        return made
+        definition = cls(pipeline.conversions, pipeline.selections, _name_of(record_to_example), output, grouping)
+        definition.to_json()  # raises an error if an op has a value that JSON cannot hold
+        return definition
 
     @property
     def pipeline(self) -> Pipeline | None:
@@ -74,45 +93,56 @@ class Definition:
 
     @property
     def function(self) -> Callable[[Record], Any] | None:
-        """The record_to_example, imported by its name."""
+        """The function that `record_to_example` names, imported."""
         if self.record_to_example is None:
             return None
-        return _imported(self.record_to_example)
+        return _import_function(self.record_to_example)
 
     @property
     def change(self) -> Callable[[Record], Any]:
-        """From a record to what is written of it, as `AisDataset.load(path=…)` does it on this machine."""
+        """The function that maps a record to the value to write, the same as in `AisDataset.load(path=…)`."""
         pipeline, function = self.pipeline, self.function
         if pipeline is None:
-            usual = default_record_to_example if self.output == "tfrecord" else dict
-            return function or cast("Callable[[Record], Any]", usual)
+            default = default_record_to_example if find_format(self.output).holds_examples else dict
+            return function or cast("Callable[[Record], Any]", default)
         if function is None:
             return pipeline
         return lambda record: function(pipeline.convert(record))
 
     @property
     def name(self) -> str:
-        """Of the ETL, if it gets no other: the same for the same definition."""
+        """The default name of the ETL: a hash, equal for equal definitions."""
         return f"t2t-{xxhash.xxh64_hexdigest(self.to_json().encode())}"
 
     def to_json(self) -> str:
+        """Return the definition as JSON."""
         pipeline = Pipeline(self.conversions, self.selections)
-        said: dict[str, Any] = {"version": _VERSION, **pipeline.to_json(), "output": self.output}
-        said |= {"record_to_example": self.record_to_example, "grouping": self.grouping}
-        return json.dumps(said, sort_keys=True, separators=(",", ":"))
+        document: dict[str, Any] = {"version": _VERSION, **pipeline.to_json(), "output": self.output}
+        document |= {"record_to_example": self.record_to_example, "grouping": self.grouping}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Definition:
+        """Return the definition that `to_json` wrote.
+
+        Args:
+            text: The text that `to_json` returned.
+
+        Raises:
+            SchemaError: The text is not such a definition.
+        """
         try:
-            said = json_value(text)
+            document = json_value(text)
         except SchemaError as error:
             raise SchemaError(f"this is no definition ({error}): {text[:200]}") from error
         try:
-            if not isinstance(said, Mapping) or said.get("version") != _VERSION:
+            if not isinstance(document, Mapping) or document.get("version") != _VERSION:
                 raise SchemaError(f"this is no definition of version {_VERSION}: {text[:200]}")
-            pipeline = Pipeline.from_json(cast("Mapping[str, Any]", said))
-            function = said["record_to_example"]
-            return cls.of(pipeline.conversions, pipeline.selections, function, said["output"], said["grouping"])
+            pipeline = Pipeline.from_json(cast("Mapping[str, Any]", document))
+            function = document["record_to_example"]
+            return cls.of(
+                pipeline.conversions, pipeline.selections, function, document["output"], document["grouping"]
+            )
         except (ValueError, LookupError, TypeError) as error:
             if isinstance(error, SchemaError):
                 raise
@@ -120,38 +150,40 @@ class Definition:
 
 
 def _name_of(function: Callable[[Record], Any] | str | None) -> str | None:
-    """`module:function`, if that gives the function back in another process."""
+    """Return a function's name as `module:function`; refuse a function that no other process can import so."""
     if function is None or function is default_record_to_example:
         return None
     if isinstance(function, str):
-        _imported(function)
+        _import_function(function)
         return function
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or "<" in name:
         raise SchemaError(
-            f"{_shown(function)} is no function of a module that can be installed in the cluster, and {_WHY}: put it "
-            "into one, say it by ops, or run it here (remote_exec=False)"
+            f"{_label(function)} is no function of a module that can be installed in the cluster, and {_WHY}: "
+            "put it into one, say it by ops, or run it here (remote_exec=False)"
         )
-    said = f"{module}:{name}"
-    if _imported(said) is not function:
-        raise SchemaError(f"{said} is another function than the one given, and {_WHY}")
-    return said
+    full_name = f"{module}:{name}"
+    if _import_function(full_name) is not function:
+        raise SchemaError(f"{full_name} is another function than the one given, and {_WHY}")
+    return full_name
 
 
-def _imported(said: str) -> Callable[[Record], Any]:
-    module, colon, name = said.partition(":")
+def _import_function(full_name: str) -> Callable[[Record], Any]:
+    module, colon, name = full_name.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
-        raise SchemaError(f"a function is named 'package.module:function', not {said!r}")
+        raise SchemaError(f"a function is named 'package.module:function', not {full_name!r}")
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise SchemaError(f"there is no {said!r} here ({error}): install its module, also in the image") from error
+        raise SchemaError(
+            f"there is no {full_name!r} here ({error}): install its module, also in the image"
+        ) from error
     if not callable(found):
-        raise SchemaError(f"{said!r} is no function")
+        raise SchemaError(f"{full_name!r} is no function")
     return found
 
 
-def _shown(function: Any) -> str:
+def _label(function: Any) -> str:
     return getattr(function, "__qualname__", None) or repr(function)

@@ -1,4 +1,4 @@
-"""Direct put: the output goes to the next node, which a target names, and the target learns what became of it."""
+"""Direct put: send the output to the node that the target names, and return the node's answer."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.errors import AccessDenied, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import MIB, Timeouts
-from ais_tar2tf.stores._pace import paced
+from ais_tar2tf.stores.transport.pace import paced
 
-__all__ = ["LENGTH", "NODE", "Delivered", "deliver"]
+__all__ = ["LENGTH", "NODE", "Delivered", "ReturnedOutput", "deliver"]
 
 NODE = "Ais-Node-Url"
-"""The header with the nodes that the output goes to, one after the other."""
-LENGTH = "Ais-Direct-Put-Length"
+"""The header that lists the nodes through which the output passes, in order, separated by commas."""
 
-_NOTHING = 204
-_MOST_SAID = 4096  # bytes of an error that are passed on
+LENGTH = "Ais-Direct-Put-Length"
+"""The header of an answer with the number of bytes that were stored."""
+
+_NO_CONTENT = 204
+_ERROR_BYTES = 4096  # the longest text of an error that is passed on
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """A status, what was put, and what came back instead of being stored: the output of a later transformer."""
+    """The answer of the next node.
+
+    Attributes:
+        status: The HTTP status.
+        length: The bytes that were stored.
+        content: The output of the next transformer, if the node returned the output instead of storing it.
+    """
 
     status: int
     length: int
-    content: _Content | None = None
+    content: ReturnedOutput | None = None
 
 
 def deliver(
@@ -42,26 +50,25 @@ def deliver(
     timeouts: Timeouts,
     peers: Peers,
 ) -> Delivered:
-    """PUT the pieces to the first node, with the others in a header.
+    """PUT the output to the first of `nodes`, and name the remaining nodes in a header.
+
+    Args:
+        pieces: The output.
+        nodes: The URLs of nodes, separated by commas, as the target's header has them.
+        target: The URL of the target that this transformer works for.
+        path: The path of the target's request, used when a node's URL has no path.
+        arguments: The value of `etl_args`.
+        timeouts: The timeouts of the connection to the node.
+        peers: The nodes that output may be sent to.
 
     Raises:
-        AccessDenied: The node is none of `peers`.
-        TransportError: The node did not take the output.
+        AccessDenied: The node is not one of `peers`.
+        TransportError: The node did not accept the output.
     """
-    first, _, others = nodes.partition(",")
-    parts, host = urlsplit(first.strip()), urlsplit(target)
-    where = f"{host.path.rstrip('/')}/{parts.path.lstrip('/')}" if parts.path.strip("/") else path
-    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | ({"etl_args": arguments} if arguments else {})
-    shown = f"{parts.scheme}://{parts.netloc}"
-    if (host.scheme or parts.scheme) != "http" or not parts.netloc:
-        raise StoreError("a node to put the output to is named by an http:// URL", url=shown)
-    if not peers.allows_node(shown):
-        raise AccessDenied(
-            "this node is no target of the cluster: name it by --node (nodes=) if output is to go there",
-            url=shown,
-            status=403,
-        )
-    connection = http.client.HTTPConnection(parts.netloc, timeout=timeouts.idle)
+    first, _, remaining = nodes.partition(",")
+    netloc, request_target = _route(first.strip(), target, path, arguments, peers)
+    node = f"http://{netloc}"
+    connection = http.client.HTTPConnection(netloc, timeout=timeouts.idle)
     connection.response_class = paced(timeouts)
     sent = 0
 
@@ -72,41 +79,59 @@ def deliver(
             if piece:
                 yield piece
 
-    headers = {NODE: others} if others else {}
-    asked = f"/{where.lstrip('/')}" + (f"?{urlencode(query)}" if query else "")
+    headers = {NODE: remaining} if remaining else {}
     with ExitStack() as stack:
         stack.callback(connection.close)
         try:
-            connection.request("PUT", asked, counted(), headers, encode_chunked=True)
+            connection.request("PUT", request_target, counted(), headers, encode_chunked=True)
             answer = connection.getresponse()
             if answer.status == 200 and answer.length != 0:
                 stack.pop_all()
-                return Delivered(200, 0, _Content(connection, answer, shown))
-            said = answer.read(_MOST_SAID).decode("utf-8", "replace")
-        except Tar2TFError:  # of the shard: the node sees no last chunk, and stores nothing
+                return Delivered(200, 0, ReturnedOutput(connection, answer, node))
+            text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
+        except Tar2TFError:  # the shard is faulty: the node sees no last chunk, and stores nothing
             raise
         except (OSError, http.client.HTTPException) as error:
-            raise TransportError(f"the output could not be put there ({type(error).__name__})", url=shown) from error
-    if answer.status not in (200, _NOTHING):
-        raise TransportError(f"the output was refused with {answer.status}: {said}", url=shown)
-    stated = answer.headers.get(LENGTH, "")
-    return Delivered(_NOTHING, int(stated) if stated.isdigit() and stated != "0" else sent)
+            raise TransportError(
+                f"the output could not be put to this node ({type(error).__name__})", url=node
+            ) from error
+    if answer.status not in (200, _NO_CONTENT):
+        raise TransportError(f"the output was refused with {answer.status}: {text}", url=node)
+    stored = answer.headers.get(LENGTH, "")
+    return Delivered(_NO_CONTENT, int(stored) if stored.isdigit() and stored != "0" else sent)
 
 
-class _Content(Iterator[bytes]):
-    """The rest of an answer; its connection is closed behind it, also when nobody asks for the first piece."""
+def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:
+    """Return the host and the request target of the PUT to a node; refuse a node that is not one of `peers`."""
+    parts, own = urlsplit(url), urlsplit(target)
+    node = f"{parts.scheme}://{parts.netloc}"
+    if parts.scheme != "http" or own.scheme not in ("", "http") or not parts.netloc:
+        raise StoreError("a node to put the output to is named by an http:// URL", url=node)
+    if not peers.allows_node(node):
+        raise AccessDenied(
+            "this node is no target of the cluster: name it by --node (nodes=) if output is to go there",
+            url=node,
+            status=403,
+        )
+    node_path = f"{own.path.rstrip('/')}/{parts.path.lstrip('/')}" if parts.path.strip("/") else path
+    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | ({"etl_args": arguments} if arguments else {})
+    return parts.netloc, f"/{node_path.lstrip('/')}" + (f"?{urlencode(query)}" if query else "")
 
-    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, shown: str) -> None:
+
+class ReturnedOutput(Iterator[bytes]):
+    """The body of a node's answer, piece by piece. Call `close()` in any case: it closes the connection."""
+
+    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, node: str) -> None:
         self._connection = connection
         self._answer = answer
-        self._shown = shown
+        self._node = node
 
     def __next__(self) -> bytes:
         try:
             piece = self._answer.read(MIB)
         except (OSError, http.client.HTTPException) as error:
             raise TransportError(
-                f"the output of the next transformer broke off ({type(error).__name__}: {error})", url=self._shown
+                f"the output of the next transformer broke off ({type(error).__name__}: {error})", url=self._node
             ) from error
         if not piece:
             raise StopIteration

@@ -1,4 +1,4 @@
-"""A definition as AIStore's ETL spec, and as a container file. Pure: nothing is started here."""
+"""The conversion of a definition into AIStore's ETL spec or a container file. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ais_tar2tf.errors import SchemaError
 __all__ = ["COMMUNICATIONS", "PORT", "containerfile", "spec"]
 
 COMMUNICATIONS = ("hpush", "hpull", "ws")
-PORT = 8000  # on which AIStore looks for the service
-_NAME = re.compile(r"[a-z0-9][-a-z0-9]{4,30}[a-z0-9]")  # Kubernetes makes pods of it, AIStore wants 6 to 32
+PORT = 8000  # AIStore expects the service on this port
+_NAME = re.compile(r"[a-z0-9][-a-z0-9]{4,30}[a-z0-9]")  # Kubernetes' rule for pod names; AIStore's length, 6 to 32
 _PYTHON = "3.12"
 _COMMAND = ("python", "-m", "ais_tar2tf.cluster.etl")
 
@@ -29,15 +29,15 @@ def spec(
     object_timeout: str = "10m",
     roots: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the message that starts an ETL: AIStore runs a pod of `image` beside every target.
+    """Return the message that starts an ETL: AIStore then runs a pod of `image` next to every target.
 
     Args:
-        definition: What the ETL does.
-        name: Its name.
-        image: The container image, made from `containerfile`.
-        communication: How targets ask: `hpush`, `hpull` or `ws`.
-        init_timeout: How long a pod may take to start.
-        object_timeout: For a whole shard: AIStore's own 10 s would be for small objects.
+        definition: The work of the ETL.
+        name: The name of the ETL.
+        image: The container image, built from `containerfile`.
+        communication: How targets send shards: `hpush`, `hpull` or `ws`.
+        init_timeout: The maximum time for the start of a pod.
+        object_timeout: The maximum time for one shard; AIStore's default of 10 s is meant for small objects.
         roots: The target's folders, mounted in the pod, whose files a target may name instead of sending them.
     """
     if not _NAME.fullmatch(name):
@@ -71,7 +71,15 @@ def containerfile(
     packages: Sequence[str] = ("ais_tar2tf",),
     roots: Sequence[str] = (),
 ) -> str:
-    """The image: this package (or a wheel of it, and what a record_to_example needs) and the definition."""
+    """Return a container file for an image that runs the transformer.
+
+    Args:
+        definition: The work of the transformer.
+        base: The image to build on, which must contain Python.
+        packages: The packages for pip to install: this package or a wheel of it, and those that a
+            record_to_example needs.
+        roots: Folders whose files a target may name instead of sending them.
+    """
     install = " ".join(json.dumps(each) for each in packages)
     value = json.dumps(definition.to_json()).replace("$", "\\$")
     return "\n".join(

@@ -1,4 +1,7 @@
-"""Blocks of a shard in, blocks of TFRecord or of another tar out: what is held is a few records. No I/O."""
+"""The transformation of a shard: it turns blocks of the shard into blocks of a TFRecord file or of a tar.
+
+This module must not do I/O, and must not hold more than a few records.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from ais_tar2tf.account import Account
 from ais_tar2tf.archive import Bytes, ShardArchive
+from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.cluster.etl.definition import Definition
 from ais_tar2tf.errors import MappingError, NoFeature, UnsupportedArchive
-from ais_tar2tf.examples import ExampleGrouper
-from ais_tar2tf.export.serializers import Serializer
-from ais_tar2tf.export.tarfiles import END
-from ais_tar2tf.mapping import wants
 from ais_tar2tf.options import MIB, Limits
-from ais_tar2tf.records import NAMES, Grouper, Record, RecordBatch, Selection
+from ais_tar2tf.recordfiles.export.serializers import Serializer
+from ais_tar2tf.recordfiles.formats import find_format
+from ais_tar2tf.records import KEY_AND_SHARD, Grouper, Record, RecordBatch
+from ais_tar2tf.values.default_mappings import declared_fields
+from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["Transform"]
 
-_SENT = 1 * MIB  # bytes of output that are put together before they are handed over
-_AT_ONCE = 16  # records mapped before their output is looked at: images may grow thirtyfold
+_PIECE_BYTES = 1 * MIB  # output is collected up to this size before it is yielded
+_MAPPED_AT_ONCE = 16  # records; their output is measured before more are mapped, as images may grow thirtyfold
 
 
 class Transform:
-    """One definition, for many shards: safe to use from several threads."""
+    """Applies a definition to shards. Several threads may use one instance."""
 
     def __init__(self, definition: Definition, limits: Limits) -> None:
         self.definition: Definition = definition
         self._limits = limits
         self._change = definition.change
-        self._selection = self._pushed_down()
-        encode = self._change if definition.output == "tfrecord" else self._as_members
-        self._serializer = Serializer(definition.output, encode)
+        self._selection = declared_fields(self._change)  # only these fields are copied out of the shard
+        self._format = find_format(definition.output)
+        encode = self._change if self._format.holds_examples else self._as_members
+        self._serializer = Serializer(self._format, encode)
 
     def prepare(self) -> None:
-        """Import what the mapping will: TensorFlow takes seconds."""
+        """Import TensorFlow now if the mapping needs it, because the import takes seconds."""
         definition = self.definition
         if definition.conversions or definition.function is None:
             import tensorflow as tf
@@ -45,21 +49,28 @@ class Transform:
             assert tf is not None
 
     def run(self, blocks: Iterable[Bytes], shard: str) -> Iterator[bytes]:
-        """The output for one shard, whose URL is `shard`; whatever is wrong with it is raised."""
+        """Yield the output for one shard.
+
+        Args:
+            blocks: The shard's bytes.
+            shard: The shard's URL, for errors and `__shard__`.
+
+        Raises:
+            Tar2TFError: The shard is damaged, or a record cannot be mapped. Nothing is skipped.
+        """
         account = Account("raise")
         pieces: list[bytes] = []
         size = 0
         for records in self._records(blocks, shard, account):
-            for begin in range(0, len(records), _AT_ONCE):
-                encoded = self._serializer.encode_all(records[begin : begin + _AT_ONCE], account)
+            for begin in range(0, len(records), _MAPPED_AT_ONCE):
+                encoded = self._serializer.encode_all(records[begin : begin + _MAPPED_AT_ONCE], account)
                 for row in encoded.rows:
                     pieces += row or ()
                 size += sum(encoded.sizes)
-                if size >= _SENT:
+                if size >= _PIECE_BYTES:
                     yield b"".join(pieces)
                     pieces, size = [], 0
-        if self.definition.output == "tar":
-            pieces.append(END)
+        pieces.append(self._format.end)
         yield b"".join(pieces)
 
     def _records(self, blocks: Iterable[Bytes], shard: str, account: Account) -> Iterator[list[Record]]:
@@ -74,7 +85,7 @@ class Transform:
         for block in blocks:
             for members in archive.feed(block):
                 yield [*grouped(members).records]
-            if archive.missing:
+            if archive.needs_directory:
                 raise UnsupportedArchive(
                     "this zip says only at its end what is in it, and it is read as a stream here; repack it as tar",
                     shard=shard,
@@ -83,12 +94,8 @@ class Transform:
         archive.finish()
         yield [*(examples if archive.container == "tfrecord" else by_name).finish(archive.end).records]
 
-    def _pushed_down(self) -> Selection | None:
-        """The fields that are needed, as a local export asks for them: the others are skipped."""
-        return wants(self._change)
-
     def _as_members(self, record: Record) -> Record:
-        """For a tar: bytes and text as they are, all else as npy."""
+        """Return a record's members for a tar: bytes and text unchanged, everything else as npy files."""
         changed: Any = self._change(record)
         if not isinstance(changed, dict):
             raise MappingError(
@@ -98,7 +105,7 @@ class Transform:
             )
         members: Record = {"__key__": record["__key__"]}
         for name, value in changed.items():
-            if name in NAMES:
+            if name in KEY_AND_SHARD:
                 continue
             if isinstance(value, bytes | str):
                 members[name] = value.encode() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""One Python definition of a transformer: served here, or written down as a container and as AIStore's ETL spec."""
+"""`Transformer`: it serves a definition here, or writes its container file and AIStore's ETL spec."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ __all__ = ["Transformer"]
 
 
 class Transformer:
-    """Selections and conversions of `ops`, and a record_to_example of an installed module, over whole shards.
+    """Applies selections, conversions and a record_to_example to whole shards, as an AIStore ETL.
 
-    `output`: "tfrecord", or "tar", in which arrays are `.npy` members. Other functions of yours are refused: code
-    does not go to the cluster, and nothing is pickled.
+    Args:
+        selections: The values to select from each record, as `ops` describe them.
+        conversions: Ops that are applied before the selections.
+        record_to_example: A function of a module that is installed in the container's image. Other functions are
+            refused: code is not sent to the cluster, and nothing is pickled.
+        output: "tfrecord", or "tar", in which arrays are `.npy` members.
+        grouping: "first-dot" or "last-dot": where the key of a member's name ends.
+        limits: Bounds on what a shard may hold.
 
+    Raises:
+        SchemaError: An argument cannot be written as data, or is not valid.
+
+    Example:
     >>> from ais_tar2tf.ops import Rename
     >>> Transformer(conversions=[Rename(label="cls")], selections={"label": "label"}).definition.output
     'tfrecord'
@@ -45,23 +55,27 @@ class Transformer:
 
     @classmethod
     def of(cls, definition: Definition, limits: Limits | None = None) -> Transformer:
-        function, output = definition.record_to_example, definition.output
-        return cls(
-            definition.selections,
-            definition.conversions,
-            function,
-            output,
-            grouping=definition.grouping,
-            limits=limits,
-        )
+        """Return the transformer of a definition.
+
+        Args:
+            definition: The definition, for example from `Definition.from_json`.
+            limits: Bounds on what a shard may hold.
+        """
+        values = definition.selections, definition.conversions, definition.record_to_example, definition.output
+        return cls(*values, grouping=definition.grouping, limits=limits)
 
     @property
     def name(self) -> str:
-        """Of the ETL, if it gets no other."""
+        """The ETL's default name."""
         return self.definition.name
 
     def run(self, blocks: Iterable[Bytes], shard: str) -> Iterator[bytes]:
-        """What the service does to a shard, without a service."""
+        """Yield the output for one shard, as the service would send it.
+
+        Args:
+            blocks: The shard's bytes.
+            shard: The shard's URL.
+        """
         return self._transform.run(blocks, shard)
 
     def serve(
@@ -76,21 +90,21 @@ class Transformer:
         secret: str | None = None,
         nodes: Sequence[str] = (),
     ) -> Service:
-        """Answer a target's requests until `close()`: PUT (hpush), GET (hpull), /ws, /health.
+        """Start a service that answers a target's requests until `close()`: hpush, hpull, ws, and /health.
 
         Args:
             port: The port; 0 lets the system choose.
             host: The address to listen on.
             roots: Folders whose files a target may name instead of sending them.
-            target: Where hpull asks for objects; AIS_TARGET_URL if it is not given.
-            workers: Shards at once; as many as there are CPUs if it is not given.
-            timeouts: For requests of the service's own.
-            secret: The first part of every request's path, and part of the service's `url`. Drawn if it is not given;
-                with an empty one, only this machine and the cluster's targets are answered.
-            nodes: Nodes, as `host:port`, that output may be put to beside the targets of the cluster.
+            target: The URL of the target that hpull fetches objects from; AIS_TARGET_URL when left out.
+            workers: Shards that are transformed at once; the number of CPUs when left out.
+            timeouts: The timeouts of requests that the service itself makes.
+            secret: The first part of every request's path, and part of the service's `url`; random when left out.
+                When empty, only this machine and the cluster's targets are answered.
+            nodes: Nodes, as `host:port`, that output may be put to, besides the targets of the cluster.
 
         Returns:
-            The running service; use it in a `with` block, or call its `close()`.
+            The running service. Use it in a `with` block, or call its `close()`.
         """
         return Service(
             self._transform,
@@ -107,15 +121,33 @@ class Transformer:
     def spec(
         self, name: str | None = None, *, image: str, communication: str = "hpush", **options: Any
     ) -> dict[str, Any]:
-        """What `PUT /v1/etl` takes; see `deployment.spec`."""
+        """Return the message that starts the ETL (`PUT /v1/etl`).
+
+        Args:
+            name: The ETL's name; a hash of the definition when left out.
+            image: The container image, built from `containerfile()`.
+            communication: How targets send shards: "hpush", "hpull" or "ws".
+            options: `init_timeout`, `object_timeout` and `roots`, as `deployment.spec` describes them.
+        """
         return deployment.spec(
             self.definition, name or self.name, image=image, communication=communication, **options
         )
 
     def spec_text(self, name: str | None = None, *, image: str, communication: str = "hpush", **options: Any) -> str:
-        """The same for `ais etl init --spec FILE`: JSON, which YAML is a superset of."""
+        """Return the text of `spec()` for `ais etl init --spec FILE`. It is JSON, and therefore YAML.
+
+        Args:
+            name: As `spec` takes it.
+            image: As `spec` takes it.
+            communication: As `spec` takes it.
+            **options: Further options of `spec`.
+        """
         return json.dumps(self.spec(name, image=image, communication=communication, **options), indent=2) + "\n"
 
     def containerfile(self, **options: Any) -> str:
-        """What the image is made from; see `deployment.containerfile`."""
+        """Return the text of a container file to build the image from.
+
+        Args:
+            options: `base`, `packages` and `roots`, as `deployment.containerfile` describes them.
+        """
         return deployment.containerfile(self.definition, **options)

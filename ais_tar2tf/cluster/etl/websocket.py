@@ -1,4 +1,4 @@
-"""WebSocket (RFC 6455), a server's side: messages in and out as streams of pieces, so that none is held whole."""
+"""The server's side of a WebSocket (RFC 6455). Messages are read and written piece by piece, to save memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["BINARY", "TEXT", "ClosedError", "Socket", "accept_key"]
 TEXT, BINARY = 1, 2
 _CONTINUED, _CLOSE, _PING, _PONG = 0, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
-_MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # of the RFC
-_PIECE = 1 * MIB  # of a frame, read at once
-_MOST_CONTROL = 125  # bytes of a control frame: the RFC's
+_MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # the RFC's constant
+_PIECE = 1 * MIB  # the bytes of a frame that are read at once
+_MOST_CONTROL = 125  # the most bytes of a control frame, by the RFC
 
 
 class ClosedError(ConnectionError):
-    """The other side closed, or does not speak the protocol."""
+    """The other side closed the connection, or does not follow the protocol."""
 
 
 def accept_key(key: str) -> str:
-    """The answer to a handshake.
+    """Return the value of Sec-WebSocket-Accept for a client's Sec-WebSocket-Key.
 
     >>> accept_key("dGhlIHNhbXBsZSBub25jZQ==")
     's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
@@ -36,20 +36,20 @@ def accept_key(key: str) -> str:
 
 
 class Socket:
-    """After the handshake."""
+    """A WebSocket after its handshake."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._in = incoming
         self._out = outgoing
 
     def message(self) -> Iterator[bytes]:
-        """The pieces of the next message. Read them to the end before the next one is asked for."""
+        """Yield the pieces of the next message. The caller must read all of them before the next call."""
         final = False
         first = True
         while not final:
-            final, kind, length, mask = self._header()
+            final, kind, length, mask = self._read_header()
             if kind >= _CLOSE:
-                self._control(kind, length, mask)
+                self._answer_control(kind, length, mask)
                 final = False
                 continue
             if (kind == _CONTINUED) is first:
@@ -58,6 +58,7 @@ class Socket:
             yield from self._payload(length, mask)
 
     def whole_message(self, most: int) -> bytes:
+        """Return the next message; raise `ClosedError` if it has more than `most` bytes."""
         pieces: list[bytes] = []
         for piece in self.message():
             pieces.append(piece)
@@ -66,18 +67,19 @@ class Socket:
         return b"".join(pieces)
 
     def send(self, pieces: Iterator[bytes], kind: int = BINARY) -> None:
-        """One message, a frame for each piece."""
-        waiting = next(pieces, b"")
+        """Send one message, with a frame for each piece."""
+        pending = next(pieces, b"")
         for piece in pieces:
-            self._frame(kind, waiting, final=False)
-            kind, waiting = _CONTINUED, piece
-        self._frame(kind, waiting, final=True)
+            self._send_frame(kind, pending, final=False)
+            kind, pending = _CONTINUED, piece
+        self._send_frame(kind, pending, final=True)
 
     def close(self, code: int, reason: str) -> None:
-        """Tell the other side that this is the end, and why."""
-        self._frame(_CLOSE, struct.pack(">H", code) + reason.encode()[: _MOST_CONTROL - 2], final=True)
+        """Send a close frame with one of the RFC's codes and a reason."""
+        self._send_frame(_CLOSE, struct.pack(">H", code) + reason.encode()[: _MOST_CONTROL - 2], final=True)
 
-    def _header(self) -> tuple[bool, int, int, bytes]:
+    def _read_header(self) -> tuple[bool, int, int, bytes]:
+        """Return (final, kind, length, mask) of the next frame; the last frame of a message is final."""
         begin = self._exactly(2)
         length = begin[1] & 0x7F
         if not begin[1] & _MASKED or begin[0] & 0x70:
@@ -88,18 +90,18 @@ class Socket:
             (length,) = struct.unpack(">Q", self._exactly(8))
         return bool(begin[0] & _FIN), begin[0] & 0x0F, length, self._exactly(4)
 
-    def _control(self, kind: int, length: int, mask: bytes) -> None:
+    def _answer_control(self, kind: int, length: int, mask: bytes) -> None:
         if length > _MOST_CONTROL:
             raise ClosedError("a control frame is too long")
         payload = b"".join(self._payload(length, mask))
         if kind == _CLOSE:
             raise ClosedError("closed by the other side")
         if kind == _PING:
-            self._frame(_PONG, payload, final=True)
+            self._send_frame(_PONG, payload, final=True)
 
     def _payload(self, length: int, mask: bytes) -> Iterator[bytes]:
         while length > 0:
-            size = min(length, _PIECE)  # a multiple of the mask's length, but for the last
+            size = min(length, _PIECE)  # a multiple of the mask's length, except for the last piece
             data = np.frombuffer(self._exactly(size), np.uint8)
             key = np.resize(np.frombuffer(mask, np.uint8), size)
             length -= size
@@ -111,7 +113,7 @@ class Socket:
             raise ClosedError("the connection broke off")
         return data
 
-    def _frame(self, kind: int, payload: bytes, *, final: bool) -> None:
+    def _send_frame(self, kind: int, payload: bytes, *, final: bool) -> None:
         size = len(payload)
         begin = bytes((kind | (_FIN if final else 0),))
         if size < 126:

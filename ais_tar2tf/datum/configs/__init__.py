@@ -1,4 +1,4 @@
-"""Settings of export and load: attributes that check what they are given; a name that is none is an error."""
+"""The settings of `export_to_tfrecord` and `load`: attributes that check their values. Unknown names are errors."""
 
 from __future__ import annotations
 

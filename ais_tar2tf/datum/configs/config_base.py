@@ -1,4 +1,4 @@
-"""What a configuration object is made of."""
+"""The base class of configurations, and the descriptor of their settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ __all__ = ["ConfigBase", "Setting"]
 
 
 class Setting:
-    """An attribute of a configuration: its type, how its default is made, and what it says.
+    """A setting: an attribute of a configuration with a type and a default.
 
-    None is accepted where the default is None. `least` bounds a number, or each number of a list, from below.
+    Args:
+        kind: The type, or several types. None is accepted as well where the default is None.
+        default: The default, or a function that returns it.
+        doc: The docstring of the attribute.
+        least: The smallest value of a number, or of each number in a list.
     """
 
     def __init__(
@@ -39,9 +43,20 @@ class Setting:
         config.values[self.name] = self.checked(type(config).__name__, value)
 
     def default(self) -> Any:
+        """Return the default; a default that is a function is called."""
         return self._default() if callable(self._default) else self._default
 
     def checked(self, owner: str, value: Any) -> Any:
+        """Return a valid value.
+
+        Args:
+            owner: The name of the class, for errors.
+            value: The value.
+
+        Raises:
+            OptionTypeError: The value has another type.
+            OptionError: The value is too small.
+        """
         if value is None and self.default() is None:
             return value
         is_bool = isinstance(value, bool) and bool not in self._kinds and object not in self._kinds
@@ -55,7 +70,11 @@ class Setting:
 
 
 class ConfigBase:
-    """Settings by name. What was not set is the default; keyword arguments set, too."""
+    """The base class of configurations, whose attributes are `Setting`s.
+
+    Args:
+        **settings: Values of settings. All other settings have their defaults.
+    """
 
     def __init__(self, **settings: Any) -> None:
         self.__dict__["values"] = {}
@@ -73,16 +92,25 @@ class ConfigBase:
 
     @classmethod
     def names(cls) -> Iterator[str]:
-        """The settings that there are."""
+        """Yield the names of all settings."""
         return (name for name, member in vars(cls).items() if isinstance(member, Setting))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The setting of that name, or `default` where it is None."""
-        found = getattr(self, name)
-        return default if found is None else found
+        """Return the value of a setting.
+
+        Args:
+            name: The name of the setting.
+            default: The value to return instead of None.
+        """
+        value = getattr(self, name)
+        return default if value is None else value
 
     def merge(self, other: Self) -> Self:
-        """A new one with what either was set to; `other` wins."""
+        """Return a new configuration with the values that were set in either configuration.
+
+        Args:
+            other: A configuration of the same class, whose values take precedence.
+        """
         return type(self)(**{**self.values, **other.values})
 
     def __eq__(self, other: object) -> bool:
@@ -90,8 +118,8 @@ class ConfigBase:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.names())
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # a configuration is mutable
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
-        return f"{type(self).__name__}({given})"
+        values = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"{type(self).__name__}({values})"

@@ -1,4 +1,4 @@
-"""Export: a folder, or tar shards, of a known problem, or what a generator gives → sharded record files."""
+"""The export of a data set to record files: a folder or tar shards of a known problem, or a generator."""
 
 from __future__ import annotations
 

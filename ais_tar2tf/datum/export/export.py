@@ -1,6 +1,8 @@
-"""`export_to_tfrecord`: every example of every split into record files, with the two documents beside them.
+"""Export the examples of all splits to record files, and describe the files in two documents.
 
 <output_path>/{split}-00000-of-00003.tfrecord …, shard_info.json, datum_to_type_and_shape_mapping.json
+
+No file of an earlier export is changed before all examples are encoded.
 """
 
 from __future__ import annotations
@@ -11,25 +13,33 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf import features
+from ais_tar2tf.base.urls.locations import location_text
 from ais_tar2tf.datum.configs import TFRWriteConfigs
-from ais_tar2tf.datum.detection import Detection, with_shapes
 from ais_tar2tf.datum.folders import FOLDERS, Attributes, Examples
-from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, described, json_bytes, read_json, schema_of
+from ais_tar2tf.datum.metadata import (
+    MAPPING,
+    SHARD_INFO,
+    describe_feature,
+    parse_counts,
+    parse_schema,
+    read_json,
+    to_json_bytes,
+)
 from ais_tar2tf.datum.problem import IMAGE_SEG, TEXT_CLF
-from ais_tar2tf.datum.tars import TarShards, is_shards
+from ais_tar2tf.datum.schema_detector import SchemaDetector, to_stored
+from ais_tar2tf.datum.tar_shards import TarShards, is_shards
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
-from ais_tar2tf.export.payloads import PayloadFiles, Publication
-from ais_tar2tf.export.places import Destination
-from ais_tar2tf.export.serializers import serialized
-from ais_tar2tf.export.splits import route_of
-from ais_tar2tf.locations import location_text
-from ais_tar2tf.schema import Schema, wire_dtype
+from ais_tar2tf.recordfiles.export.destinations import Destination
+from ais_tar2tf.recordfiles.export.payloads import PayloadFiles, Publication
+from ais_tar2tf.recordfiles.export.routing import route_of
+from ais_tar2tf.recordfiles.formats.examples import serialized
+from ais_tar2tf.values import features
+from ais_tar2tf.values.schema import Schema, wire_dtype
 
 __all__ = ["export_to_tfrecord"]
 
-_COUNTS = ("train", "val", "test")
-_SIZES = features.SHAPE.format("")
+_COUNTED_SPLITS = ("train", "val", "test")  # TFRWriteConfigs has a num_<split>_examples for each
+_SHAPE_SUFFIX = features.SHAPE.format("")
 
 
 def export_to_tfrecord(
@@ -38,41 +48,55 @@ def export_to_tfrecord(
     problem_type: str,
     write_configs: TFRWriteConfigs,
 ) -> list[str]:
-    """Export a dataset of the problem `problem_type`; gives the files written.
+    """Export the splits of a data set to record files.
 
-    `input_path` is a folder in that problem's layout, or tar shards by URL or path; `output_path` a folder or a
-    URL. Types, shapes, sparse or dense: all is found in the examples. Splits that are there and are not exported
-    now stay; those that are get replaced.
+    The types and shapes of features, and whether they are sparse or dense, are detected from the examples. The
+    exported splits replace those of the same names in `output_path`; other splits stay.
+
+    Args:
+        input_path: A folder in the layout of the problem, or tar shards by URL or path.
+        output_path: A folder or a URL.
+        problem_type: One of `datum.problem.IMAGE_CLF`, `IMAGE_DET`, `IMAGE_SEG`, `TEXT_CLF`; any text when
+            `write_configs.generator` is set.
+        write_configs: The splits, and further settings.
+
+    Returns:
+        The files written.
+
+    Raises:
+        SchemaError: An example is wrong, a split has no examples, or the number of examples is not `num_examples`.
+        OptionError: The problem type is unknown.
+        ExportError: The files cannot be written.
     """
-    splits = _splits_of(write_configs)
+    splits = _merge_splits(write_configs)
     source = location_text(input_path)
-    examples = _generator(source, problem_type, write_configs, splits)
+    examples = _example_reader(source, problem_type, write_configs, splits)
     floats: frozenset[str] = frozenset()
     while True:
-        encode = _Encoder(problem_type, write_configs, floats)
+        encoder = _Encoder(problem_type, write_configs, floats)
         with PayloadFiles(output_path, tuple(splits), size=write_configs.shard_size) as files:
             for split, attributes in splits.items():
-                _write_split(files, encode, source, split, attributes, examples(split, attributes))
-            if not encode.detection.mixed:
-                return _publish(files, encode.detection)
-        floats |= encode.detection.mixed  # once more: what was written as whole numbers is to be floats
+                _write_split(files, encoder, source, split, attributes, examples(split, attributes))
+            if not encoder.detector.mixed:
+                return _publish(files, encoder.detector)
+        floats |= encoder.detector.mixed  # export again: the files hold these features as integers and as floats
 
 
 def _write_split(
-    files: PayloadFiles, encode: _Encoder, source: str, split: str, attributes: Attributes, examples: Examples
+    files: PayloadFiles, encoder: _Encoder, source: str, split: str, attributes: Attributes, examples: Examples
 ) -> None:
     count = 0
-    for count, (key, example) in enumerate(examples, 1):  # noqa: B007  # counted behind
-        files.add(split, encode(split, key, example))
-    said = attributes.get("num_examples")
-    if said is not None and said != count:
-        raise SchemaError(f"{source}: split {split!r} has {count:,} examples, num_examples says {said:,}")
+    for count, (key, example) in enumerate(examples, 1):  # noqa: B007  # read after the loop
+        files.add(split, encoder.encode(split, key, example))
+    expected = attributes.get("num_examples")
+    if expected is not None and expected != count:
+        raise SchemaError(f"{source}: split {split!r} has {count:,} examples, num_examples says {expected:,}")
     if not count:
         raise SchemaError(f"{source}: split {split!r} has no examples")
 
 
-def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
-    """Split → attributes, with the counts that were said apart from them."""
+def _merge_splits(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
+    """Return the attributes of each split, with `num_<split>_examples` merged into them."""
     splits: dict[str, dict[str, Any]] = {}
     for name, attributes in (configs.splits or {}).items():
         if not isinstance(attributes, Mapping):
@@ -80,7 +104,7 @@ def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
                 f'split {name!r}: its attributes are a dict as {{"num_examples": …}}, not {attributes!r}'
             )
         splits[name] = dict(attributes)
-    for name in _COUNTS:
+    for name in _COUNTED_SPLITS:
         count = getattr(configs, f"num_{name}_examples")
         if count is None:
             continue
@@ -91,123 +115,143 @@ def _splits_of(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
     if not splits:
         raise SchemaError('no split is named: say write_configs.splits = {"train": {"num_examples": …}}')
     for name in splits:
-        route_of(name)  # it is part of files' names
+        route_of(name)  # raises when the name cannot be part of a file name
     return splits
 
 
-Generator = Callable[[str, Attributes], Examples]
+ExampleReader = Callable[[str, Attributes], Examples]
+"""A function that reads the examples of a split, given its name and its attributes."""
 
 
-def _generator(source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]) -> Generator:
-    """What gives the examples of a split: a custom generator, shards, or a folder of the problem."""
+def _example_reader(
+    source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]
+) -> ExampleReader:
+    """Return the reader of the custom generator, of tar shards, or of the folder of a problem."""
     custom = configs.generator
     if custom is not None:
         if not callable(custom):
             raise OptionTypeError(f"TFRWriteConfigs.generator is a class or a callable, not {custom!r}")
-        made: Any = custom(source) if isinstance(custom, type) else custom
-        return lambda split, attributes: _keyed(made(**{**attributes, "split": split}))
+        generator: Any = custom(source) if isinstance(custom, type) else custom
+        return lambda split, attributes: _with_keys(generator(**{**attributes, "split": split}))
     if problem not in FOLDERS:
         raise OptionError(f"problem_type is one of {', '.join(FOLDERS)}, not {problem!r}")
     reader = TarShards(source, splits, problem) if is_shards(source) else FOLDERS[problem](source, splits)
     return lambda split, attributes: reader(split, **{k: v for k, v in attributes.items() if k != "num_examples"})
 
 
-def _keyed(examples: Any) -> Examples:
-    for number, each in enumerate(examples):
-        key, example = (number, each) if isinstance(each, Mapping) else each
+def _with_keys(examples: Any) -> Examples:
+    """Yield pairs of a key and an example. An example without a key gets its number as the key."""
+    for number, yielded in enumerate(examples):
+        key, example = (number, yielded) if isinstance(yielded, Mapping) else yielded
         yield str(key), dict(example)
 
 
 class _Encoder:
-    """From an example to its bytes, noting what it is."""
+    """An encoder of examples, which also detects their schema.
+
+    Args:
+        problem: The problem, which determines the features that are images.
+        configs: The serializer, and the features that are sparse.
+        floats: The features whose integers are converted to floats.
+    """
 
     def __init__(self, problem: str, configs: TFRWriteConfigs, floats: frozenset[str]) -> None:
-        self.detection: Detection = Detection(configs.sparse_features)
+        self.detector: SchemaDetector = SchemaDetector(configs.sparse_features)
         self._serializer: Callable[[dict[str, Any]], Any] | None = configs.serializer
         self._floats = floats
-        self._files = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
+        self._images = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
 
-    def __call__(self, split: str, key: str, example: dict[str, Any]) -> bytes:
+    def encode(self, split: str, key: str, example: dict[str, Any]) -> bytes:
+        """Return an example as a serialized tf.train.Example."""
         try:
-            stored = with_shapes(self._with_files(example), self._floats)
+            stored = to_stored(self._read_images(example), self._floats)
             payload = features.encode(stored) if self._serializer is None else serialized(self._serializer(stored))
-            self.detection.add(self._seen(stored, payload))
+            self.detector.add(self._written_features(stored, payload))
         except (SchemaError, TypeError) as error:
             raise SchemaError(f"split {split!r}, example {key!r}: {error}") from error
         return payload
 
-    def _with_files(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Images that a generator gave as paths, read."""
-        paths = {name: example[name] for name in self._files if isinstance(example.get(name), str | os.PathLike)}
+    def _read_images(self, example: dict[str, Any]) -> dict[str, Any]:
+        """Return the example, with the bytes of a file instead of the path of an image."""
+        paths = {name: example[name] for name in self._images if isinstance(example.get(name), str | os.PathLike)}
         try:
             return {**example, **{name: Path(path).read_bytes() for name, path in paths.items()}}
         except OSError as error:
             raise SchemaError(f"{error.filename}: this image can't be read ({error.strerror})") from error
 
-    def _seen(self, stored: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """The features, without the sizes beside them; of a serializer of one's own, what it wrote."""
+    def _written_features(self, stored: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """Return the features in `payload`, without those that hold the shape of another feature."""
         if self._serializer is None:
-            wrote: Mapping[str, Any] = stored
-        else:
-            found = features.decode(payload)
-            wrote = {
-                name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in found.items()
+            written: Mapping[str, Any] = stored
+        else:  # the serializer may have added or dropped features
+            decoded = features.decode(payload)
+            written = {
+                name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in decoded.items()
             }
-        if not any(name.endswith(_SIZES) for name in wrote):
-            return dict(wrote)
-        sizes = {features.SHAPE.format(name) for name in wrote}
-        return {name: value for name, value in wrote.items() if name not in sizes}
+        if not any(name.endswith(_SHAPE_SUFFIX) for name in written):
+            return dict(written)
+        shapes = {features.SHAPE.format(name) for name in written}
+        return {name: value for name, value in written.items() if name not in shapes}
 
 
 def _file_name(split: str, number: int, total: int) -> str:
     return f"{split}-{number:05d}-of-{total:05d}.tfrecord"
 
 
-def _publish(files: PayloadFiles, detection: Detection) -> list[str]:
-    info = {
+def _publish(files: PayloadFiles, detector: SchemaDetector) -> list[str]:
+    counts = {
         split: {_file_name(split, file.number, len(group)): file.records for file in group}
         for split, group in files.finish().items()
     }
-    return files.publish(_publication(files.place, info, detection.schema))
+    return files.publish(_publication(files.destination, counts, detector.schema))
 
 
-def _publication(place: Destination, info: dict[str, dict[str, int]], found: Schema) -> Publication:
-    """The new splits beside those that stay; while files change, the documents know only those."""
+def _publication(destination: Destination, counts: dict[str, dict[str, int]], exported: Schema) -> Publication:
+    """Return the publication of the exported splits, which keeps the other splits in `destination`.
 
-    def kept() -> dict[str, dict[str, int]]:
-        before = counts_of(_document(place, SHARD_INFO), place.url(SHARD_INFO))
-        return {split: files for split, files in before.items() if split not in info}
+    While files are replaced, `shard_info.json` lists only the other splits.
 
-    def meanwhile() -> dict[str, bytes | None]:
-        others = kept()
-        return {SHARD_INFO: json_bytes(others) if others else None}
+    Args:
+        destination: The folder or URL of the files.
+        counts: The number of records in each file, by split and file name.
+        exported: The schema of the exported splits.
+    """
+
+    def other_splits() -> dict[str, dict[str, int]]:
+        existing = parse_counts(_read_document(destination, SHARD_INFO), destination.url(SHARD_INFO))
+        return {split: files for split, files in existing.items() if split not in counts}
+
+    def interim_documents() -> dict[str, bytes | None]:
+        others = other_splits()
+        return {SHARD_INFO: to_json_bytes(others) if others else None}
 
     def documents() -> dict[str, bytes]:
-        others = kept()
-        schema = _with_kept(place, others, found) if others else found
+        others = other_splits()
+        schema = _merge_schemas(destination, others, exported) if others else exported
         return {
-            MAPPING: json_bytes({field.name: described(field) for field in schema}),
-            SHARD_INFO: json_bytes({**others, **info}),
+            MAPPING: to_json_bytes({field.name: describe_feature(field) for field in schema}),
+            SHARD_INFO: to_json_bytes({**others, **counts}),
         }
 
-    documents()  # raises before anything changes
-    patterns = [re.compile(rf"{re.escape(split)}-\d{{5,}}-of-\d{{5,}}\.tfrecord") for split in info]
-    stale = [name for name in place.names("") if any(pattern.fullmatch(name) for pattern in patterns)]
-    return Publication(names=_file_name, meanwhile=meanwhile, documents=documents, stale=stale)
+    documents()  # an error is raised before any file changes
+    patterns = [re.compile(rf"{re.escape(split)}-\d{{5,}}-of-\d{{5,}}\.tfrecord") for split in counts]
+    stale = [name for name in destination.names("") if any(pattern.fullmatch(name) for pattern in patterns)]
+    return Publication(names=_file_name, interim_documents=interim_documents, documents=documents, stale=stale)
 
 
-def _with_kept(place: Destination, kept: Mapping[str, Any], found: Schema) -> Schema:
-    """One schema for the new splits and for those that stay."""
-    old = schema_of(_document(place, MAPPING), place.url(MAPPING))
-    for field in found:
-        if field.name in old and wire_dtype(old[field.name]) != wire_dtype(field):
+def _merge_schemas(destination: Destination, others: Mapping[str, Any], exported: Schema) -> Schema:
+    """Merge the schema of the exported splits with that of `others`, the splits already in `destination`."""
+    existing = parse_schema(_read_document(destination, MAPPING), destination.url(MAPPING))
+    for field in exported:
+        if field.name in existing and wire_dtype(existing[field.name]) != wire_dtype(field):
             raise SchemaError(
-                f"{place.url(MAPPING)}: feature {field.name!r} is {old[field.name].type_text} in {', '.join(kept)}, "
-                f"{field.type_text} in what is exported now; export all splits together, or to another place"
+                f"{destination.url(MAPPING)}: feature {field.name!r} is {existing[field.name].type_text} in "
+                f"{', '.join(others)}, {field.type_text} in what is exported now; export all splits together, or to "
+                "another place"
             )
-    return old.merge(found)
+    return existing.merge(exported)
 
 
-def _document(place: Destination, name: str) -> dict[str, Any]:
-    data = place.read(name)
-    return {} if data is None else read_json(data, place.url(name))
+def _read_document(destination: Destination, name: str) -> dict[str, Any]:
+    data = destination.read(name)
+    return {} if data is None else read_json(data, destination.url(name))

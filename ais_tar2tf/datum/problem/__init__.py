@@ -1,4 +1,4 @@
-"""The kinds of problems whose folders `export_to_tfrecord` knows."""
+"""The problems whose folder layouts `export_to_tfrecord` reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of problems, as configuration files have them."""
+"""The values of `problem_type`."""
 
 from __future__ import annotations
 

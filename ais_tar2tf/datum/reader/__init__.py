@@ -1,4 +1,4 @@
-"""`load`: what `export_to_tfrecord` wrote, or an earlier Datum, as datasets of batches."""
+"""The reader of record files that `export_to_tfrecord` or the original Datum wrote."""
 
 from __future__ import annotations
 

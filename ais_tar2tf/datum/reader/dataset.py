@@ -1,4 +1,4 @@
-"""Batches for training, validation and tests, as the configuration says."""
+"""The function `load`, and the class `Dataset`, which returns batches for training, validation and tests."""
 
 from __future__ import annotations
 
@@ -8,25 +8,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from ais_tar2tf.datum.configs import DatasetConfigs
-from ais_tar2tf.datum.reader.files import open_directory
+from ais_tar2tf.datum.reader.files import open_record_directory
 from ais_tar2tf.errors import OptionTypeError, SchemaError
-from ais_tar2tf.export.splits import share_of
-from ais_tar2tf.source import host_of
+from ais_tar2tf.recordfiles.export.splits import host_ranges
+from ais_tar2tf.streams.arguments import host_of
 
 __all__ = ["Dataset", "load"]
 
 
 def load(path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = None) -> Dataset:
-    """The record files of a folder or a URL."""
+    """Open the record files that `export_to_tfrecord` wrote.
+
+    Args:
+        path: A folder or a URL.
+        dataset_configs: The settings of the datasets; None: the defaults.
+
+    Raises:
+        ExportError: No export was finished there.
+
+    Example:
+        >>> from ais_tar2tf import datum
+        >>> train = datum.load("records/").train_fn("train", shuffle=True)  # doctest: +SKIP
+    """
     return Dataset(path, dataset_configs)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The settings of one of `train_fn`, `val_fn` and `test_fn`, under one name each."""
+    """The settings that differ between `train_fn`, `val_fn` and `test_fn`, for one of them."""
 
     name: str
-    batch_size: int  # of this host
+    batch_size: int  # on this host
     drop_remainder: bool
     deterministic: bool
     pre: Callable[[Any], Any] | None
@@ -34,12 +46,12 @@ class Stage:
     echoing: int | None
 
     @classmethod
-    def of(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
-        """Of training the names have no suffix in places, and only its batches are echoed."""
+    def from_configs(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
+        """Return the settings of the stage `name`: "train", whose settings often have no suffix, "val" or "test"."""
         suffix = "" if name == "train" else f"_{name}"
         return cls(
             name,
-            of_host(getattr(configs, f"batch_size_{name}"), hosts),
+            host_batch_size(getattr(configs, f"batch_size_{name}"), hosts),
             getattr(configs, f"drop_remainder{suffix}"),
             getattr(configs, f"deterministic{suffix}"),
             getattr(configs, f"pre_batching_callback_{name}"),
@@ -49,22 +61,26 @@ class Stage:
 
     @property
     def drop_setting(self) -> str:
+        """The name of the setting for `drop_remainder`."""
         return "drop_remainder" if self.name == "train" else f"drop_remainder_{self.name}"
 
 
-def of_host(size: int, hosts: int) -> int:
-    """A batch is of all hosts together: each makes its part of it."""
+def host_batch_size(size: int, hosts: int) -> int:
+    """Return the number of examples of a batch that each of `hosts` hosts contributes."""
     return max(1, size // hosts)
 
 
 class Dataset:
-    """Each `…_fn` gives a tf.data.Dataset of batched dicts, by the configuration as it is at that moment.
+    """The record files of a folder or a URL, read as batches.
 
-    An instruction is a split, a part of one, or several of them: `"train"`, `"train[:10%]"`, `"train+val[-5:]"`.
+    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batched dicts, by the configuration at the time of
+    the call. An instruction names a split, a part of a split, or several: `"train"`, `"train[:10%]"`,
+    `"train+val[-5:]"`.
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = None) -> None:
-        self._directory = open_directory(path)
+        """Open the files at `path`; see `load`."""
+        self._directory = open_record_directory(path)
         self.dataset_configs = DatasetConfigs() if dataset_configs is None else dataset_configs
 
     def __repr__(self) -> str:
@@ -73,7 +89,7 @@ class Dataset:
 
     @property
     def dataset_configs(self) -> DatasetConfigs:
-        """The settings; change them, or set other ones, and ask for a dataset again."""
+        """The settings. Changes apply to datasets that are made afterwards."""
         return self._configs
 
     @dataset_configs.setter
@@ -83,34 +99,74 @@ class Dataset:
         self._configs = configs
 
     def train_fn(self, instruction: str = "train", repeat: int | None = None, shuffle: bool = True) -> Any:
-        """Batches for training: once, or `repeat` times, -1 for ever."""
+        """Return batches for training.
+
+        Args:
+            instruction: The examples, such as "train[:10%]".
+            repeat: The number of epochs; None for one, -1 for endless epochs.
+            shuffle: Whether to shuffle the examples, and the files if `shuffle_files` is set.
+
+        Returns:
+            A tf.data.Dataset of dicts; with `full_dataset`, one dict of tensors.
+
+        Raises:
+            SchemaError: The instruction is wrong, or there is no batch.
+            ExportError: A record file is missing.
+        """
         return self._read("train", instruction, repeat, shuffle)
 
     def val_fn(self, instruction: str = "val", repeat: int | None = None, shuffle: bool = False) -> Any:
-        """Batches for validation."""
+        """Return batches for validation.
+
+        Args:
+            instruction: The examples, such as "val[:10%]".
+            repeat: The number of epochs; None for one, -1 for endless epochs.
+            shuffle: Whether to shuffle the examples, and the files if `shuffle_files` is set.
+
+        Returns:
+            A tf.data.Dataset of dicts; with `full_dataset`, one dict of tensors.
+
+        Raises:
+            SchemaError: The instruction is wrong, or there is no batch.
+            ExportError: A record file is missing.
+        """
         return self._read("val", instruction, repeat, shuffle)
 
     def test_fn(self, instruction: str = "test", repeat: int | None = 1, shuffle: bool = False) -> Any:
-        """Batches for tests."""
+        """Return batches for tests.
+
+        Args:
+            instruction: The examples, such as "test[:10%]".
+            repeat: The number of epochs; None for one, -1 for endless epochs.
+            shuffle: Whether to shuffle the examples, and the files if `shuffle_files` is set.
+
+        Returns:
+            A tf.data.Dataset of dicts; with `full_dataset`, one dict of tensors.
+
+        Raises:
+            SchemaError: The instruction is wrong, or there is no batch.
+            ExportError: A record file is missing.
+        """
         return self._read("test", instruction, repeat, shuffle)
 
     def _read(self, name: str, instruction: str, repeat: int | None, shuffle: bool) -> Any:
-        from ais_tar2tf.datum.reader.pipeline import Pipeline
+        from ais_tar2tf.datum.reader.pipeline import BatchPipeline
 
         host, hosts = host_of(self._configs.read_config.input_context)
-        stage = Stage.of(self._configs, name, hosts)
-        parts = self._directory.parts(instruction)
-        records = self._directory.records(share_of(parts, host, hosts))
-        said = repr(instruction) if hosts == 1 else f"{instruction!r} for host {host} of {hosts}"
-        self._check_size(stage, f"{self._directory.where}: {said}", len(records), hosts)
-        pipeline = Pipeline(self._directory, records, self._configs, stage, hosts)
+        stage = Stage.from_configs(self._configs, name, hosts)
+        ranges = self._directory.ranges(instruction)
+        records = self._directory.records(host_ranges(ranges, host, hosts))
+        examples = repr(instruction) if hosts == 1 else f"{instruction!r} for host {host} of {hosts}"
+        self._check_size(stage, f"{self._directory.where}: {examples}", len(records), hosts)
+        pipeline = BatchPipeline(self._directory, records, self._configs, stage, hosts)
         return pipeline.build(repeat, shuffle)
 
     def _check_size(self, stage: Stage, where: str, count: int, hosts: int) -> None:
-        """A dataset without a batch is never what anybody wants."""
+        """Raise SchemaError when the dataset would have no batch, or `full_dataset` would need several."""
         size, setting = stage.batch_size, f"batch_size_{stage.name}"
         if self._configs.bucket_fn is not None and not self._configs.full_dataset:
-            size, setting = of_host(min(self._configs.bucket_op.bucket_batch_sizes), hosts), "bucket_batch_sizes"
+            smallest = min(self._configs.bucket_op.bucket_batch_sizes)
+            size, setting = host_batch_size(smallest, hosts), "bucket_batch_sizes"
         if not count:
             raise SchemaError(f"{where} has no examples")
         if self._configs.full_dataset:

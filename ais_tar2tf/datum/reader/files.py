@@ -1,46 +1,49 @@
-"""A directory of record files with its two documents, as the core reads record files."""
+"""A folder of record files, with the two documents that describe them."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
-from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, counts_of, read_json, reshaped, schema_of
+from ais_tar2tf.base.urls.locations import location_text
+from ais_tar2tf.datum.metadata import MAPPING, SHARD_INFO, flat_features, parse_counts, parse_schema, read_json
 from ais_tar2tf.errors import ExportError, SchemaError
-from ais_tar2tf.export.manifest import Manifest, RecordFile, SplitEntry
-from ais_tar2tf.export.places import Destination, place_of
-from ais_tar2tf.export.shelf import Records, Shelf
-from ais_tar2tf.export.splits import Part, parts_of
-from ais_tar2tf.export.streams import Files, files_at
-from ais_tar2tf.locations import location_text
 from ais_tar2tf.options import Read
-from ais_tar2tf.schema import Schema
+from ais_tar2tf.recordfiles.export.destinations import Destination, open_destination
+from ais_tar2tf.recordfiles.export.manifest import Manifest, RecordFile, SplitEntry
+from ais_tar2tf.recordfiles.export.splits import SplitRange, split_ranges
+from ais_tar2tf.recordfiles.loading.random_access import RecordFiles, RecordSequence
+from ais_tar2tf.recordfiles.loading.stored_files import Files, files_at
+from ais_tar2tf.values.schema import Schema
 
-__all__ = ["Directory", "open_directory"]
+__all__ = ["RecordDirectory", "open_record_directory"]
 
 
 @dataclass(frozen=True)
-class Directory:
+class RecordDirectory:
+    """A folder of record files that Datum wrote."""
+
     where: str
     schema: Schema
-    reshaped: dict[str, int]  # features that are stored flat, with their sizes in another: how many sizes
-    counts: dict[str, dict[str, int]]
+    flat_features: dict[str, int]  # the ranks of features stored flat, whose shapes are other features
+    counts: dict[str, dict[str, int]]  # the number of examples by split and file
     files: Files
-    place: Destination
+    folder: Destination
 
-    def parts(self, instruction: str) -> list[Part]:
-        """The examples that `"train[:10%]+val"` means."""
+    def ranges(self, instruction: str) -> list[SplitRange]:
+        """Return the ranges of records that an instruction such as `"train[:10%]+val"` means."""
         totals = {split: sum(files.values()) for split, files in self.counts.items()}
         try:
-            return parts_of(instruction, totals)
+            return split_ranges(instruction, totals)
         except ValueError as error:
             raise SchemaError(f"{self.where}: {error}") from error
 
-    def records(self, parts: list[Part]) -> Records:
-        records = Records(Shelf(self.files, self._manifest()), parts)
+    def records(self, ranges: list[SplitRange]) -> RecordSequence:
+        """Return the records in `ranges`; raise ExportError when one of their files is missing."""
+        records = RecordSequence(RecordFiles(self.files, self._manifest()), ranges)
         for file, _, _ in records.spans():
-            if self.place.size(file.name) is None:
-                raise ExportError(f"{self.place.url(file.name)}: {SHARD_INFO} names this file, and it is not there")
+            if self.folder.size(file.name) is None:
+                raise ExportError(f"{self.folder.url(file.name)}: {SHARD_INFO} names this file, and it is not there")
         return records
 
     def _manifest(self) -> Manifest:
@@ -51,21 +54,26 @@ class Directory:
         return Manifest("tfrecord", "datum", splits)
 
 
-def open_directory(path: str | os.PathLike[str]) -> Directory:
-    """Reads the documents; the record files are opened when a dataset is iterated."""
+def open_record_directory(path: str | os.PathLike[str]) -> RecordDirectory:
+    """Open the folder at `path` and read its documents. Record files are opened when a dataset is iterated.
+
+    Raises:
+        ExportError: A document is missing.
+        SchemaError: A document is damaged.
+    """
     where = location_text(path)
-    place = place_of(where)
+    folder = open_destination(where)
     documents = {}
     for name in (SHARD_INFO, MAPPING):
-        data = place.read(name)
+        data = folder.read(name)
         if data is None:
-            raise ExportError(f"{place.url(name)}: there is no such file, so no export was finished there")
-        documents[name] = read_json(data, place.url(name))
-    return Directory(
+            raise ExportError(f"{folder.url(name)}: there is no such file, so no export was finished there")
+        documents[name] = read_json(data, folder.url(name))
+    return RecordDirectory(
         where=where,
-        schema=schema_of(documents[MAPPING], place.url(MAPPING)),
-        reshaped={name: len(documents[MAPPING][name]["shape"]) for name in reshaped(documents[MAPPING])},
-        counts=counts_of(documents[SHARD_INFO], place.url(SHARD_INFO)),
+        schema=parse_schema(documents[MAPPING], folder.url(MAPPING)),
+        flat_features={name: len(documents[MAPPING][name]["shape"]) for name in flat_features(documents[MAPPING])},
+        counts=parse_counts(documents[SHARD_INFO], folder.url(SHARD_INFO)),
         files=files_at(where, Read()),
-        place=place,
+        folder=folder,
     )

@@ -1,47 +1,47 @@
-"""Files → examples → batches. Each step is TensorFlow's; their order, and what is padded, is Datum's."""
+"""The tf.data pipeline from record files to batches, with the steps and the padding of Datum."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ais_tar2tf.base.lazy_module import LazyModule
 from ais_tar2tf.datum.configs import DatasetConfigs, TFRReadConfigs
 from ais_tar2tf.datum.metadata import is_image
-from ais_tar2tf.datum.reader.dataset import Stage, of_host
-from ais_tar2tf.datum.reader.files import Directory
-from ais_tar2tf.decoders import Decoder
-from ais_tar2tf.export.shelf import Records
-from ais_tar2tf.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
-from ais_tar2tf.mapping import held
-from ais_tar2tf.schema import Field
-from ais_tar2tf.tfdata.workers import several_workers
+from ais_tar2tf.datum.reader.dataset import Stage, host_batch_size
+from ais_tar2tf.datum.reader.files import RecordDirectory
+from ais_tar2tf.recordfiles.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
+from ais_tar2tf.recordfiles.loading.random_access import RecordSequence
+from ais_tar2tf.tfdata.tf import has_several_workers
+from ais_tar2tf.values.decoders import Decoder
+from ais_tar2tf.values.graph_values import with_check
+from ais_tar2tf.values.schema import Field
 
-if TYPE_CHECKING:
-    tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
-else:
-    import tensorflow as tf
+tf: Any = LazyModule("tensorflow")
 
-__all__ = ["Pipeline"]
+__all__ = ["BatchPipeline"]
 
-_PARSED = 64  # examples without images that are parsed at once
-_COLOURS = 3
+_PARSED_AT_ONCE = 64  # examples without images
+_COLOUR_CHANNELS = 3
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    directory: Directory
-    records: Records
+class BatchPipeline:
+    """The pipeline of one dataset; `build` makes it."""
+
+    directory: RecordDirectory
+    records: RecordSequence
     configs: DatasetConfigs
     stage: Stage
     hosts: int
 
     def build(self, repeat: int | None, shuffle: bool) -> Any:
-        """The dataset; or one batch of tensors, when all of it was asked for."""
+        """Return the dataset, or with `full_dataset` one batch of tensors."""
         configs, stage = self.configs, self.stage
-        # What is not shuffled is wanted in order, and workers that share a dataset need the same order.
-        deterministic = stage.deterministic or not shuffle or several_workers()
+        # Without a shuffle, users expect the order of the files. Workers that share a dataset need the same order.
+        deterministic = stage.deterministic or not shuffle or has_several_workers()
         dataset = self._examples(shuffle, deterministic)
         if configs.cache:
             dataset = dataset.cache(self._cache_file(shuffle))
@@ -63,35 +63,38 @@ class Pipeline:
         return dataset.get_single_element() if configs.full_dataset else dataset
 
     def _examples(self, shuffle: bool, deterministic: bool) -> Any:
-        """Decoded examples, of known number."""
+        """Return a dataset of decoded examples whose cardinality is known."""
         schema = self.directory.schema
         if self.directory.files.local:
             examples = read_files(self.records, self.directory.files.url, self._order(shuffle, deterministic))
         else:
             examples = read_payloads(self.records.payloads)
-        one_by_one = bool(self.directory.reshaped) or any(map(is_image, schema))
-        examples = parsed_fields(examples, schema, 1 if one_by_one else _PARSED, self._finished)
+        one_by_one = bool(self.directory.flat_features) or any(map(is_image, schema))
+        examples = parsed_fields(examples, schema, 1 if one_by_one else _PARSED_AT_ONCE, self._decode)
         return examples.apply(tf.data.experimental.assert_cardinality(len(self.records)))
 
-    def _finished(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Images decoded, and what an earlier Datum wrote flat in its shape; else as it is, also a batch."""
-        found = dict(example)
+    def _decode(self, example: dict[str, Any]) -> dict[str, Any]:
+        """Decode images, and reshape features that the original Datum stored flat.
+
+        A batch of examples that have neither is returned unchanged.
+        """
+        decoded = dict(example)
         for field in self.directory.schema:
             if is_image(field):
-                found[field.name] = _decoded(field, example[field.name])
-        for name, rank in self.directory.reshaped.items():
-            sizes = tf.ensure_shape(example[f"{name}_shape"], (rank,))
-            found[name] = tf.reshape(example[name], sizes)
-        return found
+                decoded[field.name] = _decode_image(field, example[field.name])
+        for name, rank in self.directory.flat_features.items():
+            shape = tf.ensure_shape(example[f"{name}_shape"], (rank,))
+            decoded[name] = tf.reshape(example[name], shape)
+        return decoded
 
     def _cache_file(self, shuffle: bool) -> str:
-        """A file for these examples in this order: each split, part and host has its own."""
+        """Return the name of a cache file that only these examples in this order use; "" for a cache in memory."""
         if not self.configs.cache_filename:
             return ""
         spans = [(file.name, start, stop) for file, start, stop in self.records.spans()]
         order = replace(self._order(shuffle, not shuffle), sort=None)
-        said = repr((self.directory.where, self.directory.schema, spans, order))
-        return f"{self.configs.cache_filename}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+        identity = repr((self.directory.where, self.directory.schema, spans, order))
+        return f"{self.configs.cache_filename}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
     def _order(self, shuffle: bool, deterministic: bool) -> FileOrder:
         read: TFRReadConfigs = self.configs.read_config
@@ -106,21 +109,19 @@ class Pipeline:
         )
 
     def _mapped(self, dataset: Any, function: Any, deterministic: bool) -> Any:
-        if function is None:
-            return dataset
+        return dataset if function is None else dataset.map(function, **self._parallel(deterministic))
+
+    def _parallel(self, deterministic: bool) -> dict[str, Any]:
+        """Return the options of steps that are computed in parallel; an empty dict if none are."""
         calls = self.configs.num_parallel_calls
-        return dataset.map(
-            function,
-            num_parallel_calls=calls if calls > 1 else None,
-            deterministic=deterministic if calls > 1 else None,
-        )
+        return {"num_parallel_calls": calls, "deterministic": deterministic} if calls > 1 else {}
 
     def _batched(self, dataset: Any, deterministic: bool) -> Any:
         configs, drop = self.configs, self.stage.drop_remainder and not self.configs.full_dataset
         shapes = self._padded_shapes(dataset.element_spec)
         if configs.bucket_fn is not None and not configs.full_dataset:
             buckets = configs.bucket_op
-            sizes = [of_host(size, self.hosts) for size in buckets.bucket_batch_sizes]
+            sizes = [host_batch_size(size, self.hosts) for size in buckets.bucket_batch_sizes]
             batches = dataset.bucket_by_sequence_length(
                 lambda example: tf.cast(configs.bucket_fn(example), tf.int32),
                 buckets.bucket_boundaries,
@@ -129,16 +130,17 @@ class Pipeline:
                 drop_remainder=drop,
             )
             setting = self.stage.drop_setting
-            return _with_a_batch(batches, f"no bucket has a full batch; set {setting}=False") if drop else batches
+            return _require_batch(batches, f"no bucket has a full batch; set {setting}=False") if drop else batches
         size = self.stage.batch_size
         if shapes is not None and _needs_padding(shapes, dataset.element_spec):
             return dataset.padded_batch(size, shapes, drop_remainder=drop)
-        calls = configs.num_parallel_calls
-        parallel = {"num_parallel_calls": calls, "deterministic": deterministic} if calls > 1 else {}
-        return dataset.batch(size, drop_remainder=drop, **parallel)
+        return dataset.batch(size, drop_remainder=drop, **self._parallel(deterministic))
 
     def _padded_shapes(self, spec: Any) -> Any:
-        """The shapes that a batch is padded to, None for the longest in it; None for no padding at all."""
+        """Return the shape that each feature of a batch is padded to; None when nothing is padded.
+
+        An unknown size in a shape means the largest size in the batch.
+        """
         if self.configs.use_datum_padding:
             known = {field.name: field for field in self.directory.schema}
             return {name: _metadata_shape(known.get(name), each) for name, each in spec.items()}
@@ -155,37 +157,40 @@ class Pipeline:
         return options
 
 
-def _with_a_batch(batches: Any, otherwise: str) -> Any:
-    """The same batches; where there is none, an error at the end says so."""
+def _require_batch(batches: Any, message: str) -> Any:
+    """Return the same batches as a dataset that raises an error with `message` when there is no batch."""
     optional = tf.experimental.Optional
     end = tf.data.Dataset.from_tensors(0).map(lambda _: optional.empty(batches.element_spec))
 
-    def counted(count: Any, batch: Any) -> Any:
-        there = batch.has_value()
-        return count + 1, (held(there, there | (count > 0), otherwise), batch)
+    def check(count: Any, batch: Any) -> Any:
+        is_batch = batch.has_value()  # False for the end
+        return count + 1, (with_check(is_batch, is_batch | (count > 0), message), batch)
 
-    marked = batches.map(optional.from_value).concatenate(end).scan(tf.constant(0, tf.int64), counted)
-    return marked.filter(lambda there, _: there).map(lambda _, batch: batch.get_value())
+    checked = batches.map(optional.from_value).concatenate(end).scan(tf.constant(0, tf.int64), check)
+    return checked.filter(lambda is_batch, _: is_batch).map(lambda _, batch: batch.get_value())
 
 
-def _decoded(field: Field, data: Any) -> Any:
-    """An image's pixels: of the channels that all have, else in colours."""
-    channels = field.shape[2] if len(field.shape) == _COLOURS else None
-    channels = _COLOURS if channels is None else channels
+def _decode_image(field: Field, data: Any) -> Any:
+    """Return the pixels of an image: with the channels that all images have, or with three when they differ."""
+    channels = field.shape[2] if len(field.shape) == 3 else None
+    channels = _COLOUR_CHANNELS if channels is None else channels
     dtype = "uint16" if field.dtype == "uint16" else "uint8"
     shape = (*(field.shape[:2] or (None, None)), channels)
-    return Decoder("image", dtype, shape=shape, channels=channels).in_graph(data)
+    return Decoder("image", dtype, shape=shape, channels=channels).decode_tensor(data)
 
 
 def _metadata_shape(field: Field | None, spec: Any) -> Any:
-    """As many unknown sizes as the metadata know of; for features that callbacks added, TensorFlow's own notion."""
+    """Return a shape of unknown sizes with the rank in the metadata; TensorFlow's shape for features of callbacks."""
     if field is None:
         return spec.shape
-    return [None] * (_COLOURS if is_image(field) else len(field.shape))
+    return [None] * (3 if is_image(field) else len(field.shape))
 
 
 def _needs_padding(shapes: Any, spec: Any) -> bool:
-    """Ragged and sparse tensors can be batched, but not padded; what has one shape needs no padding."""
+    """Return whether examples must be padded: all features are dense tensors, and at least one varies in shape.
+
+    TensorFlow can batch ragged and sparse tensors, but it cannot pad them.
+    """
     if not isinstance(spec, Mapping):
         dense = all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(spec))
         return dense and not all(each.shape.is_fully_defined() for each in tf.nest.flatten(spec))

@@ -1,4 +1,4 @@
-"""What a subclass of Example needs."""
+"""The decorator and the base class for classes of examples."""
 
 from __future__ import annotations
 

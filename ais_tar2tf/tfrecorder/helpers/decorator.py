@@ -1,4 +1,4 @@
-"""`@tfrecordable(dtype=…)`: a property that goes into record files. Datasets keep the order of declaration."""
+"""The decorator `@tfrecordable(dtype=…)`, which makes a property a field of record files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def __dir__() -> list[str]:
 
 
 class TfRecordable(property):
-    """A property that knows its type in a record file."""
+    """A property with the type that it has in record files."""
 
     def __init__(
         self,
@@ -41,7 +41,23 @@ class TfRecordable(property):
 
 
 def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecordable]:
-    """The attribute below is written into record files as `dtype`, one of `Example.Field.TYPE_…`."""
+    """Make a property that is written into record files. Datasets have the fields in the order of declaration.
+
+    Args:
+        dtype: The type of the field, one of `Example.Field.TYPE_…`.
+
+    Returns:
+        A decorator for methods, used like `@property`.
+
+    Raises:
+        OptionTypeError: `dtype` is not one of these types.
+
+    Example:
+        class Labelled(Example):
+            @tfrecordable(dtype=Example.Field.TYPE_INT32)
+            def label(self):
+                return 7
+    """
     if not isinstance(dtype, FieldType):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
         raise OptionTypeError(f"dtype is one of Example.Field.{', '.join(FieldType.__members__)}, not {dtype!r}")
 

@@ -1,12 +1,12 @@
-"""The eight types of fields, each as fields of the core's schema.
-
-A file that the first TFRecorder wrote has only the features without a slash: the others are optional.
+"""The eight types of fields, and the schema that stores each of them.
 
     BOOL, INT32, INT64    name: int64_list
     FLOAT                 name: float_list
     DOUBLE                name: float_list, rounded        name/float64: the exact eight bytes
     STRING                name: bytes_list
     ARRAY_…               name: the array's bytes, flat    name/shape: int64_list
+
+The original TFRecorder writes only the features without a slash, so the others are optional.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.features import SHAPE, as_float32s
-from ais_tar2tf.schema import Field, Schema
+from ais_tar2tf.values.features import SHAPE, as_float32s
+from ais_tar2tf.values.schema import Field, Schema
 
-__all__ = ["EXACT", "FieldType", "Shape", "known_schema", "schema_of", "stored"]
+__all__ = ["EXACT", "FieldType", "Shape", "dense_schema", "schema_of", "stored_values"]
 
 EXACT = "{}/float64"
 Shape = tuple[int, ...]
 
 
 class FieldType(enum.Enum):
-    """What `@tfrecordable(dtype=…)` takes; the value is what a dataset gives."""
+    """The types that `@tfrecordable(dtype=…)` accepts. The value is the type of the field in datasets."""
 
     TYPE_BOOL = "bool"
     TYPE_INT32 = "int32"
@@ -42,27 +42,28 @@ class FieldType(enum.Enum):
 
     @property
     def is_array(self) -> bool:
+        """Whether the field is an array."""
         return self.value.startswith("array ")
 
     @property
     def dtype(self) -> str:
-        """Of the values, as numpy calls it."""
+        """The numpy name of the type of the values."""
         return self.value.removeprefix("array ")
 
 
 def schema_of(types: Mapping[str, FieldType], *, shapes: bool = True) -> Schema:
-    """What a record of these fields holds; without the arrays' shapes, if they are not to be read."""
+    """Return the schema of records with fields of these types. The shapes of arrays are included if `shapes`."""
     return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind, shapes)))
 
 
-def known_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
-    """What is to be read of records that we wrote, if each of their arrays has one shape; it is dense then."""
+def dense_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
+    """Return the schema for fast reading of records of this package; None if an array does not have one shape."""
     if any(kind.is_array and name not in shapes for name, kind in types.items()):
         return None
-    return Schema(tuple(_known_field(name, kind, shapes) for name, kind in types.items()))
+    return Schema(tuple(_dense_field(name, kind, shapes) for name, kind in types.items()))
 
 
-def _known_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
+def _dense_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
     if kind.is_array:
         return Field(name, kind.dtype, (math.prod(shapes[name]),), "raw")
     if kind is FieldType.TYPE_DOUBLE:
@@ -79,8 +80,12 @@ def _fields(name: str, kind: FieldType, shapes: bool) -> tuple[Field, ...]:
     return (Field(name, kind.dtype),)
 
 
-def stored(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of `types` as `schema_of` names them; SchemaError where one is not set or of another type."""
+def stored_values(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the features of a record, under the names of `schema_of`.
+
+    Raises:
+        SchemaError: A value is None or of another type.
+    """
     record: dict[str, Any] = {}
     for name, kind in types.items():
         value = values[name]
@@ -107,9 +112,9 @@ def _array(name: str, kind: FieldType, value: Any) -> Any:
     if array.dtype.kind not in "biuf":
         raise SchemaError(f"field {name!r} is declared {kind.name}, and its value is of {array.dtype}")
     if kind is FieldType.TYPE_ARRAY_INT32 and array.size and (array.dtype.kind == "f" or _overflows(array)):
-        what = array.dtype if array.dtype.kind == "f" else "integers that do not fit"
+        problem = array.dtype if array.dtype.kind == "f" else "integers that do not fit"
         raise SchemaError(
-            f"field {name!r} is declared {kind.name}, and its array is of {what}: "
+            f"field {name!r} is declared {kind.name}, and its array is of {problem}: "
             "convert it, or declare TYPE_ARRAY_FLOAT32"
         )
     return as_float32s(name, array) if array.dtype.kind == "f" else array.astype(kind.dtype)

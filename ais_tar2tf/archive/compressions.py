@@ -1,0 +1,121 @@
+"""The compressed formats in which a shard may come, each described by one `Compression`. No I/O.
+
+To add a format, describe it here and append it to `COMPRESSIONS`: `sniff.py` recognises it by its magic bytes, and
+`decompression.py` reads it.
+
+A compressed stream is one frame or several, one after the other. gzip calls a frame a member, xz and bzip2 call it a
+stream; in this package it is a frame.
+"""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import lzma
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from isal import igzip_lib
+
+from ais_tar2tf.archive.members import Bytes
+from ais_tar2tf.options import KIB, MIB, Limits
+
+__all__ = ["BZIP2", "COMPRESSIONS", "GZIP", "LZ4", "XZ", "ZSTD", "Compression", "Frame"]
+
+
+class Frame(Protocol):
+    """The decompressor of one frame, with the interface that bz2, lzma, zstd, lz4 and isal share."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes | None: ...
+
+    def decompress(self, data: Bytes, max_length: int = -1) -> bytes: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compression:
+    """One compressed format: how its frames begin, and how a library decompresses them."""
+
+    name: str
+    magic: bytes  # the first bytes of every frame
+    open: Callable[[Limits], Frame]
+    errors: Callable[[], tuple[type[Exception], ...]]  # for damaged bytes; called late, as is `open`
+    memory_message: str | None = None  # part of the error's text when a frame needs more than Limits.window_bytes
+    padding: int = 0  # zeros after a frame come in multiples of this number; 0: the format has no padding
+    skippable: bool = False  # there may be frames without content, which are skipped, as in zstd and lz4
+    input_bytes: int = 256 * KIB  # fed at once; the libraries copy input that they cannot use yet
+    # The largest output at once: a smaller one cuts more members in two, a larger one exceeds the processor's cache.
+    output_bytes: int = 1 * MIB
+
+
+@functools.cache  # the search for a module that is not installed takes longer than a small frame
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found]  # from Python 3.14 on
+    except ImportError:
+        from backports import zstd
+    return zstd
+
+
+def _open_zstd(limits: Limits) -> Frame:
+    zstd = _zstd()
+    # The window is a power of two; the library accepts none above 2**31 bytes.
+    window_log = max(10, min(31, limits.window_bytes.bit_length() - 1))
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_log})
+
+
+def _open_lz4(_limits: Limits) -> Frame:
+    from lz4 import frame
+
+    decompressor: Any = frame.LZ4FrameDecompressor()
+    return decompressor
+
+
+GZIP = Compression(
+    name="gzip",
+    magic=b"\x1f\x8b",
+    open=lambda _limits: cast("Frame", igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
+    errors=lambda: (cast("type[Exception]", igzip_lib.IsalError),),  # isal's stub takes the class for an instance
+    padding=1,  # the gzip program accepts any number of zeros
+    input_bytes=1 * MIB,  # isal consumes all of it, except the part that a decompression bomb holds back
+    output_bytes=3 * MIB,  # usually all of one input: every further call waits for the interpreter's lock
+)
+ZSTD = Compression(
+    name="zstd",
+    magic=b"\x28\xb5\x2f\xfd",
+    open=_open_zstd,
+    errors=lambda: (_zstd().ZstdError,),
+    memory_message="too much memory",
+    skippable=True,
+)
+LZ4 = Compression(
+    name="lz4",
+    magic=b"\x04\x22\x4d\x18",  # of the frame format, which the lz4 program writes
+    open=_open_lz4,
+    errors=lambda: (RuntimeError,),
+    skippable=True,
+)
+BZIP2 = Compression(
+    name="bzip2",
+    magic=b"BZh",
+    open=lambda _limits: bz2.BZ2Decompressor(),
+    errors=lambda: (OSError, ValueError),
+    input_bytes=64 * KIB,
+)
+XZ = Compression(
+    name="xz",
+    magic=b"\xfd7zXZ\0",
+    open=lambda limits: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.window_bytes),
+    errors=lambda: (lzma.LZMAError,),
+    memory_message="memory usage limit",
+    padding=4,  # as the format demands
+    input_bytes=64 * KIB,
+)
+COMPRESSIONS = (GZIP, ZSTD, LZ4, BZIP2, XZ)

@@ -1,0 +1,164 @@
+"""A reader of TFRecord files. Its input is blocks, which may end anywhere. Each payload is a member. No I/O.
+
+A record is:
+
+length   uint64, little-endian
+crc      uint32, masked CRC-32C of the length
+payload  `length` bytes
+crc      uint32, masked CRC-32C of the payload
+
+The format has no end mark: a file that is cut between two records looks complete.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ais_tar2tf.archive.members import Bytes, Members
+from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
+from ais_tar2tf.options import Limits
+
+__all__ = ["FRAME_BYTES", "HEAD_BYTES", "MASK_DELTA", "TFRecordReader", "is_tfrecord", "masked_crc", "record_name"]
+
+HEAD_BYTES = 12
+_TAIL_BYTES = 4
+FRAME_BYTES = HEAD_BYTES + _TAIL_BYTES  # of a record, without its payload
+_HEAD = struct.Struct("<QI")
+MASK_DELTA = 0xA282EAD8
+
+
+def masked_crc(data: bytes | npt.NDArray[np.uint8]) -> int:
+    """Return the CRC-32C as TFRecord files mask it, because a checksum of a checksum would otherwise be trivial."""
+    crc: int = google_crc32c.value(data)  # type: ignore[arg-type]  # any object with a buffer
+    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
+
+
+def is_tfrecord(head: bytes) -> bool:
+    """Return whether the first bytes of a file are a length and its checksum."""
+    return _HEAD.unpack_from(head)[1] == masked_crc(head[:8])
+
+
+def record_name(number: int) -> str:
+    """Return the name of a record without a name: its number in the file, padded so that names sort as numbers.
+
+    >>> record_name(42)
+    '000000042'
+    """
+    return f"{number:09d}"
+
+
+class TFRecordReader:
+    """Reads the payloads of one file. `start` is the offset of a record. `number` records precede that record."""
+
+    def __init__(self, shard: str, limits: Limits, *, start: int = 0, number: int = 0) -> None:
+        self.ignored: int = 0
+        self._shard = shard
+        self._limit = limits.record_bytes
+        self._at = start  # offset of the next record that has not been handed out
+        self._number = number
+        self._partial = bytearray()  # the beginning of a record, whose rest is in the next block
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self._at
+
+    @property
+    def ended(self) -> bool:
+        """Always true: no later bytes can change a record that was handed out."""
+        return True
+
+    def feed(self, block: Bytes) -> Iterator[Members]:
+        """Yield the records that end in this block."""
+        view = memoryview(block)
+        position = 0
+        while self._partial and position < len(view):
+            piece = view[position : position + self._record_bytes() - len(self._partial)]
+            self._partial += piece
+            position += len(piece)
+            if len(self._partial) == self._record_bytes():
+                yield self._completed()
+        while position < len(view):
+            members, position = self._read_whole(view, position)
+            if not members.names:
+                self._partial += view[position:]
+                return
+            yield members
+
+    def finish(self) -> None:
+        """Check that the file does not end inside a record."""
+        if self._partial:
+            raise TruncatedArchive(
+                f"the file ends within record {self._number:,}",
+                shard=self._shard,
+                offset=self._at + len(self._partial),
+            )
+
+    def _completed(self) -> Members:
+        """Return the record whose rest has arrived. Its payload is copied, so that it is in memory only once."""
+        members, _ = self._read_whole(memoryview(self._partial), 0)
+        start, size = members.starts[0], members.sizes[0]
+        payload = bytes(members.data[start : start + size])
+        self._partial = bytearray()
+        return members._replace(starts=[0], data=payload)
+
+    def _record_bytes(self) -> int:
+        """Return the size of the partial record; while its head is incomplete, the size of a head."""
+        if len(self._partial) < HEAD_BYTES:
+            return HEAD_BYTES
+        return FRAME_BYTES + self._payload_bytes(bytes(self._partial[:HEAD_BYTES]))
+
+    def _read_whole(self, view: memoryview, position: int) -> tuple[Members, int]:
+        """Return the whole records of the view, and where they end.
+
+        A damaged record raises its error only when no record precedes it in the view.
+        """
+        names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
+        data = np.frombuffer(view, np.uint8)
+        while position + HEAD_BYTES <= len(view):
+            start = position + HEAD_BYTES
+            try:
+                size = self._payload_bytes(bytes(view[position:start]))
+                if start + size + _TAIL_BYTES > len(view):
+                    break
+                self._check(data[start : start + size], bytes(view[start + size : start + size + _TAIL_BYTES]))
+            except ArchiveError:
+                if not names:
+                    raise
+                break
+            names.append(record_name(self._number))
+            offsets.append(self._at)
+            starts.append(start)
+            sizes.append(size)
+            self._number += 1
+            self._at += HEAD_BYTES + size + _TAIL_BYTES
+            position = start + size + _TAIL_BYTES
+        return Members(names, offsets, starts, sizes, view), position
+
+    def _check(self, payload: npt.NDArray[np.uint8], crc: bytes) -> None:
+        if int.from_bytes(crc, "little") != masked_crc(payload):
+            raise self._damaged("data")
+
+    def _payload_bytes(self, head: bytes) -> int:
+        size, crc = _HEAD.unpack(head)
+        if crc != masked_crc(head[:8]):
+            raise self._damaged("length")
+        if size > self._limit:
+            raise LimitExceeded(
+                f"record {self._number:,} has {size:,} bytes, Limits.record_bytes is {self._limit:,}",
+                shard=self._shard,
+                offset=self._at,
+            )
+        return size
+
+    def _damaged(self, what: str) -> ArchiveError:
+        return ArchiveError(
+            f"the checksum of record {self._number:,}'s {what} is wrong: damaged here, or no TFRecord file",
+            shard=self._shard,
+            offset=self._at,
+        )

@@ -1,0 +1,278 @@
+"""Parsers of the records of a zip, one function for each kind. No I/O.
+
+A zip has these records, in this order:
+
+local header        before each member
+data descriptor     after a member whose local header left out its checksum and sizes
+central entry       one for each member; all of them together are the directory
+zip64 end, locator  only where numbers need 64 bits; the locator states where the zip64 end is
+end                 the size and the offset of the directory, and a comment
+
+Numbers are little-endian. A number that does not fit its field is stored as 0xFFFF or 0xFFFFFFFF, and its value in a
+zip64 field.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import NoReturn
+
+from xxhash import xxh3_128_intdigest
+
+from ais_tar2tf.errors import ArchiveError, UnsupportedArchive
+
+__all__ = [
+    "CENTRAL",
+    "DEFLATED",
+    "END",
+    "END64",
+    "END64_BYTES",
+    "END_BYTES",
+    "LOCAL",
+    "LOCATOR",
+    "LOCATOR_BYTES",
+    "LONGEST_DESCRIPTOR",
+    "LONGEST_FIXED",
+    "STORED",
+    "DirectoryEnd",
+    "ZipEntry",
+    "find_end",
+    "parse_central",
+    "parse_end",
+    "parse_end64",
+    "parse_local",
+    "parse_locator",
+    "record_bytes",
+]
+
+LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
+END, END64, LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+STORED, DEFLATED = 0, 8
+_DESCRIPTOR = b"PK\x07\x08"
+LONGEST_DESCRIPTOR = 24  # bytes: a signature, a checksum and two sizes of 64 bits
+_LOCAL = struct.Struct("<4s5H3I2H")  # signature, version, flags, method, time, date, crc, packed, size, name, extra
+# As the local header, but with two versions, and at the end: name, extra, comment, disk, internal and external
+# attributes, offset of the local header.
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")  # signature, disk, disk of directory, entries here, entries, size, offset, comment
+_END64 = struct.Struct("<4sQ2H2I4Q")  # signature, bytes, versions, disks, entries here, entries, size, offset
+_LOCATOR = struct.Struct("<4sIQI")  # signature, disk, offset of END64, disks
+END_BYTES, END64_BYTES, LOCATOR_BYTES = _END.size, _END64.size, _LOCATOR.size
+_FIXED = {LOCAL: _LOCAL, CENTRAL: _CENTRAL, END: _END, END64: _END64, LOCATOR: _LOCATOR}
+LONGEST_FIXED = _END64.size  # from so many bytes on, `record_bytes` is exact
+_FULL_16, _FULL_32 = 0xFFFF, 0xFFFFFFFF
+_ZIP64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
+_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags: simple, strong, with encrypted names
+_HAS_DESCRIPTOR, _PATCH, _UTF8 = 1 << 3, 1 << 5, 1 << 11
+_METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
+_UNIX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ZipEntry:
+    """One member as its local header or its central entry describes it."""
+
+    name: str
+    raw_name: bytes
+    offset: int  # of its local header
+    method: int
+    crc: int
+    packed: int  # bytes in the archive
+    size: int  # bytes when unpacked
+    has_descriptor: bool  # then the local header may leave out the checksum and the sizes
+    is_link: bool = False  # only a central entry tells
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the member is neither a directory nor a symbolic link."""
+        return not self.is_link and not self.name.endswith("/")
+
+    @property
+    def descriptors(self) -> frozenset[bytes]:
+        """All valid data descriptors of the member: with or without a signature, with sizes of 32 or 64 bits."""
+        wide = struct.pack("<I2Q", self.crc, self.packed, self.size)
+        found = {wide, _DESCRIPTOR + wide}
+        if max(self.packed, self.size) <= _FULL_32:
+            narrow = struct.pack("<3I", self.crc, self.packed, self.size)
+            found |= {narrow, _DESCRIPTOR + narrow}
+        return frozenset(found)
+
+    @property
+    def fingerprint(self) -> int:
+        """A hash of everything on which the local header and the central entry must agree."""
+        numbers = struct.pack("<QHIQQ", self.offset, self.method, self.crc, self.packed, self.size)
+        return xxh3_128_intdigest(numbers + self.raw_name)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEnd:
+    """The size and the position of the directory, as the end of the zip states them."""
+
+    entries: int
+    size: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordPlace:
+    """The shard and the offset of a record; raises errors about that record."""
+
+    shard: str
+    offset: int
+
+    def fail(self, message: str) -> NoReturn:
+        raise ArchiveError(message, shard=self.shard, offset=self.offset)
+
+    def refuse(self, message: str) -> NoReturn:
+        raise UnsupportedArchive(message, shard=self.shard, offset=self.offset)
+
+
+def record_bytes(head: bytes, shard: str, offset: int) -> int:
+    """Return the length of the record that begins with `head`, or a smaller length if `head` is too short to tell."""
+    signature = head[:4]
+    if len(signature) < 4:
+        return 4
+    fixed = _FIXED.get(signature)
+    if fixed is None:
+        _refuse_unknown(signature, _RecordPlace(shard, offset))
+    if len(head) < fixed.size:
+        return fixed.size
+    numbers = fixed.unpack_from(head)
+    if signature == LOCAL:
+        return fixed.size + numbers[9] + numbers[10]
+    if signature == CENTRAL:
+        return fixed.size + numbers[10] + numbers[11] + numbers[12]
+    if signature == END:
+        return fixed.size + numbers[7]
+    return 12 + numbers[1] if signature == END64 else fixed.size
+
+
+def _refuse_unknown(signature: bytes, place: _RecordPlace) -> NoReturn:
+    if signature in (_DESCRIPTOR, b"PK00"):
+        place.refuse("this zip is one of several volumes, or none of its headers says how long a member is")
+    if signature == b"PK\x06\x08":
+        place.refuse("the directory of this zip is encrypted; write it again without")
+    place.fail(f"no record of a zip begins with {signature!r}: damaged here")
+
+
+def parse_local(raw: bytes, shard: str, offset: int) -> ZipEntry:
+    """Parse a local header, which begins at `offset`."""
+    place = _RecordPlace(shard, offset)
+    _, _, flags, method, _, _, crc, packed, size, name_bytes, _ = _LOCAL.unpack_from(raw)
+    name = raw[_LOCAL.size : _LOCAL.size + name_bytes]
+    extra = _extra(raw[_LOCAL.size + name_bytes :], place)
+    size, packed = _wide(extra.get(_ZIP64, b""), (size, packed), place)
+    return _entry(name, extra, flags, method, place, crc, packed, size, offset)
+
+
+def parse_central(raw: bytes, shard: str, offset: int) -> ZipEntry:
+    """Parse a central entry, which begins at `offset`."""
+    place = _RecordPlace(shard, offset)
+    _, made_by, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes, _, disk, _, outer, local = (
+        _CENTRAL.unpack_from(raw)
+    )
+    name_end = _CENTRAL.size + name_bytes
+    extra = _extra(raw[name_end : name_end + extra_bytes], place)
+    size, packed, local = _wide(extra.get(_ZIP64, b""), (size, packed, local), place)
+    if disk not in (0, _FULL_16):
+        place.refuse("this zip goes on in other volumes; join them first")
+    is_link = made_by >> 8 == _UNIX and stat.S_ISLNK(outer >> 16)
+    name = raw[_CENTRAL.size : name_end]
+    return _entry(name, extra, flags, method, place, crc, packed, size, local, is_link=is_link)
+
+
+def _entry(
+    raw_name: bytes,
+    extra: dict[int, bytes],
+    flags: int,
+    method: int,
+    place: _RecordPlace,
+    crc: int,
+    packed: int,
+    size: int,
+    offset: int,
+    *,
+    is_link: bool = False,
+) -> ZipEntry:
+    name = _name(raw_name, extra.get(_UNICODE_PATH, b""), utf8=bool(flags & _UTF8))
+    if not name or "\0" in name:
+        place.fail(f"a member's name is empty or has a NUL in it: {name[:80]!r}")
+    if flags & _ENCRYPTED:
+        place.refuse(f"member {name!r} is encrypted; write the archive again without")
+    if flags & _PATCH or method not in (STORED, DEFLATED):
+        how = "a patch" if flags & _PATCH else _METHODS.get(method, f"compressed by method {method}")
+        place.refuse(f"member {name!r} is {how}; in a zip, stored and deflated members are read")
+    return ZipEntry(name, raw_name, offset, method, crc, packed, size, bool(flags & _HAS_DESCRIPTOR), is_link)
+
+
+def _name(raw: bytes, unicode_path: bytes, *, utf8: bool) -> str:
+    """Decode a name: as UTF-8 if a flag or an extra field says so, else as cp437, as the format demands."""
+    if utf8:
+        return raw.decode("utf-8", "surrogateescape")
+    if len(unicode_path) > 5 and int.from_bytes(unicode_path[1:5], "little") == zlib.crc32(raw):
+        return unicode_path[5:].decode("utf-8", "surrogateescape")
+    return raw.decode("cp437")
+
+
+def _extra(raw: bytes, place: _RecordPlace) -> dict[int, bytes]:
+    """Return the extra fields by number. Bytes that are too few for a field are padding."""
+    found: dict[int, bytes] = {}
+    at = 0
+    while at + 4 <= len(raw):
+        number, length = struct.unpack_from("<2H", raw, at)
+        if at + 4 + length > len(raw):
+            if number == _ZIP64:
+                place.fail("a zip64 field is cut off")
+            break
+        found.setdefault(number, raw[at + 4 : at + 4 + length])
+        at += 4 + length
+    return found
+
+
+def _wide(field: bytes, numbers: tuple[int, ...], place: _RecordPlace) -> tuple[int, ...]:
+    """Replace the numbers that did not fit in 32 bits. The zip64 field holds only their values, in the same order."""
+    wide: list[int] = []
+    at = 0
+    for number in numbers:
+        if number != _FULL_32 or not field:
+            wide.append(number)
+            continue
+        if at + 8 > len(field):
+            place.fail("a zip64 field is too short for what it must say")
+        wide.append(int.from_bytes(field[at : at + 8], "little"))
+        at += 8
+    return tuple(wide)
+
+
+def parse_end(raw: bytes, shard: str, offset: int) -> DirectoryEnd:
+    """Parse the end record, which begins at `offset`."""
+    _, disk, first_disk, here, entries, size, where, _ = _END.unpack_from(raw)
+    if (disk, first_disk) not in ((0, 0), (_FULL_16, _FULL_16)) or here != entries:
+        _RecordPlace(shard, offset).refuse("this zip is the last of several volumes; join them first")
+    return DirectoryEnd(entries, size, where)
+
+
+def parse_end64(raw: bytes, shard: str, offset: int) -> DirectoryEnd:
+    """Parse the zip64 end record, which begins at `offset`."""
+    _, _, _, _, disk, first_disk, here, entries, size, where = _END64.unpack_from(raw)
+    if disk or first_disk or here != entries:
+        _RecordPlace(shard, offset).refuse("this zip is the last of several volumes; join them first")
+    return DirectoryEnd(entries, size, where)
+
+
+def parse_locator(raw: bytes) -> int:
+    """Return the offset of the zip64 end record."""
+    return _LOCATOR.unpack_from(raw)[2]
+
+
+def find_end(tail: bytes) -> int:
+    """Return where the end record begins in the last bytes of a zip, or -1. Its comment reaches to the last byte."""
+    at = tail.rfind(END)
+    while at >= 0:
+        if len(tail) - at >= _END.size and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
+            return at
+        at = tail.rfind(END, 0, at + 3)
+    return -1

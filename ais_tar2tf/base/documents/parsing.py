@@ -1,0 +1,94 @@
+"""Parsers of JSON and msgpack in members, bounded in size, in nesting and in memory. No I/O.
+
+Every error is a `SchemaError`, whatever the member holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ais_tar2tf.base.documents.sealed import is_crowded, is_deep
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.options import KIB, Limits
+
+__all__ = ["json_value", "msgpack_value"]
+
+_LIMIT = Limits().value_bytes
+_DEPTH = 200  # of nested lists and objects: recursive functions walk them, and Python allows a depth of 1,000
+_DENSE = 8  # bytes of text for each list or object, at least: an empty one becomes 64 bytes of memory
+_SMALL = 64 * KIB  # bytes of a value that may be of any density
+
+
+def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
+    """Return the value of a JSON text.
+
+    >>> json_value(b'{"a": [1, null]}')
+    {'a': [1, None]}
+    """
+    import json
+
+    _check_size("JSON", data, limit)
+    try:
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+        if is_crowded(text):
+            raise SchemaError("no JSON that can be read here: it holds little but empty lists and objects")
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"no JSON that can be read here: {error}") from error
+    if text.count("[") + text.count("{") > _DEPTH:
+        _check_depth("JSON", value)
+    return value
+
+
+def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
+    """Return the value of msgpack bytes; extension types stay `msgpack.ExtType`.
+
+    >>> msgpack_value(bytes([0x92, 1, 0xA1]) + b"a")
+    [1, 'a']
+    """
+    import msgpack
+
+    _check_size("msgpack", data, limit)
+    try:
+        hooks = _counted(msgpack, data) if len(data) > _SMALL else {}
+        value: Any = msgpack.unpackb(data, raw=False, strict_map_key=False, **hooks)
+    except SchemaError:
+        raise
+    except Exception as error:  # msgpack's own errors have no root
+        raise SchemaError(f"no msgpack that can be read here: {str(error) or type(error).__name__}") from error
+    if len(data) > _DEPTH:
+        _check_depth("msgpack", value)
+    return value
+
+
+def _counted(msgpack: Any, data: bytes) -> dict[str, Any]:
+    """Return hooks that refuse a value with too many lists and maps.
+
+    The value is skipped once before that, since unpacking reserves memory for as many items as each list states;
+    skipping fails if the items are missing.
+    """
+    skipped = msgpack.Unpacker(max_buffer_size=len(data))
+    skipped.feed(data)
+    skipped.skip()
+    left = len(data) // _DENSE
+
+    def count(value: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise SchemaError("no msgpack that can be read here: it holds little but empty lists and maps")
+        return value
+
+    return {"list_hook": count, "object_hook": count}
+
+
+def _check_size(kind: str, data: bytes | str, limit: int) -> None:
+    if len(data) > limit:
+        raise SchemaError(f"{kind} of {len(data):,} bytes passes the limit of {limit:,}, Limits.value_bytes")
+
+
+def _check_depth(kind: str, value: Any) -> None:
+    if is_deep(value, _DEPTH):
+        raise SchemaError(f"no {kind} that can be read here: lists and objects are nested more than {_DEPTH} deep")

@@ -1,0 +1,1 @@
+"""Reports about running work: statistics, metrics, progress bars, and warnings of long waits."""

@@ -1,0 +1,213 @@
+"""Statistics of reading: counters and times, and the policy that decides whether an error skips a record or raises.
+
+`Stats` holds the numbers. `Account` adds to them from any thread and applies `on_error`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from ais_tar2tf.base import forking
+from ais_tar2tf.base.nearest import check_choice
+from ais_tar2tf.errors import OptionError, Tar2TFError, TransportError
+
+__all__ = ["Account", "AutoChoice", "Busy", "OnError", "Stats"]
+
+OnError = str | Callable[[Tar2TFError], bool | str | None]
+"""`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error and decides.
+
+A callable returns True or `"skip"` to skip the record or shard of the error; False, None or `"raise"` to raise it.
+"""
+
+_CHOICES = ("raise", "skip-record", "skip-shard")
+_DECISIONS = {True: True, "skip": True, False: False, None: False, "raise": False}
+
+
+class AutoChoice(NamedTuple):
+    """A setting that was chosen automatically: its value, and the reason, such as the rate that was measured."""
+
+    value: str
+    why: str
+
+
+@dataclass(slots=True)
+class Stats:
+    """The counters and times of reading. At its end, `records_read == records_emitted + sum(skipped.values())`.
+
+    A record that fails in decoding or in a mapping counts as read and skipped. A record whose error is raised is in
+    no count. A shard that is skipped counts once in `skipped` and once in `records_read`, since the number of its
+    records is unknown.
+    """
+
+    shards: int = 0  # opened, or skipped
+    records_read: int = 0
+    records_emitted: int = 0
+    bytes: int = 0  # of shards, from the store or the cache
+    cached: int = 0  # the part of `bytes` that came from the cache
+    cache_faults: int = 0  # blocks that the cache could not read or keep, or that were damaged; the store had them
+    skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
+    ignored: int = 0  # members without a field: directories, links, `._*`, .DS_Store, members outside the grouping
+    left_out: int = 0  # objects of a listing that are not shards: documents, hidden files, pictures
+    retries: int = 0  # requests that were sent again
+    resumes: int = 0  # the retries that began in the middle of a shard
+    network_wait: float = 0.0  # seconds that the reader waited for bytes
+    reading: float = 0.0  # seconds that records took, with `network_wait`
+    idle: float = 0.0  # seconds between two chunks of records, in which no chunk was requested
+    mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by the number of calls at once
+    seed: int | None = None  # of the latest shuffled dataset: given, drawn, or options.SHARED_SEED
+    chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest, by setting
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all iterations, each from its first chunk to its last."""
+        return self.reading + self.idle
+
+    @property
+    def network_seconds(self) -> float:
+        """The seconds spent waiting for bytes."""
+        return min(self.network_wait, self.reading)
+
+    @property
+    def parsing_seconds(self) -> float:
+        """The seconds spent making records of bytes, and elements of records."""
+        return self.reading - self.network_seconds + min(self.mapping, self.idle)
+
+    @property
+    def consumer_seconds(self) -> float:
+        """The seconds in which records were ready, and the training step, or a later stage of tf.data, was busy."""
+        return self.idle - min(self.mapping, self.idle)
+
+    @property
+    def records_per_second(self) -> float:
+        """The rate of emitted records."""
+        return self.records_emitted / self.seconds if self.seconds else 0.0
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """The rate of the shards' bytes, in units of 10^6."""
+        return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
+
+    def since(self, before: Stats) -> Stats:
+        """Return the numbers that were added since an earlier copy.
+
+        Args:
+            before: The copy.
+        """
+        numbers = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in _numbers()}
+        skipped = self.skipped - before.skipped
+        return Stats(**numbers, skipped=skipped, seed=self.seed, chosen=dict(self.chosen))
+
+    def copy(self) -> Stats:
+        """Return a snapshot of the statistics."""
+        return self.since(Stats())
+
+
+def _numbers() -> list[Field[Any]]:
+    return [each for each in fields(Stats) if each.name not in ("skipped", "seed", "chosen")]
+
+
+class Account:
+    """Adds to the statistics of a run, from any thread, and applies the policy `on_error`."""
+
+    def __init__(self, on_error: OnError = "raise") -> None:
+        if not callable(on_error):
+            check_choice("on_error", on_error, _CHOICES, " or a callable")
+        self.stats: Stats = Stats()
+        self.on_error: OnError = on_error
+        self._lock = forking.lock()
+
+    def with_new_stats(self) -> Account:
+        """Return an account with the same policy, and statistics of its own."""
+        return Account(self.on_error)
+
+    @property
+    def raises(self) -> bool:
+        """Whether every error is raised, so that no record is skipped."""
+        return self.on_error == "raise"
+
+    def add(self, **counts: float) -> None:
+        """Add to the fields of `Stats` with these names."""
+        with self._lock:
+            for name, count in counts.items():
+                setattr(self.stats, name, getattr(self.stats, name) + count)
+
+    def merge(self, stats: Stats) -> None:
+        """Add statistics of another account, such as another process's."""
+        with self._lock:
+            for each in _numbers():
+                setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
+            self.stats.skipped.update(stats.skipped)
+            self.stats.chosen.update(stats.chosen)
+
+    def note_choices(self, choices: Mapping[str, AutoChoice]) -> None:
+        """Record automatic choices, by the name of the setting."""
+        with self._lock:
+            self.stats.chosen.update(choices)
+
+    def add_emitted(self, count: int) -> None:
+        """Count records that were read and handed out."""
+        self.add(records_read=count, records_emitted=count)
+
+    def record_error(self, error: Tar2TFError) -> None:
+        """Count a record as skipped, or raise its error if the policy says so."""
+        self._decide(error, skips=self.on_error in ("skip-record", "skip-shard"))
+
+    def take_back(self, error: Tar2TFError) -> None:
+        """Do as `record_error`, for a record that was counted as emitted before it failed."""
+        self.add(records_read=-1, records_emitted=-1)
+        self.record_error(error)
+
+    def shard_error(self, error: Tar2TFError) -> None:
+        """Count the rest of a shard as skipped, or raise its error if the policy says so.
+
+        `skip-shard` does not skip a shard whose endpoint has never answered: it would skip all other shards, too.
+        """
+        unanswered = isinstance(error, TransportError) and error.silence is not None
+        self._decide(error, skips=self.on_error == "skip-shard" and not unanswered)
+
+    def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
+        if not (_decision(self.on_error, error) if callable(self.on_error) else skips):
+            raise error
+        with self._lock:
+            self.stats.skipped[type(error).__name__] += 1
+            self.stats.records_read += 1
+
+
+def _decision(decide: Callable[[Tar2TFError], Any], error: Tar2TFError) -> bool:
+    """Return whether the user's function decides to skip."""
+    answer = decide(error)
+    if isinstance(answer, bool | str | None) and answer in _DECISIONS:
+        return _DECISIONS[answer]
+    raise OptionError(
+        f"on_error returned {answer!r}: it returns True or 'skip' to skip, False, None or 'raise' to raise the error"
+    ) from error
+
+
+class Busy:
+    """Measures the seconds in which at least one of several concurrent calls of a mapping runs."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._lock = forking.lock()
+        self._active = 0
+        self._since = 0.0
+
+    def enter(self) -> None:
+        """Note that a call begins."""
+        self._change(1)
+
+    def leave(self) -> None:
+        """Note that a call ends."""
+        self._change(-1)
+
+    def _change(self, calls: int) -> None:
+        with self._lock:
+            now = time.perf_counter()
+            if self._active:
+                self._account.add(mapping=now - self._since)
+            self._since = now
+            self._active += calls

@@ -1,1 +1,0 @@
-"""What Keras's `fit` calls while it trains."""

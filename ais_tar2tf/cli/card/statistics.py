@@ -1,0 +1,206 @@
+"""The statistics of a stream of records, in constant memory: schema, fields, sizes, samples and errors.
+
+This module must not do I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ais_tar2tf.cli.card.field_statistics import FieldStatistics
+from ais_tar2tf.cli.card.number_statistics import NumberStatistics
+from ais_tar2tf.cli.card.samples import CardRecord, SampleReservoir
+from ais_tar2tf.errors import SchemaError, Tar2TFError
+from ais_tar2tf.options import Card
+from ais_tar2tf.records import KEY_AND_SHARD
+from ais_tar2tf.values.file_headers import is_cut_image
+from ais_tar2tf.values.schema import Inference, Schema
+
+__all__ = ["DataError", "DataStatistics", "ShardTotals"]
+
+_DIGITS = 10  # class numbers have fewer digits
+
+
+@dataclass(frozen=True, slots=True)
+class DataError:
+    """An error in the data: its class name and text, and the shard and key of the record, as far as known."""
+
+    kind: str
+    text: str
+    shard: str
+    key: str = ""
+
+
+@dataclass(slots=True)
+class ShardTotals:
+    """The number of a shard's records, and the number of bytes in their fields."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+class DataStatistics:
+    """The statistics of a data set: call `add` for every record, and `add_error` for every error.
+
+    Attributes:
+        limits: Bounds on the statistics that are kept.
+        records: How many records were added.
+        bytes: The bytes in the fields of all records.
+        record_sizes: The statistics of the bytes in the fields of each record.
+        fields: The statistics of each field.
+        shards: The number of records and bytes of each shard.
+        more_shards: Whether there were more shards than `limits.shards`.
+        more_fields: Whether there were more fields than `limits.fields`.
+        errors_by_kind: How many errors there were of each class.
+        first_errors: The first errors, at most `limits.errors`.
+        classes: The names of classes, by field, in the order of their numbers. Set by the caller.
+
+    >>> statistics = DataStatistics()
+    >>> statistics.add({"__key__": "a", "__shard__": "s.tar", "cls": b"7"})
+    >>> statistics.records, statistics.fields["cls"].numbers["value"].summary.mean
+    (1, 7.0)
+    """
+
+    def __init__(self, limits: Card | None = None) -> None:
+        self.limits: Card = limits or Card()
+        self.records: int = 0
+        self.bytes: int = 0
+        self.record_sizes: NumberStatistics = NumberStatistics()
+        self.fields: dict[str, FieldStatistics] = {}
+        self.shards: dict[str, ShardTotals] = {}
+        self.more_shards: bool = False
+        self.more_fields: bool = False
+        self.errors_by_kind: Counter[str] = Counter()
+        self.first_errors: list[DataError] = []
+        self.classes: Mapping[str, Sequence[str]] = {}
+        self._inference = Inference()
+        self._reservoir = SampleReservoir(self.limits)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Count a record. Note an error when an image is truncated, or when the record contradicts the schema."""
+        self.records += 1
+        size = 0
+        for name, value in record.items():
+            if name in KEY_AND_SHARD:
+                continue
+            size += _size(value)
+            if isinstance(value, bytes) and is_cut_image(value):
+                self._note_cut(name, record)
+            field = self._field(name)
+            if field is not None:
+                field.add(value)
+        self.bytes += size
+        self.record_sizes.add(size)
+        self._count_shard(str(record.get("__shard__", "")), size)
+        self._reservoir.add(record)
+        try:
+            self._inference.add(record)
+        except SchemaError as error:
+            self.add_error(error, shard=str(record.get("__shard__", "")), key=str(record.get("__key__", "")))
+
+    def _note_cut(self, name: str, record: dict[str, Any]) -> None:
+        shard, key = str(record.get("__shard__", "")), str(record.get("__key__", ""))
+        text = f"{shard}, record {key!r}: field {name!r} is an image that is cut: its end is missing"
+        self.add_error(SchemaError(text.removeprefix(", ")), shard=shard, key=key)
+
+    def add_error(self, error: Tar2TFError, *, shard: str = "", key: str = "") -> None:
+        """Note an error of the record that `shard` and `key` name; by default, the error itself names the record."""
+        kind = type(error).__name__
+        self.errors_by_kind[kind] += 1
+        if len(self.first_errors) < self.limits.errors:
+            where = shard or str(getattr(error, "shard", "") or getattr(error, "url", ""))
+            self.first_errors.append(DataError(kind, str(error), where, key or str(getattr(error, "key", ""))))
+
+    def class_name(self, field: str, label: str) -> str | None:
+        """Return the name of the class that a label is the number of, or None if the label is no such number.
+
+        >>> statistics = DataStatistics()
+        >>> statistics.classes = {"cls": ("ant", "bee")}
+        >>> statistics.class_name("cls", "1"), statistics.class_name("cls", "2"), statistics.class_name("id", "1")
+        ('bee', None, None)
+        """
+        names = self.classes.get(field, ())
+        is_number = label.isdecimal() and label.isascii() and len(label) < _DIGITS
+        return names[int(label)] if is_number and int(label) < len(names) else None
+
+    def check_classes(self) -> None:
+        """Note an error for each field in which a label is not the number of a class."""
+        for field, names in self.classes.items():
+            numbers = self.fields[field].numbers.get("value") if field in self.fields else None
+            labels = None if numbers is None else numbers.summary
+            if labels is not None and not 0 <= labels.low <= labels.high < len(names):
+                self.add_error(
+                    SchemaError(
+                        f"the field {field!r} has labels from {labels.low:g} to {labels.high:g}, but there are "
+                        f"names for {len(names):,} classes only, which are numbered from 0"
+                    )
+                )
+
+    def presence(self, field: str) -> str:
+        """Return in how many of the records a field is, as text; an empty text for a field without statistics."""
+        found = self.fields.get(field)
+        if found is None or not self.records:
+            return ""
+        return "always" if found.records == self.records else f"{found.records / self.records:.1%}"
+
+    @property
+    def schema(self) -> Schema:
+        return self._inference.schema
+
+    @property
+    def samples(self) -> list[CardRecord]:
+        return self._reservoir.samples
+
+    @property
+    def error_count(self) -> int:
+        """How many errors were noted."""
+        return sum(self.errors_by_kind.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the statistics as JSON values, without samples and without the sizes of single shards."""
+        return {
+            "records": self.records,
+            "bytes": self.bytes,
+            "record_bytes": self.record_sizes.to_json(),
+            "shards": len(self.shards),
+            "schema": self.schema.to_json(),
+            "classes": {
+                field: {name: number for number, name in enumerate(names)} for field, names in self.classes.items()
+            },
+            "fields": {name: statistics.to_json() for name, statistics in self.fields.items()},
+            "bad": {
+                "count": self.error_count,
+                "by_kind": dict(self.errors_by_kind),
+                "first": [
+                    {"kind": error.kind, "text": error.text, "shard": error.shard, "key": error.key}
+                    for error in self.first_errors
+                ],
+            },
+        }
+
+    def _field(self, name: str) -> FieldStatistics | None:
+        if name not in self.fields:
+            if len(self.fields) >= self.limits.fields:
+                self.more_fields = True
+                return None
+            self.fields[name] = FieldStatistics(name, self.limits)
+        return self.fields[name]
+
+    def _count_shard(self, shard: str, size: int) -> None:
+        found = self.shards.get(shard)
+        if found is None:
+            if len(self.shards) >= self.limits.shards:
+                self.more_shards = True
+                return
+            found = self.shards[shard] = ShardTotals()
+        found.records += 1
+        found.bytes += size
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bytes | bytearray | memoryview | str):
+        return len(value)
+    return int(getattr(value, "nbytes", 8))

@@ -1,0 +1,119 @@
+"""The diagnosis of `bench`: which measured stage is the bottleneck, and what may help. It measures nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ais_tar2tf.cli.stages import StageMeasurement
+
+__all__ = ["Rates", "Verdict", "judge"]
+
+_WORTH_IT = 1.2  # a gain below 20 % is within the noise of a measurement of a few seconds
+_BATCH_BYTES = 64_000_000  # the most bytes of a suggested batch: prefetching holds several batches in memory
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The measurements of all stages. Without TensorFlow, there are only the first two.
+
+    Attributes:
+        downloads: Pairs (number of connections, measurement); the first has the default number.
+        parse: From bytes to records.
+        handed_over: From records to batches of tf.data.
+        decode: The same, with images decoded and resized.
+        together: All of it, from the store.
+    """
+
+    downloads: Sequence[tuple[int, StageMeasurement]]
+    parse: StageMeasurement
+    handed_over: StageMeasurement | None = None
+    decode: StageMeasurement | None = None
+    together: StageMeasurement | None = None
+
+    @property
+    def stages(self) -> list[StageMeasurement]:
+        """All measurements, from the store to the model."""
+        found = (self.parse, self.handed_over, self.decode, self.together)
+        return [*(measured for _, measured in self.downloads), *(each for each in found if each is not None)]
+
+    @property
+    def best_download(self) -> tuple[int, StageMeasurement]:
+        """The fastest download; more connections count only when they are clearly faster."""
+        best = self.downloads[0]
+        for each in self.downloads[1:]:
+            if each[1].rate > best[1].rate * _WORTH_IT:
+                best = each
+        return best
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The slowest stage, what to try, and suggested options. `parallel` is None for the default, all cores."""
+
+    bottleneck: str
+    advice: tuple[str, ...]
+    connections: int
+    batch: int
+    parallel: int | None
+
+    @property
+    def code(self) -> str:
+        """Python that opens the data with the suggested options."""
+        parallel = f", parallel={self.parallel}" if self.parallel else ""
+        return f"t2t.open(url, connections={self.connections}).dataset(batch={self.batch}{parallel})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bottleneck": self.bottleneck,
+            "advice": list(self.advice),
+            "suggested": {"connections": self.connections, "batch": self.batch, "parallel": self.parallel},
+        }
+
+
+def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdict:
+    """Return the verdict: the stage with the lowest rate is the bottleneck.
+
+    Args:
+        rates: The measurements.
+        record_bytes: The average bytes of a record.
+        cores: The machine's cores.
+        batch: The measured batch size.
+    """
+    connections, download = rates.best_download
+    inside = [each for each in (rates.parse, rates.handed_over, rates.decode) if each is not None]
+    slowest = min([download, *inside], key=lambda measured: measured.rate)
+    default = rates.downloads[0][0]
+    advice: list[str] = []
+    if slowest is download:
+        bottleneck = "download"
+        advice.append(_of_download(connections, default))
+        advice.append("several epochs: t2t.open(url, cache='dir') reads each shard from the store only once")
+    elif slowest is rates.decode:
+        bottleneck = "decode"
+        advice += [
+            f"decoding has the {cores} cores of this machine: dataset(parallel={cores}) is what there is to use",
+            "store the images in the size that the model takes, or train where there are more cores",
+        ]
+    elif slowest is rates.handed_over:
+        bottleneck = "tf.data"
+        advice.append("select(…) only the fields that are used: what is skipped is not copied")
+    else:
+        bottleneck = "parse"
+        advice.append("plain tar parses faster than tar.gz; small members cost more than large ones: convert once")
+    suggested = connections if slowest is download else default
+    parallel = cores if slowest is rates.decode else None
+    return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch), parallel)
+
+
+def _of_download(connections: int, default: int) -> str:
+    if connections != default:
+        return f"t2t.open(url, connections={connections}) was faster than the default of {default}"
+    return "more connections gain nothing: the line or the store is at its limit; train nearer to the data"
+
+
+def _batch(record_bytes: float, batch: int) -> int:
+    while batch > 1 and batch * record_bytes > _BATCH_BYTES:
+        batch //= 2
+    return batch

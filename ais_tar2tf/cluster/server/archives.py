@@ -1,0 +1,152 @@
+"""Members of shards: lists them, matches their names, and streams them as a tar. It must not know HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import io
+import posixpath
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, NamedTuple, cast
+
+import lz4.frame
+import re2
+
+from ais_tar2tf.cluster.server.refusals import RefusedError, bad_match_mode, bad_pattern, unknown_format
+
+__all__ = ["Member", "begin_entry", "end_mark", "is_archive", "joined", "list_members", "matcher", "read_members"]
+
+MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
+PIECE = 256 * 1024  # bytes of a member that are read and sent at once
+_BLOCK = 512
+_PATTERN_BYTES = 8 * 1024 * 1024  # the most bytes of a compiled pattern: RE2's default
+
+
+class Member(NamedTuple):
+    """A member of an archive. Read its body before you advance to the next member.
+
+    `link` is the tar header of a member that is not a regular file, such as a link.
+    """
+
+    name: str
+    size: int
+    body: IO[bytes]
+    link: tarfile.TarInfo | None = None
+
+
+_NOTHING: IO[bytes] = io.BytesIO()
+
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".tar": lambda file: file,
+    ".tgz": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    ".tar.gz": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    ".tar.lz4": lambda file: cast("IO[bytes]", lz4.frame.LZ4FrameFile(file)),
+}
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a name has the extension of an archive, which is how AIStore decides, too."""
+    return name.endswith((*_OPENERS, ".zip"))
+
+
+def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a name matches; an empty pattern matches every name."""
+    if mode not in MATCH_MODES:
+        raise bad_match_mode(mode, MATCH_MODES)
+    if pattern in ("", "*"):
+        return lambda _: True
+    if mode == "regexp":
+        return _regular(pattern)
+    return {
+        "prefix": lambda name: name.startswith(pattern),
+        "suffix": lambda name: name.endswith(pattern),
+        "substr": lambda name: pattern in name,
+        "wdskey": lambda name: _key(name) == pattern,
+    }[mode]
+
+
+def _regular(pattern: str) -> Callable[[str], bool]:
+    """Return a matcher whose time is linear in the name's length; Python's `re` can take exponential time."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES
+    try:
+        found: Any = re2.compile(_encoded(pattern), options=options)
+    except re2.error as error:
+        raise bad_pattern(_text_of(error)) from error
+    return lambda name: found.search(_encoded(name)) is not None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text_of(error: Exception) -> str:
+    return b" ".join(part for part in error.args if isinstance(part, bytes)).decode("utf-8", "replace")
+
+
+def _key(name: str) -> str:
+    """Return the path without its last extension."""
+    base = name[name.rfind("/") + 1 :]
+    return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
+
+
+def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, int]]:
+    """Return names and sizes of an archive's members: the first `most` of them, sorted by name."""
+    return heapq.nsmallest(most, ((member.name, member.size) for member in _members(file, name, lambda _: False)))
+
+
+def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:
+    """Yield the matching members in the archive's order. Read the body of each before the next one."""
+    return (member for member in _members(file, name, matches) if matches(member.name))
+
+
+def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
+    if name.endswith(".zip"):
+        yield from _zip_members(file, wanted)
+        return
+    opener = next((opener for suffix, opener in _OPENERS.items() if name.endswith(suffix)), None)
+    if opener is None:
+        raise unknown_format(name)
+    with tarfile.open(fileobj=opener(file), mode="r:") as archive:
+        while (info := archive.next()) is not None:
+            cast("Any", archive).members.clear()  # tarfile would remember every member
+            if info.isreg():
+                body = archive.extractfile(info) if wanted(info.name) else None
+                yield Member(info.name, info.size, body or _NOTHING)
+            elif not info.isdir():
+                yield Member(info.name, 0, _NOTHING, info)
+
+
+def _zip_members(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Member]:
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                body = archive.open(info) if wanted(info.filename) else _NOTHING
+                yield Member(info.filename, info.file_size, body)
+
+
+def begin_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
+    """Yield a member of a tar: its header, its bytes, and zeros up to the end of its last block."""
+    info = link or tarfile.TarInfo(name)
+    info.size = size
+    yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    left = size
+    while left > 0:
+        piece = body.read(min(left, PIECE))
+        if not piece:
+            raise RefusedError(500, "the archive was cut while it was read")
+        left -= len(piece)
+        yield piece
+    yield bytes(-size % _BLOCK)
+
+
+def end_mark() -> bytes:
+    return bytes(2 * _BLOCK)
+
+
+def joined(shard: str, members: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return members with the names that they have in a listing: SHARD/MEMBER."""
+    return [(posixpath.normpath(f"{shard}/{name}"), size) for name, size in members]

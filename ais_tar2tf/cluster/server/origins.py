@@ -1,0 +1,58 @@
+"""The check that a request's Host and Origin are this server's own. No I/O.
+
+A web page can make a browser send requests to this server in two ways: to a host name of the page's own domain that
+resolves to this machine (then Host is that name), or to this server's address (then Origin is the page's). Both are
+refused. A Host that is an IP address is always accepted, because no domain name looks like an address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+__all__ = ["foreign"]
+
+
+def foreign(headers: Mapping[str, str], names: Collection[str]) -> str:
+    """Return why a request with these headers is refused, or an empty string.
+
+    Args:
+        headers: The request's headers; lookups ignore case.
+        names: Host names of this server, in lower case, in addition to `localhost` and IP addresses.
+    """
+    host = headers.get("Host", "")
+    name = _name_of(f"//{host}")
+    if host and not _is_own(name, names):
+        return f"the host {name!r} is not this server's: use its address, or allow the name (serve(hosts=[…]))"
+    origin = headers.get("Origin", "")
+    if origin and (not host or _host_and_port(origin) != _host_and_port(f"http://{host}")):
+        return "requests from web pages of other origins are refused"
+    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        return "requests from web pages of other origins are refused"
+    return ""
+
+
+def _is_own(name: str, names: Collection[str]) -> bool:
+    if name == "localhost" or name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _name_of(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return url
+
+
+def _host_and_port(url: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(url)
+        return _name_of(url), parts.port
+    except ValueError:
+        return url, None

@@ -1,0 +1,114 @@
+"""The detector of features: their types, their shapes, and whether they are sparse or dense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.values.features import SHAPE, as_float32s
+from ais_tar2tf.values.file_headers import image_header
+from ais_tar2tf.values.schema import Field, Inference, Schema, wire_dtype
+
+__all__ = ["SchemaDetector", "to_stored"]
+
+
+class SchemaDetector:
+    """Collects the types and shapes of features from all examples that are added.
+
+    Args:
+        sparse: The names of features to make sparse even if all examples have the same number of values.
+    """
+
+    def __init__(self, sparse: Sequence[str]) -> None:
+        self._sparse = frozenset(sparse)
+        self._inference = Inference()
+        self._images: dict[str, Field] = {}
+        self._image_counts: dict[str, int] = {}  # the number of examples in which a feature is an image
+        self._with_integers: set[str] = set()
+
+    def add(self, example: Mapping[str, Any]) -> None:
+        """Add the features of one example."""
+        others: dict[str, Any] = {}
+        for name, value in example.items():
+            header = image_header(value) if isinstance(value, bytes) else None
+            if header is None:
+                others[name] = value
+                if _is_integral(value):
+                    self._with_integers.add(name)
+                continue
+            shape = (header.height, header.width, header.channels)
+            image = Field(name, header.dtype, shape, "image", format=header.format)
+            known = self._images.get(name)
+            self._images[name] = image if known is None else known.merge(image)
+            self._image_counts[name] = self._image_counts.get(name, 0) + 1
+        self._inference.add(others)
+
+    @property
+    def mixed(self) -> frozenset[str]:
+        """The features that are integers in some examples and floats in others. They must be stored as floats."""
+        floats = {field.name for field in self._inference.schema if wire_dtype(field) == "float32"}
+        return frozenset(floats & self._with_integers)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the examples added so far."""
+        records = self._inference.records
+        return Schema(tuple(self._fields(records)), records=records)
+
+    def _fields(self, records: int) -> Iterator[Field]:
+        for name, image in self._images.items():
+            yield replace(image, optional=self._image_counts[name] < records)
+        for field in self._inference.schema:
+            if field.name in self._images:
+                raise SchemaError(f"feature {field.name!r} is an image, and {field.type_text} in other examples")
+            # Without a vocabulary, labels that are text stay text, as in Datum.
+            yield replace(self._made_sparse(field), vocabulary=None)
+
+    def _made_sparse(self, field: Field) -> Field:
+        if field.name not in self._sparse or field.is_file or field.ragged or field.sparse:
+            return field
+        return replace(field, shape=(None,) * max(1, len(field.shape)))
+
+
+def _is_integral(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_integral, value))
+    if isinstance(value, np.ndarray):
+        return value.size > 0 and value.dtype.kind in "biu"
+    return isinstance(value, int | np.integer | np.bool_)
+
+
+def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the example with the values that are stored.
+
+    Integers become int64, and floats become float32. An array of several dimensions gets another feature, its shape.
+
+    Args:
+        example: The features. A feature whose value is None is left out.
+        floats: The names of features whose integers become floats, too.
+    """
+    stored: dict[str, Any] = {}
+    for name, value in example.items():
+        if value is None:
+            continue
+        plain = value.numpy() if hasattr(value, "numpy") and not hasattr(value, "dense_shape") else value
+        if name in floats:
+            plain = as_float32s(name, np.asarray(plain, np.float64))
+        if isinstance(plain, np.ndarray | np.generic):
+            plain = _narrowed(name, np.asarray(plain))
+            if plain.ndim > 1:
+                stored[SHAPE.format(name)] = np.asarray(plain.shape, np.int64)
+        stored[name] = plain
+    return stored
+
+
+def _narrowed(name: str, array: Any) -> Any:
+    if array.dtype == np.uint64:
+        if array.size and int(array.max()) >= 2**63:
+            raise SchemaError(f"feature {name!r}: {int(array.max())} does not fit into an int64")
+        return array.astype(np.int64)
+    return as_float32s(name, array) if array.dtype == np.float64 else array

@@ -1,0 +1,74 @@
+"""Keeps the store requests in flight, so that another thread can interrupt them.
+
+A store request brings the bytes of one range request, or of several that are combined.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Sequence
+
+from ais_tar2tf.fetch.range_requests import RangeRequest
+from ais_tar2tf.fetch.state import DownloadState
+from ais_tar2tf.options import KIB
+from ais_tar2tf.stores import Interrupt
+
+__all__ = ["Interrupts"]
+
+_LET_FINISH = 256 * KIB  # an abandoned request with so few bytes left costs less than a new connection
+
+
+class Interrupts:
+    """The `Interrupt` of each store request in flight. The lock of the state guards them."""
+
+    def __init__(self, state: DownloadState) -> None:
+        self._state = state
+        self._in_flight: dict[Interrupt, Sequence[RangeRequest]] = {}
+
+    @contextlib.contextmanager
+    def register(self, requests: Sequence[RangeRequest]) -> Generator[Interrupt | None]:
+        """Register a store request while the block runs. Yield None if no bytes of its range requests are needed."""
+        with self._state.lock:
+            interrupt = None if all(map(self._state.is_over, requests)) else Interrupt()
+            if interrupt is not None:
+                self._in_flight[interrupt] = requests
+        try:
+            yield interrupt
+        finally:
+            if interrupt is not None:
+                with self._state.lock:
+                    del self._in_flight[interrupt]
+
+    def end_abandoned(self, abandoned: Sequence[RangeRequest], *, at_once: bool = False) -> None:
+        """Interrupt the store requests whose range requests are all abandoned. The caller holds the lock.
+
+        A store request with few bytes left is not interrupted, so that the next request can use its connection.
+
+        Args:
+            abandoned: The abandoned range requests.
+            at_once: Whether to interrupt also a store request with few bytes left.
+        """
+        for interrupt, requests in self._in_flight.items():
+            if all(request in abandoned for request in requests) and (at_once or any(map(_is_long, requests))):
+                interrupt.fire()
+
+    def end_all(self, grace: float) -> None:
+        """Interrupt the store requests that do not end by themselves within `grace` seconds.
+
+        The state is closed, and the caller does not hold the lock.
+        """
+        with self._state.lock:
+            for interrupt in self._in_flight if grace else ():
+                interrupt.may_park = True
+            self._state.lock.wait_for(lambda: not self._in_flight, grace)
+            interrupts = list(self._in_flight)
+        for interrupt in interrupts:
+            interrupt.fire()
+
+    def clear(self) -> None:
+        """Forget all store requests in a forked child, since they belong to its parent."""
+        self._in_flight.clear()
+
+
+def _is_long(request: RangeRequest) -> bool:
+    return request.missing is None or request.missing > _LET_FINISH

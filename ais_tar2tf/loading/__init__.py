@@ -1,1 +1,0 @@
-"""Record files, written here or elsewhere: `files` finds and opens them, `dataset` reads them by tf.data."""

@@ -1,0 +1,223 @@
+"""Pipelines: conversions followed by selections, and ops as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ais_tar2tf.base.nearest import known_options
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.ops import conversions, selections
+from ais_tar2tf.ops.base import ConversionOp, Op, SelectionOp
+from ais_tar2tf.ops.conversions import Func, Rename
+from ais_tar2tf.ops.selections import SelectDict, SelectList, fields_read, selection_of
+from ais_tar2tf.records import KEY_AND_SHARD, Record
+
+__all__ = ["Pipeline", "from_json", "to_json"]
+
+# The ops that can be written as JSON, by name: all but Func, whose function cannot be written.
+_OPS: dict[str, type[Op]] = {
+    name: kind
+    for module in (conversions, selections)
+    for name in module.__all__
+    if isinstance(kind := getattr(module, name), type) and issubclass(kind, Op) and kind is not Func
+}
+
+
+@known_options
+def to_json(ops: Sequence[Op | str]) -> list[dict[str, Any]]:
+    """Return ops as plain values.
+
+    Args:
+        ops: The ops. The name of a field stands for a `Select`.
+
+    Returns:
+        A dict for each op, which `json.dumps` accepts and `from_json` reads.
+
+    Raises:
+        SchemaError: An op is a `Func`, which has no such form.
+
+    Example:
+        >>> from ais_tar2tf.ops import Resize
+        >>> to_json([Resize("jpg", (4, 5)), "cls"])
+        [{'op': 'Resize', 'field': 'jpg', 'size': [4, 5]}, {'op': 'Select', 'field': 'cls'}]
+    """
+    return [(selection_of(op) if isinstance(op, str) else op).to_json() for op in ops]
+
+
+@known_options
+def from_json(said: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Make ops of the plain values that `to_json` returned.
+
+    Args:
+        said: A dict for each op.
+
+    Returns:
+        The ops.
+
+    Raises:
+        SchemaError: A dict describes no op.
+    """
+    return [_op_of(each) for each in said]
+
+
+def _op_of(described: Mapping[str, Any]) -> Any:
+    given = dict(described)
+    name = given.pop("op", None)
+    if name not in _OPS:
+        raise SchemaError(f"there is no op {name!r}; there are: {', '.join(_OPS)}")
+    try:
+        if name == "Rename":
+            return Rename(given["names"])
+        if name == "SelectList":
+            return SelectList(tuple(from_json(given["items"])))
+        if name == "SelectDict":
+            return SelectDict({each: _op_of(item) for each, item in given["items"].items()})
+        return _OPS[name](**given)
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise SchemaError(f"this is no {name}: {dict(described)!r}") from error
+
+
+class Pipeline:
+    """Conversions that are applied one after the other, and then selections.
+
+    Called with a record, a pipeline returns the value of a single selection, a tuple of several, or the converted
+    record if there are no selections.
+
+    Example:
+        >>> from ais_tar2tf.ops import Decode
+        >>> Pipeline([Rename(label="cls"), Decode("label")], ["__key__", "label"])({"__key__": "a", "cls": b"7"})
+        ('a', 7)
+    """
+
+    @known_options
+    def __init__(
+        self,
+        conversions: Sequence[Any] = (),
+        selections: str | Mapping[str, Any] | SelectionOp | Sequence[Any] = (),
+    ) -> None:
+        """Set the ops.
+
+        Args:
+            conversions: Conversions, or functions of a record.
+            selections: A selection, the name of a field, or a list or a dict of these.
+
+        Raises:
+            SchemaError: An object is no op.
+        """
+        self.conversions: tuple[ConversionOp, ...] = tuple(_conversion(each) for each in conversions)
+        chosen = [selections] if isinstance(selections, str | Mapping | SelectionOp) else list(selections)
+        self.selections: tuple[SelectionOp, ...] = tuple(selection_of(each) for each in chosen)
+
+    def __call__(self, record: Record) -> Any:
+        converted = self.convert(record)
+        if not self.selections:
+            return converted
+        values = tuple(selection(converted) for selection in self.selections)
+        return values[0] if len(values) == 1 else values
+
+    def convert(self, record: Record) -> Record:
+        """Apply the conversions without the selections.
+
+        Args:
+            record: A record of plain values or of tensors.
+
+        Returns:
+            The converted record.
+
+        Raises:
+            MissingField: The record lacks a field that a conversion reads.
+            MappingError: A value cannot be converted.
+        """
+        for conversion in self.conversions:
+            record = conversion(record)
+        return dict(record.items())
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The fields that the pipeline needs of a record that was read; None if it may need all of them."""
+        if not self.selections:
+            return None
+        needed = fields_read(self.selections)
+        for conversion in reversed(self.conversions):
+            read = conversion.reads
+            if needed is None or read is None:
+                return None
+            if isinstance(conversion, Rename):
+                needed -= {new for new, _ in conversion.names}
+            needed |= read
+        return needed
+
+    @property
+    def pushed_down(self) -> tuple[tuple[str, ...] | None, Pipeline]:
+        """The fields to request from the reader, and the pipeline that remains to be applied.
+
+        The reader does the work of a `Rename` that comes first. So one graph fits records that have a `jpg` and
+        records that have a `png`, because it reads their `image`. None stands for all fields.
+        """
+        head, *others = self.conversions or (None,)
+        rest = Pipeline(others, self.selections)
+        if not isinstance(head, Rename) or rest.reads is None:
+            return _in_order(self.reads, {}), self
+        renames = {new: f"{new}={';'.join(olds)}" for new, olds in head.names}
+        if (head.reads - renames.keys()) & rest.reads:
+            return _in_order(self.reads, {}), self
+        return _in_order(rest.reads, renames), rest
+
+    def as_mapping(self) -> Callable[[Record], Any]:
+        """Return the pipeline as a mapping for `Source.dataset`.
+
+        Returns:
+            A function of a record, whose attribute `fields` declares the fields that it reads.
+        """
+        import tensorflow as tf
+
+        wants, rest = self.pushed_down
+        mapping: Any = tf.autograph.experimental.do_not_convert(rest.__call__)
+        if wants is not None:
+            mapping.fields = wants
+        return mapping
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the pipeline as plain values.
+
+        Returns:
+            A dict that `json.dumps` accepts and `from_json` reads.
+
+        Raises:
+            SchemaError: A conversion is a function.
+        """
+        return {"conversions": to_json(self.conversions), "selections": to_json(self.selections)}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Pipeline:
+        """Make a pipeline of the plain values that `to_json` returned.
+
+        Args:
+            said: A dict.
+
+        Returns:
+            The pipeline.
+
+        Raises:
+            SchemaError: A dict describes no op.
+        """
+        return cls(from_json(said["conversions"]), from_json(said["selections"]))
+
+
+def _conversion(given: Any) -> ConversionOp:
+    if isinstance(given, ConversionOp):
+        return given
+    if callable(given) and not isinstance(given, SelectionOp):
+        return Func(given)  # type: ignore[arg-type]  # its results are checked
+    raise SchemaError(f"{given!r} converts nothing; Decode, Convert, Resize, Rotate, Rename or Func is expected")
+
+
+def _in_order(names: frozenset[str] | None, renames: Mapping[str, str]) -> tuple[str, ...] | None:
+    return (
+        None
+        if names is None
+        else tuple(renames.get(name, name) for name in sorted(names) if name not in KEY_AND_SHARD)
+    )

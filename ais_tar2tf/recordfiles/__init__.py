@@ -1,0 +1,1 @@
+"""Record files (TFRecord, ArrayRecord, tar): exported, verified, packed from folders, and read back."""

@@ -1,0 +1,97 @@
+"""Locks at the destination of exports: a file lock in a folder, and claims in a store, because stores have no locks.
+
+A claim is an object. A process writes a claim and then lists all claims. If its claim is the only one, it holds the
+lock; otherwise it deletes its claim and tries again after a while. If two processes write claims at the same time, at
+least one of them lists the claim of the other. A claim that exists for a long time belongs to a process that was
+killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from ais_tar2tf.errors import ExportError
+from ais_tar2tf.recordfiles.export.destinations import Destination, FolderDestination
+
+__all__ = ["CLAIMS", "Claims", "exclusive"]
+
+CLAIMS = ".publishing"
+"""The folder of claims. It is empty when no process is publishing."""
+
+_TEXT = b"ais_tar2tf is about to change a document here that other exports change, too.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """The rules for waiting for claims. Clock, pauses and randomness are arguments."""
+
+    dead: float = 120.0  # seconds until a claim counts as dead; its holder makes few requests, each of at most 45 s
+    patience: float = 600.0  # seconds until waiting fails; a thousand exports are published in this time
+    first_pause: float = 0.02  # seconds; doubled after each try, which costs three requests
+    max_pause: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    draw: Callable[[], float] = random.random
+
+    @contextlib.contextmanager
+    def held(self, destination: Destination) -> Generator[None]:
+        """Hold the lock at a destination.
+
+        Raises:
+            ExportError: Other processes held the lock for `patience` seconds, or another process considered this
+                process dead and deleted its claim.
+        """
+        name = self._acquire(destination)
+        try:
+            yield
+            if destination.size(name) is None:
+                raise ExportError(
+                    f"{destination.url(name)}: publishing took so long that another export took this one for dead; "
+                    "export again"
+                )
+        finally:
+            destination.delete(name)
+
+    def _acquire(self, destination: Destination) -> str:
+        began, pause = self.clock(), self.first_pause
+        first_seen: dict[str, float] = {}
+        while True:
+            name = f"{CLAIMS}/{secrets.token_hex(8)}"  # a new name for each try, so that only dead claims are old
+            destination.write(name, _TEXT)
+            others = [each for each in destination.names(f"{CLAIMS}/") if each != name]
+            if not others:
+                return name
+            destination.delete(name)
+            now = self.clock()
+            for each in others:
+                if now - first_seen.setdefault(each, now) > self.dead:
+                    destination.delete(each)
+            if now - began > self.patience:
+                raise ExportError(
+                    f"{destination.url(CLAIMS)}: other exports have been publishing for {self.patience:g} s; "
+                    "try again"
+                )
+            self.pause(pause * (0.5 + self.draw()))
+            pause = min(2 * pause, self.max_pause)
+
+
+@contextlib.contextmanager
+def exclusive(destination: Destination, claims: Claims = Claims()) -> Generator[None]:  # frozen
+    """Hold the lock at a destination, so that no other process changes its shared documents."""
+    if not isinstance(destination, FolderDestination):
+        with claims.held(destination):
+            yield
+        return
+    handle = os.open(destination.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,297 @@
+"""The options of an export, and their conversion into a job, which reads shards, and a target, which is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+import google_crc32c
+import xxhash
+
+from ais_tar2tf.base.monitoring.progress import progress_for
+from ais_tar2tf.base.monitoring.stats import Account, OnError
+from ais_tar2tf.base.nearest import check_choice
+from ais_tar2tf.base.urls.locations import location_text
+from ais_tar2tf.errors import OptionError
+from ais_tar2tf.options import Writing, check_effect
+from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
+from ais_tar2tf.recordfiles.export.manifest import NAME
+from ais_tar2tf.recordfiles.export.routing import RatioRoute, Route, route_of
+from ais_tar2tf.recordfiles.export.run import export_shards
+from ais_tar2tf.recordfiles.export.serializers import Serializer, Typed
+from ais_tar2tf.recordfiles.export.shard_output import ExportJob
+from ais_tar2tf.recordfiles.export.staging import Share
+from ais_tar2tf.recordfiles.export.target import EXISTS, ExportTarget
+from ais_tar2tf.recordfiles.formats import find_format
+from ais_tar2tf.records import Record
+from ais_tar2tf.stores import TokenSource
+from ais_tar2tf.streams.class_names import find_class_names
+from ais_tar2tf.streams.reader import Shards
+from ais_tar2tf.values.default_mappings import declared_fields
+from ais_tar2tf.values.schema import Field, Schema
+
+__all__ = ["ExportKeywords", "ExportOptions", "build_target", "check_names", "export_source"]
+
+_ALIGNMENTS = ("stream", "shard")
+_SPLIT = "train"
+
+
+class ExportKeywords(TypedDict, total=False):
+    """The options of `Source.export`."""
+
+    format: str
+    name: str
+    split: str
+    splits: Mapping[str, Any] | None
+    seed: int
+    shard_size: int | str | None
+    shard_records: int | None
+    align: str
+    workers: int | None
+    exists: str
+    record_to_example: Callable[[Record], Any] | None
+    schema: Schema | None
+    types: Mapping[str, Any] | None
+    idx: bool
+    shard: tuple[int, int] | None
+    progress: bool | None
+    writing: Writing | None
+    endpoint: str | None
+    token: TokenSource | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `Source.export`.
+
+    Attributes:
+        format: `"tfrecord"`, `"array_record"` or `"tar"`.
+        name: The first part of the names of files.
+        split: The split that all records belong to.
+        splits: Several splits, by name: ratios that add up to 1; functions of a record, which goes to the first split
+            whose function returns a true value; or lists of keys.
+        seed: The seed of ratios.
+        shard_size: The most bytes of a file: a number, or a text such as `"100MB"`.
+        shard_records: The most records of a file. Given alone, it replaces the default of `shard_size`.
+        align: `"stream"`: files are filled in the order of the records. `"shard"`: a file holds records of one shard.
+        workers: The number of processes. Default: as many as there are cores.
+        exists: What to do if `out` has files of an export. `"resume"` continues an interrupted export, `"error"`
+            refuses, and `"replace"` deletes the files of an earlier export.
+        record_to_example: A function of a record that returns a tf.train.Example; for a tar, a dict of bytes.
+            Default: fields are written as bytes.
+        schema: The types of fields. With `schema=src.schema`, a number in a text file stays text;
+            `src.schema.with_field(Field("cls", "int64"))` makes it a number.
+        types: The types of those fields that are numbers, by name: `{"cls": "int64"}`.
+        idx: Write an index for NVIDIA DALI next to each TFRecord file.
+        shard: `(i, n)`: write the share of host i of n. Each host of a job array does so with `align="shard"`, and
+            `t2t.finish(out)` publishes all shares.
+        progress: Whether to show a progress bar. Default: on a terminal.
+        writing: Bounds of what several workers may hold on disk.
+        endpoint: The endpoint of `out`. Default: the source's, if the URLs have the same scheme.
+        token: The AuthN token for `out`. Default: the source's, if the endpoint is the source's.
+    """
+
+    format: str = "tfrecord"
+    name: str = "dataset"
+    split: str = _SPLIT
+    splits: Mapping[str, Any] | None = None
+    seed: int = 0
+    shard_size: int | str | None = DEFAULT_SIZE
+    shard_records: int | None = None
+    align: str = "stream"
+    workers: int | None = None
+    exists: str = "resume"
+    record_to_example: Callable[[Record], Any] | None = None
+    schema: Schema | None = None
+    types: Mapping[str, Any] | None = None
+    idx: bool = False
+    shard: tuple[int, int] | Share | None = None
+    progress: bool | None = None
+    writing: Writing | None = None
+    endpoint: str | None = None
+    token: TokenSource | None = None
+
+    def __post_init__(self) -> None:
+        record_format = find_format(self.format)
+        record_format.check_installed()
+        check_names(self.name, self.exists)
+        check_choice("align", self.align, _ALIGNMENTS)
+        if self.workers is not None and self.workers < 1:
+            raise OptionError(f"workers is at least 1, not {self.workers!r}")
+        if self.schema is not None and (not record_format.holds_examples or self.record_to_example is not None):
+            raise OptionError("a schema is for TFRecord and ArrayRecord, and without record_to_example")
+        if self.types is not None:
+            self._check_types(self.types)
+        self._check_share()
+        if self.splits is not None and self.split != _SPLIT:
+            raise OptionError(f"split={self.split!r} has no effect with splits=, which names them all: leave it out")
+        if self.seed != 0 and not isinstance(self.route, RatioRoute):
+            check_effect("seed", self.seed, "unless splits= are ratios", "leave it out")
+        if self.idx and not record_format.supports_index:
+            raise OptionError("DALI's index is of TFRecord files")
+
+    def _check_types(self, types: Mapping[str, Any]) -> None:
+        for name, value in (("record_to_example", self.record_to_example), ("schema", self.schema)):
+            check_effect("types", value is not None, f"with {name}=", "which says all types; leave out one of both")
+        if not find_format(self.format).holds_examples:
+            check_effect(
+                "types", types, f"with format={self.format!r}", f"members of a {self.format} are bytes; leave it out"
+            )
+        Typed.from_option(types)
+
+    def check(self) -> None:
+        """Check `shard_size`, `shard_records` and `splits`, too, which an export checks only when it begins."""
+        _ = self.bounds, self.route
+
+    @property
+    def function(self) -> Callable[[Record], Any] | None:
+        """The function that returns an Example for a record; None if fields are written as bytes."""
+        return self.record_to_example if self.types is None else Typed.from_option(self.types)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of each file."""
+        return bounds_of(self.shard_size, self.shard_records, len(find_format(self.format).end))
+
+    @property
+    def route(self) -> Route:
+        """The route that decides the split of each record."""
+        return route_of(self.split if self.splits is None else self.splits, self.seed)
+
+    @property
+    def share(self) -> Share | None:
+        """The share of input shards that this host exports; None: all shards."""
+        return self.shard if isinstance(self.shard, Share | None) else Share(*self.shard)
+
+    def _check_share(self) -> None:
+        share = self.share
+        if share is None:
+            return
+        if not 0 <= share.host < share.hosts:
+            raise OptionError(f"shard is (i, n) with i from 0 to n - 1, not {self.shard!r}")
+        if self.align != "shard":
+            raise OptionError("a job array needs align='shard': no file may hold records of two hosts' shards")
+
+
+def _with_key(schema: Schema) -> Schema:
+    """Return a schema with the key, which is stored with every record."""
+    return schema if "__key__" in schema else replace(schema, fields=(Field("__key__", "string"), *schema.fields))
+
+
+def check_names(name: str, exists: str) -> None:
+    """Raise `OptionError` if `name` cannot be part of file names, or `exists` is unknown."""
+    if not NAME.fullmatch(name):
+        raise OptionError(f"name is letters, digits and '_', not {name!r}: it is part of files' names")
+    check_choice("exists", exists, EXISTS)
+
+
+def export_source(
+    shards: Shards, on_error: OnError, account: Account, out: str | os.PathLike[str], options: ExportOptions
+) -> list[str]:
+    """Export every record of `shards` to record files under `out`; return the files."""
+    shards, target = build_target(shards, on_error, out, options)
+    encode = options.function if target.schema is None else target.schema.encode
+    job = ExportJob(
+        replace(shards, names=()), on_error, options.route, Serializer(find_format(options.format), encode)
+    )
+    shown = len(shards.names) if options.share is None else len(options.share.chosen(shards.names))
+    progress = progress_for("+".join(target.splits), shown, options.progress)
+    return export_shards(
+        target, job, shards.names, account, progress, workers=options.workers, writing=options.writing
+    )
+
+
+def build_target(
+    shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
+) -> tuple[Shards, ExportTarget]:
+    """Return the target of an export, and `shards` with only the fields that the export needs."""
+    selection = declared_fields(options.function)
+    if selection is not None and shards.selection is None:
+        shards = replace(shards, selection=selection)
+    schema = None if options.schema is None else _with_key(options.schema)
+    classes = _class_names(shards, options)
+    return shards, ExportTarget(
+        out=location_text(out),
+        format=options.format,
+        name=options.name,
+        splits=options.route.names,
+        bounds=options.bounds,
+        align=options.align,
+        exists=options.exists,
+        index_files=options.idx,
+        schema=schema,
+        classes=classes,
+        share=options.share,
+        read=shards.read,
+        endpoint=options.endpoint,
+        token=options.token,
+        plan=_plan(shards, on_error, options, classes),
+    )
+
+
+def _plan(
+    shards: Shards, on_error: OnError, options: ExportOptions, classes: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return all options and sources that decide the content of the files, as JSON values."""
+    selection, bounds = shards.selection, options.bounds
+    return {
+        "sources": _names_digest(shards),
+        "shards": len(shards.names),
+        "fields": None if selection is None else [repr(want) for want in selection.wants],
+        "grouping": _fingerprint(shards.grouping),
+        "on_error": _fingerprint(on_error),
+        "format": options.format,
+        "name": options.name,
+        "splits": options.route.plan_entry(),
+        "shard_size": bounds.size,
+        "shard_records": bounds.records,
+        "align": options.align,
+        "idx": options.idx,
+        "schema": None if options.schema is None else options.schema.to_json(),
+        "record_to_example": _fingerprint(options.function),
+        **({"classes": classes} if classes else {}),
+        **({"types": dict(Typed.from_option(options.types).types)} if options.types is not None else {}),
+    }
+
+
+def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
+    """Return the names of the classes, by the feature that will hold the class numbers.
+
+    A function that returns Examples may state this feature in its attribute `label`; otherwise there are no names. A
+    work item of a pipeline has no names either: they are added when all items are published.
+    """
+    function = options.function
+    feature = None if function is None else getattr(function, "label", None)
+    unknown = function is not None and feature is None
+    if unknown or (options.share is not None and options.share.name):
+        return {}
+    classes = find_class_names(shards)
+    return {} if classes is None else {feature or classes.field: list(classes.names)}
+
+
+def _names_digest(shards: Shards) -> str:
+    digest = xxhash.xxh3_128()
+    for name in shards.names:
+        digest.update(shards.store.full_url(name).encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()
+
+
+def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
+    """Return the name of a function with a checksum of its code; other values are returned unchanged.
+
+    The checksum makes a changed function change the plan.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    code = getattr(value, "__code__", None)
+    text = b"" if code is None else _code(code)
+    return f"{getattr(value, '__module__', '')}.{name} {google_crc32c.value(text):08x}"
+
+
+def _code(code: Any) -> bytes:
+    parts = [code.co_code, repr(code.co_names).encode()]
+    parts += [_code(each) if hasattr(each, "co_code") else repr(each).encode() for each in code.co_consts]
+    return b"\n".join(parts)

@@ -1,0 +1,185 @@
+"""The output of input shards: their encoded records. Shards are read in the main process or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ais_tar2tf.base.monitoring.stats import Account, OnError, Stats
+from ais_tar2tf.options import Read
+from ais_tar2tf.recordfiles.export.journal import NO_IDENTITY, IdentityTuple, ResumePoint
+from ais_tar2tf.recordfiles.export.routing import Route, SingleRoute
+from ais_tar2tf.recordfiles.export.serializers import Serializer
+from ais_tar2tf.recordfiles.export.split_statistics import SplitStatistics
+from ais_tar2tf.recordfiles.formats.base import RecordFormat
+from ais_tar2tf.recordfiles.formats.rows import Row
+from ais_tar2tf.records import Grouping, Record, Selection
+from ais_tar2tf.stores import Store
+from ais_tar2tf.streams.order import Plan
+from ais_tar2tf.streams.reader import ReadSession, RecordStream, Shards
+
+__all__ = ["EncodedBatch", "Event", "ExportJob", "PortableJob", "ShardRead", "read_shard", "read_shards"]
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """The shards that an export reads, how it encodes their records, and to which split each record goes."""
+
+    shards: Shards
+    on_error: OnError
+    route: Route
+    serializer: Serializer
+
+
+@dataclass(frozen=True)
+class PortableJob:
+    """An `ExportJob` that can be pickled for another process: a function that opens the store replaces the store."""
+
+    reopen: Callable[[], Store]
+    read: Read
+    grouping: Grouping
+    selection: Selection | None
+    on_error: OnError
+    route: Route
+    serializer: Serializer
+
+    def open(self) -> ExportJob:
+        """Open the store and return the job."""
+        shards = Shards(self.reopen(), (), self.read, self.grouping, self.selection)
+        return ExportJob(shards, self.on_error, self.route, self.serializer)
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """Encoded records of one input shard that go to one split, in order."""
+
+    at: int  # the number of the input shard
+    split: int  # the number of the split
+    numbers: Sequence[int]  # the numbers of the records in their shard
+    sizes: Sequence[int]
+    data: Sequence[Row] | memoryview | Path  # rows; or a segment file of a worker, mapped into memory or as its path
+    identity: IdentityTuple = NO_IDENTITY
+
+    @classmethod
+    def from_payloads(
+        cls, payloads: Sequence[bytes], record_format: RecordFormat, begin: int, split: int = 0
+    ) -> EncodedBatch:
+        """Return serialized Examples, which come from no shard, as a batch; the first one has the number `begin`."""
+        rows, sizes = record_format.framed([(payload,) for payload in payloads], list(map(len, payloads)))
+        return cls(0, split, range(begin, begin + len(rows)), sizes, rows)
+
+
+@dataclass(frozen=True)
+class ShardRead:
+    """The event that an input shard was read to its end."""
+
+    at: int  # the number of the input shard
+    url: str
+    identity: IdentityTuple
+    stats: Stats
+    statistics: list[SplitStatistics] = field(default_factory=list[SplitStatistics])  # by split
+
+
+Event = EncodedBatch | ShardRead
+
+
+class _InputShard:
+    """An input shard that is being read, and whose records are being encoded."""
+
+    def __init__(self, job: ExportJob, at: int, name: str) -> None:
+        self._job = job
+        self._at = at
+        self._name = name
+        self._account = Account(job.on_error)
+        plan = Plan(1)
+        shards = replace(job.shards, names=(name,))
+        self._stream = RecordStream(ReadSession(shards), plan, plan.begin(0, 0, 1), self._account)
+
+    def begin(self) -> _InputShard:
+        """Start to download the first bytes."""
+        self._stream.read_ahead()
+        return self
+
+    def events(self, resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
+        """Yield the batches of encoded records from the resume point of each split on, and then a `ShardRead`."""
+        statistics = [SplitStatistics() for _ in self._job.route.names]
+        number = 0
+        try:
+            while chunk := [*self._stream.next_chunk(full=True)]:
+                self._account.add_emitted(len(chunk))
+                yield from self._encoded(chunk, number, statistics, resume_at)
+                number += len(chunk)
+            identity = self._identity
+        finally:
+            self._stream.close()
+        url = self._job.shards.store.url(self._name)
+        yield ShardRead(self._at, url, identity, self._account.stats, statistics)
+
+    def _encoded(
+        self,
+        chunk: Sequence[Record],
+        first: int,
+        statistics: Sequence[SplitStatistics],
+        resume_at: Sequence[ResumePoint],
+    ) -> Iterator[EncodedBatch]:
+        """Yield a chunk, whose first record has the number `first`, as one batch for each split."""
+        encoded = self._job.serializer.encode_all(chunk, self._account)
+        routed = self._job.route.split_numbers(chunk)
+        is_whole = isinstance(self._job.route, SingleRoute) and None not in encoded.rows
+        for split, resume_point in enumerate(resume_at):
+            kept: Sequence[int] = range(len(chunk))
+            if not is_whole:
+                kept = [at for at, to in enumerate(routed) if to == split and encoded.rows[at] is not None]
+            if encoded.examples is None:
+                statistics[split].add_raw(_chosen(chunk, kept))
+            else:
+                statistics[split].add_examples(_chosen(encoded.examples, kept))  # type: ignore[arg-type]  # none is None
+            if (self._at, first) < resume_point:
+                kept = [at for at in kept if (self._at, first + at) >= resume_point]
+            if kept:
+                numbers = _chosen(range(first, first + len(chunk)), kept)
+                rows: Any = _chosen(encoded.rows, kept)
+                yield EncodedBatch(self._at, split, numbers, _chosen(encoded.sizes, kept), rows, self._identity)
+        left_out = sum(to is None and row is not None for to, row in zip(routed, encoded.rows, strict=True))
+        if left_out:
+            self._account.add(records_emitted=-left_out)
+            self._account.stats.skipped["NoSplit"] += left_out
+
+    @property
+    def _identity(self) -> IdentityTuple:
+        identity = self._stream.identity
+        return (identity.version, identity.etag, identity.checksum, identity.size)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _chosen(column: Sequence[_Item], kept: Sequence[int]) -> Sequence[_Item]:
+    """Return the items with the indices `kept`. If these are all indices, nothing is copied."""
+    return column if len(kept) == len(column) else [column[at] for at in kept]
+
+
+def read_shard(job: ExportJob, at: int, name: str, resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
+    """Yield the encoded records of an input shard, and then a `ShardRead`.
+
+    The shard is always read from its start, so that the statistics cover all of it. Records before the resume point
+    of their split are left out.
+    """
+    return _InputShard(job, at, name).events(resume_at)
+
+
+def read_shards(job: ExportJob, names: Sequence[str], resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
+    """Yield the events of all shards from the first resume point on. The next shard is opened before it is needed."""
+    next_shard: _InputShard | None = None
+    try:
+        for at in range(min(point[0] for point in resume_at), len(names)):
+            current = next_shard or _InputShard(job, at, names[at])
+            next_shard = _InputShard(job, at + 1, names[at + 1]).begin() if at + 1 < len(names) else None
+            yield from current.events(resume_at)
+    finally:
+        if next_shard is not None:
+            next_shard.close()

@@ -1,0 +1,99 @@
+"""The target of an export: the files that it writes, and the place where it writes them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from ais_tar2tf.errors import OptionError
+from ais_tar2tf.options import Read
+from ais_tar2tf.recordfiles.export.boundaries import Bounds
+from ais_tar2tf.recordfiles.export.destinations import Destination, open_destination
+from ais_tar2tf.recordfiles.export.journal import WorkFolder
+from ais_tar2tf.recordfiles.export.publish import Publisher
+from ais_tar2tf.recordfiles.export.staging import PREFIX, Share
+from ais_tar2tf.stores import TokenSource, check_access, split_url
+from ais_tar2tf.values.schema import Schema
+
+__all__ = ["EXISTS", "ExportTarget"]
+
+EXISTS = ("resume", "replace", "error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportTarget:
+    """The files that an export writes, and the place where it writes them."""
+
+    out: str
+    format: str
+    name: str
+    splits: Sequence[str]
+    bounds: Bounds
+    align: str = "stream"
+    exists: str = "resume"
+    resumable: bool = True
+    schema: Schema | None = None  # of the written records; None: the statistics of the records give the schema
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The names of classes, by the feature that holds the class numbers."""
+    index_files: bool = False
+    plan: dict[str, Any] = field(default_factory=dict[str, Any])
+    """All options and sources that decide the content of the files. A journal is resumed only with the same plan."""
+    read: Read = field(default_factory=Read)  # options for reading existing documents
+    endpoint: str | None = None
+    token: TokenSource | None = None
+    share: Share | None = None  # the share of one host; its files are staged for `finish`, not published
+    staged: bool = False  # the files to publish are staged parts
+
+    def __post_init__(self) -> None:
+        if not self.out:
+            raise OptionError("out is empty: name a folder or a URL; '.' is the current folder")
+        check_access(self.out, endpoint=self.endpoint, token=self.token)
+
+    def destination(self) -> Destination:
+        """Open the output folder or URL."""
+        return open_destination(self.out, read=self.read, endpoint=self.endpoint, token=self.token)
+
+    def publisher(self, destination: Destination) -> Publisher:
+        """Return the publisher of these splits."""
+        return Publisher(destination, self.format, self.name, self.splits, self.index_files)
+
+    def work(self, *, start_over: bool) -> WorkFolder:
+        """Open the work folder. In the user's cache folder, other users cannot read it."""
+        private = split_url(self.out)[0] != "file"
+        return WorkFolder(self.work_path(), self.plan, start_over=start_over, private=private)
+
+    def work_path(self) -> Path:
+        """Return the path of the work folder.
+
+        It lies in the output folder, so that files are renamed and not copied. For a URL, it lies in the user's cache
+        folder.
+        """
+        splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
+        scheme, _, name = split_url(self.out)
+        if scheme == "file":
+            return Path(name, f"{PREFIX}{splits}", f".work-{share}") if share else Path(name, f".export-{splits}")
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        key = f"{self.out} {splits} {share}" if share else f"{self.out} {splits}"
+        return cache / "ais_tar2tf" / "exports" / xxh3_128_hexdigest(key.encode())
+
+    @property
+    def is_work_item(self) -> bool:
+        """Whether this is one work item of a pipeline, of which there may be thousands."""
+        return self.share is not None and bool(self.share.name)
+
+    @functools.cached_property
+    def _share_name(self) -> str:
+        """The name of the share in its work folder.
+
+        A pipeline may run the same work item twice at once, so each run has its own folder. A host of a job array
+        resumes in its old one.
+        """
+        assert self.share is not None
+        return f"{self.share.label}-{secrets.token_hex(8)}" if self.is_work_item else self.share.label

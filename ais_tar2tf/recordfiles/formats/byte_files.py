@@ -1,0 +1,218 @@
+"""Reads and writes files of bytes: in pieces, with a checksum, or mapped into memory. Knows no file format.
+
+A thread writes encoded records while the next records are being encoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from ais_tar2tf.base.forking import at_fork
+from ais_tar2tf.errors import ChecksumMismatch
+from ais_tar2tf.options import KIB
+
+__all__ = ["ConcatenatedWriter", "HashedStream", "PiecesFile", "checksum_of", "copy_stream", "mapped_file"]
+
+_ALGORITHM = "xxh3-128"
+_READ_BYTES = 1 << 20
+_LARGE_PIECE_BYTES = 4_096  # on average; smaller pieces are joined, because copying them is faster than passing each
+_MAX_PIECES = 512  # in one call of writev; Linux allows 1,024
+_MIN_DEFERRED_BYTES = 256 * KIB  # a smaller write costs less than handing it over to the thread
+_PENDING_WRITES = 2  # each of some 2 MB: one is in progress, one is next
+
+
+class PiecesFile:
+    """A file that is written piece by piece. Small pieces are joined; large pieces are never copied.
+
+    Args:
+        path: The file.
+        overwrite: Overwrite an existing file from its start. If the file was longer, the rest of its bytes stay.
+        hashed: Compute `digest`, a hash of all written bytes.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False, hashed: bool = True) -> None:
+        self._file = path.open("r+b" if overwrite else "wb", buffering=0)
+        self.digest: xxhash.xxh3_128 | None = xxhash.xxh3_128() if hashed else None
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append `pieces` to the file."""
+        if sum(map(len, pieces)) < _LARGE_PIECE_BYTES * len(pieces):
+            pieces = [b"".join(pieces)]
+        for begin in range(0, len(pieces), _MAX_PIECES):
+            self._write(pieces[begin : begin + _MAX_PIECES])
+
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if self.digest is not None:
+            for piece in pieces:
+                self.digest.update(piece)
+        total = sum(map(len, pieces))
+        written = os.writev(self._file.fileno(), pieces)
+        if written < total:  # after a signal, or when the disk is nearly full
+            rest = memoryview(b"".join(pieces))[written:]
+            while rest:
+                rest = rest[self._file.write(rest) :]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ConcatenatedWriter:
+    """Writes a file of records, one after another.
+
+    Args:
+        path: The file.
+        end: Bytes that follow the last record.
+    """
+
+    def __init__(self, path: Path, end: bytes) -> None:
+        self._file = PiecesFile(path)
+        self._write_behind = _WriteBehind(self._file.write)
+        self._end = end
+
+    def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
+        del sizes  # other formats need them
+        self._write_behind.add(pieces)
+
+    def close(self) -> str:
+        """Finish the file; return its checksum."""
+        self._write_behind.drain()
+        if self._end:
+            self._file.write([self._end])
+        self.abandon()  # everything is written: only closes
+        assert self._file.digest is not None
+        return f"{_ALGORITHM}:{self._file.digest.hexdigest()}"
+
+    def abandon(self) -> None:
+        self._write_behind.close()
+        self._file.close()
+
+
+class _WriteBehind:
+    """Calls `write` in a thread, once for each `add`, in order.
+
+    An error of `write` is raised by a later call of `add` or `drain`.
+    """
+
+    def __init__(self, write: Callable[[Sequence[bytes | memoryview]], None]) -> None:
+        self._write = write
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: deque[Future[None]] = deque()
+        at_fork(self)
+
+    def forked(self) -> None:
+        """Drop the thread in a forked child: the child has a copy of this object, but not the thread."""
+        self._pool = None
+        self._pending.clear()
+
+    def add(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Write `pieces`.
+
+        Large pieces of bytes are written later. Views are written before this method returns, because the caller may
+        release their memory.
+        """
+        deferred = not isinstance(pieces[0], memoryview) and sum(map(len, pieces)) >= _MIN_DEFERRED_BYTES
+        if not deferred:
+            self.drain()
+            self._write(pieces)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="ais_tar2tf-write")
+        while len(self._pending) >= _PENDING_WRITES:
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(self._write, pieces))
+
+    def drain(self) -> None:
+        """Wait until all added pieces are written."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def close(self) -> None:
+        """End the thread. Writes that have not begun are cancelled."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class HashedStream(io.RawIOBase):
+    """A stream that counts and hashes the bytes read from it.
+
+    Args:
+        stream: The stream to read from.
+        on_read: Called with the number of bytes of each read.
+    """
+
+    def __init__(self, stream: io.RawIOBase, on_read: Callable[[int], None] = lambda _: None) -> None:
+        self._stream = stream
+        self._on_read = on_read
+        self._digest = xxhash.xxh3_128()
+        self.size: int = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._stream.readinto(buffer) or 0
+        self._digest.update(memoryview(buffer)[:count])
+        self.size += count
+        self._on_read(count)
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def check(self, expected: str, url: str) -> None:
+        """Compare the checksum of all bytes read with the one in a manifest.
+
+        Args:
+            expected: The checksum in the manifest; "" if it has none, then nothing is compared.
+            url: The file, for the error.
+
+        Raises:
+            ChecksumMismatch: The checksums differ.
+        """
+        found = f"{_ALGORITHM}:{self._digest.hexdigest()}"
+        if expected and found != expected:
+            raise ChecksumMismatch(
+                f"the file's checksum is {found}, not {expected}: it was replaced since its "
+                "manifest was written, or is damaged",
+                url=url,
+            )
+
+
+def copy_stream(stream: io.BufferedReader[Any], folder: Path) -> Path:
+    """Copy a stream to a new file in `folder`, for libraries that only open paths; return its path."""
+    path = folder / "file"
+    with path.open("wb") as copy:
+        shutil.copyfileobj(stream, copy, _READ_BYTES)
+    return path
+
+
+@contextlib.contextmanager
+def mapped_file(path: str | Path) -> Generator[Any]:
+    """Yield the bytes of a file, mapped into memory."""
+    with Path(path).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+def checksum_of(path: Path) -> str:
+    """Return the checksum of a file as `ALGORITHM:HEX`."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_READ_BYTES):
+            digest.update(block)
+    return f"{_ALGORITHM}:{digest.hexdigest()}"

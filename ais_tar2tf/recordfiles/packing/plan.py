@@ -1,0 +1,147 @@
+"""Plan a run of `pack`: the names of its shards and the order of its records. No I/O on stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ais_tar2tf.base.urls.templates import escape
+from ais_tar2tf.errors import ExportError, TemplateError
+from ais_tar2tf.recordfiles.packing.contents import Contents
+from ais_tar2tf.recordfiles.packing.folder_layout import SPLIT_NAMES
+from ais_tar2tf.recordfiles.packing.options import PackOptions
+from ais_tar2tf.stores import split_url
+from ais_tar2tf.streams.class_names import PLACE, folder_and_name, pattern_of
+
+__all__ = ["PackPlan", "ShardNames", "check_template", "make_plan", "name_matcher"]
+
+_SEED = 0  # fixed, so that the same folder gives the same shards
+_SPLIT = "{split}"
+_ODD_PLACE = re.compile(r"%\d*d|\{[^}]*\}?|\}")
+
+
+@dataclass(frozen=True)
+class PackPlan:
+    """A run of `pack` that has not begun: the contents, the names of the shards, and the order of the records."""
+
+    contents: Contents
+    url: str
+    templates: dict[str, str]  # split → template of its shards' names
+    seed: int | None  # None: in the order of names
+    options: PackOptions
+
+    def reading_url(self, split: str, count: int) -> str:
+        """Return the URL by which `t2t.open` reads the first `count` shards of a split."""
+        base = self.url[: len(self.url) - len(split_url(self.url)[2])]
+        return base + ShardNames(self.templates[split]).reading_template(count)
+
+
+def make_plan(contents: Contents, url: str, options: PackOptions) -> PackPlan:
+    """Return the plan to pack `contents` into shards named by the template `url`.
+
+    Raises:
+        TemplateError: There are splits but no `{split}` in the template, or `{split}` but no splits.
+    """
+    templates = {split.name: _split_template(url, split.name, contents) for split in contents.splits}
+    return PackPlan(contents, url, templates, _seed_of(options.shuffle, contents), options)
+
+
+def check_template(url: str) -> None:
+    """Raise TemplateError if `url` is no template of shards, or has a printf format or a range instead of `{}`."""
+    scheme, _, template = split_url(url)
+    last = folder_and_name(template)[1]
+    is_folder = scheme == "file" and Path(template).is_dir()
+    if not last or is_folder or (PLACE.search(template) is None and "." not in last):
+        raise TemplateError(f"{url}: no name for the shards; as '{url.rstrip('/')}/train-{{:05d}}.tar'")
+    odd = _ODD_PLACE.search(PLACE.sub("", template.replace(_SPLIT, "")))
+    if odd is not None:
+        raise TemplateError(
+            f"{url}: {odd[0]!r} would be a part of the names; the number of a shard replaces "
+            f"{_suggested_place(odd[0])!r}: '{url.replace(odd[0], _suggested_place(odd[0]))}'"
+        )
+
+
+def _suggested_place(odd: str) -> str:
+    """Return the `{}` that the user probably means by a printf format, or by a range of a template for reading.
+
+    >>> [_suggested_place(odd) for odd in ("%06d", "%d", "{000..146}", "{0..9}", "{:03}")]
+    ['{:06d}', '{}', '{:03d}', '{}', '{:05d}']
+    """
+    width = re.match(r"%0?(\d*)d", odd)
+    if width is not None:
+        return f"{{:0{width[1]}d}}" if width[1] else "{}"
+    begin = re.match(r"\{(\d+)\D", odd)
+    if begin is not None:
+        return f"{{:0{len(begin[1])}d}}" if len(begin[1]) > 1 else "{}"
+    return "{:05d}"
+
+
+def name_matcher(template: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a name fits `template`, with any number and any split.
+
+    >>> [name_matcher("out/{split}-{:03d}.tar")(name) for name in ("out/val-007.tar", "val-007.tar", "out/val-x.tar")]
+    [True, False, False]
+    """
+    matches = re.compile(SPLIT_NAMES.join(map(pattern_of, template.split(_SPLIT))), re.IGNORECASE).fullmatch
+    return lambda name: matches(name) is not None
+
+
+def _split_template(url: str, split: str, contents: Contents) -> str:
+    """Return the template of the names of a split's shards, in which only the number of a shard is open."""
+    template = split_url(url)[2]
+    if _SPLIT in template:
+        if not split:
+            raise TemplateError(
+                f"{url}: there is {_SPLIT} in the name, and no folder named train, val, test or alike"
+            )
+        return template.replace(_SPLIT, split)
+    if len(contents.splits) > 1:
+        names = ", ".join(each.name for each in contents.splits)
+        number = PLACE.search(template)
+        folder = url.removesuffix(folder_and_name(template)[1])
+        raise TemplateError(
+            f"{url}: there are {len(contents.splits)} splits ({names}), and no {_SPLIT} says where their names go; "
+            f"take '{folder}{_SPLIT}-{number[0] if number else '{:05d}'}.tar'"
+        )
+    return template
+
+
+def _seed_of(shuffle: bool | int | None, contents: Contents) -> int | None:
+    """Return the seed of the order, or None for the order of names, as the option `shuffle` states."""
+    chosen = contents.shuffled if shuffle is None else shuffle
+    if isinstance(chosen, bool):
+        return _SEED if chosen else None
+    return chosen
+
+
+class ShardNames:
+    """The names of one split's shards.
+
+    >>> ShardNames("train-{:05d}.tar").at(3)
+    'train-00003.tar'
+    """
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self.has_number: bool = PLACE.search(template) is not None  # otherwise, there is a name for one shard only
+
+    def at(self, number: int) -> str:
+        """Return the name of the shard with this number, from 0."""
+        if not self.has_number and number:
+            raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
+        return PLACE.sub(lambda found: found[0].format(number), self._template)
+
+    def reading_template(self, count: int) -> str:
+        """Return the template by which `t2t.open` reads the first `count` shards.
+
+        >>> ShardNames("train-{:03d}.tar").reading_template(12)
+        'train-{000..011}.tar'
+        """
+        places = list(PLACE.finditer(self._template))
+        if len(places) != 1 or count < 2:
+            return escape(self.at(0))
+        (found,) = places
+        before, after = self._template[: found.start()], self._template[found.end() :]
+        return f"{escape(before)}{{{found[0].format(0)}..{found[0].format(count - 1)}}}{escape(after)}"

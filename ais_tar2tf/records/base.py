@@ -1,0 +1,81 @@
+"""The base of groupers, which make records of the members of one shard. No I/O."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ais_tar2tf.archive import Members
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.errors import ArchiveError, LimitExceeded, RecordError
+from ais_tar2tf.options import Limits
+from ais_tar2tf.records.keys import KeySet
+from ais_tar2tf.records.selection import Selection
+from ais_tar2tf.records.table import RecordBatch
+
+__all__ = ["RecordGrouper"]
+
+
+class RecordGrouper(ABC):
+    """Makes records of the members of one shard, which are added as they are parsed.
+
+    The last record is always *pending*: it is returned only when a later member or the end of the shard is known. So
+    a position is always that of a record, and never the end of the shard.
+    """
+
+    def __init__(self, shard: str, account: Account, limits: Limits, selection: Selection | None) -> None:
+        self._shard = shard
+        self._account = account
+        self._limits = limits
+        self._selection = selection
+        self._keys = KeySet()
+        self._failure: ArchiveError | RecordError | None = None  # raised by the next call
+
+    @property
+    @abstractmethod
+    def pending_offset(self) -> int | None:
+        """The offset of the pending record; None before the first record and after the last."""
+
+    @property
+    def number(self) -> int:
+        """The count of records before the pending one, in an archive that numbers its records; otherwise 0."""
+        return 0
+
+    def add(self, members: Members) -> RecordBatch:
+        """Add members, and return the records that are complete.
+
+        If complete records precede an error, they are returned first, and the next call raises the error.
+
+        Raises:
+            ArchiveError: A limit is exceeded.
+            RecordError: A record is not in order, and `on_error` asks for an exception.
+        """
+        self.raise_failure()
+        batch = RecordBatch()
+        try:
+            self._add(members, batch)
+        except (ArchiveError, RecordError) as error:
+            self._failure = error
+            if not batch.records:
+                raise
+        return batch
+
+    @abstractmethod
+    def finish(self, end: int | None = None) -> RecordBatch:
+        """Return the last record. The archive ends at the offset `end`; None where extents do not matter."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error occurred; the pending record may then be incomplete."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise the error that occurred after the records that were returned last, if there is one."""
+        if self._failure is not None:
+            raise self._failure
+
+    @abstractmethod
+    def _add(self, members: Members, batch: RecordBatch) -> None:
+        """Add members, and put the records that are complete into the batch."""
+
+    def _limit(self, limit: str, message: str, offset: int) -> LimitExceeded:
+        return LimitExceeded(f"{message}, Limits.{limit}", shard=self._shard, offset=offset)

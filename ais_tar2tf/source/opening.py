@@ -1,0 +1,231 @@
+"""`t2t.open`: turn URLs into a `Source`, which has a store, the names of shards, and options.
+
+`OpenOptions` declares the options of every reader of shards, with their defaults and their documentation. To add an
+option, add it to `OpenOptions` and to the keywords below. An option of `options.Read` needs the same name there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from ais_tar2tf.base.monitoring.stats import Account, OnError
+from ais_tar2tf.base.nearest import known_options_and_those_of, known_options_with_hints_to
+from ais_tar2tf.base.shared_options import takes_options_of
+from ais_tar2tf.base.urls.locations import Locations, location_text
+from ais_tar2tf.base.urls.signed import shown_url
+from ais_tar2tf.errors import TemplateError
+from ais_tar2tf.options import Cache, Limits, Read, ReadKeywords, Retry, Timeouts, Tls
+from ais_tar2tf.records import Grouping, Record, Selection
+from ais_tar2tf.source.index_lookup import IndexLookup
+from ais_tar2tf.source.opened import OpenedShards
+from ais_tar2tf.source.source import Source
+from ais_tar2tf.stores import Access, TokenSource, check_access, has_listing, open_store
+from ais_tar2tf.stores.cache import aligned_to_blocks, cached
+from ais_tar2tf.streams.arguments import read_options
+from ais_tar2tf.streams.index.files import place_at
+from ais_tar2tf.streams.index.shards import Index
+from ais_tar2tf.streams.naming import shard_names, split_locations
+from ais_tar2tf.streams.reader import ReadSession, Shards
+
+__all__ = [
+    "LocatedKeywords",
+    "OpenKeywords",
+    "OpenOptions",
+    "ReaderKeywords",
+    "index_shards",
+    "iter_records",
+    "open_source",
+]
+
+
+class ReaderKeywords(ReadKeywords, total=False):
+    """The options of every reader of shards: `t2t.open`, `AisDataset`, `t2t.index` and so on."""
+
+    grouping: Grouping
+    on_error: OnError
+    cache: str | os.PathLike[str] | Cache | None
+
+
+class LocatedKeywords(ReaderKeywords, total=False):
+    """The options of readers that take an endpoint and an index, but no fields."""
+
+    endpoint: str | None
+    token: TokenSource | None
+    index: str | os.PathLike[str] | bool
+
+
+class OpenKeywords(LocatedKeywords, total=False):
+    """The options of `t2t.open`."""
+
+    fields: str | Sequence[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """The options of `t2t.open`, most of which `AisDataset` takes, too.
+
+    Attributes:
+        endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: as the environment says.
+        token: An AuthN token for `ais://`, or a function that returns one. A refused token is requested anew.
+        fields: The fields to read, as `Source.select` takes them: one name, or a list. Default: all.
+        grouping: How members become records. `"first-dot"`: the key ends at the first dot of the file's name, so that
+            `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: at the last dot. Or a function of the
+            member's name that returns the key and the field.
+        on_error: What an error costs: `"raise"`, `"skip-record"`, `"skip-shard"`, or a function that gets the error
+            and returns whether to skip.
+        limits: Bounds on what data may cost. Data that exceed a bound raise an error that names it.
+        retry: How often, and how far apart, a failed request is repeated.
+        timeouts: How long to wait for a server.
+        connections: The number of simultaneous connections of a stream. Default: 2, and up to 8 as long as reading
+            becomes faster.
+        tls: The certificates to trust, and the certificate to present.
+        allow_missing_end: Accept a tar that ends between two members, without its end mark.
+        allow_concatenated: Continue after a tar's end mark if another tar follows: `cat a.tar b.tar`.
+        index: Where `t2t.index` wrote the index, if it is not next to the shards. False: use none.
+        cache: Where to keep shards for the next epoch: a folder, `"memory"` or an `options.Cache`. Default: nowhere.
+    """
+
+    endpoint: str | None = None
+    token: TokenSource | None = None
+    fields: str | Sequence[str] | None = None
+    grouping: Grouping = "first-dot"
+    on_error: OnError = "raise"
+    limits: Limits | None = None
+    retry: Retry | None = None
+    timeouts: Timeouts | None = None
+    connections: int | None = None
+    tls: Tls | None = None
+    allow_missing_end: bool = Read.allow_missing_end
+    allow_concatenated: bool = Read.allow_concatenated
+    index: str | os.PathLike[str] | bool = True
+    cache: str | os.PathLike[str] | Cache | None = None
+
+    @property
+    def read(self) -> Read:
+        """The options for reading shards. With a cache, ranges are whole blocks of the cache."""
+        read = read_options(**{name: getattr(self, name) for name in ReadKeywords.__annotations__})
+        return read if self.cache is None else aligned_to_blocks(read)
+
+
+@known_options_with_hints_to(Source.dataset, Source.records)
+@takes_options_of(OpenOptions, OpenKeywords)
+def open_source(urls: Locations, **options: Unpack[OpenKeywords]) -> Source:
+    """Open shards by URL or path.
+
+    A folder, a bucket or a glob stands for all its shards, in natural order; `stats.left_out` counts other files.
+    Nothing is read from the shards themselves before records are requested.
+
+    Args:
+        urls: A template such as `train-{000..146}.tar`, a folder or `prefix/`, a bucket, a glob, or a list of these.
+        **options: See `OpenOptions`.
+
+    Returns:
+        The shards as a `Source`, which iterates over records and makes datasets.
+
+    Raises:
+        OptionError: An option has a wrong value, or no effect.
+        TemplateError: The template cannot be read, or the URLs are of several buckets or hosts.
+        ShardNotFound: A folder or a glob has no shards.
+        StoreError: The store cannot be listed, or is unknown.
+
+    Example:
+        >>> import ais_tar2tf as t2t
+        >>> src = t2t.open("memory://doc/train-{0..3}.tar")
+        >>> list(src.shards)[-1]
+        'memory://doc/train-3.tar'
+    """
+    given = OpenOptions(**options)
+    read, endpoint, token = given.read, given.endpoint, given.token
+    places = split_locations(urls)
+    scheme, bucket, name = places[0]
+    for other in places:
+        if other[:2] != (scheme, bucket):
+            several = len({place[:2] for place in places})
+            raise TemplateError(f"one bucket or host at a time, not {several}: {shown_url(bucket)!r} …")
+    where = name if scheme == "file" else f"{scheme}://{bucket}/{name}"
+    elsewhere = [] if isinstance(given.index, bool) else [location_text(given.index, "index= is a path or a URL")]
+    check_access(where, *elsewhere, endpoint=endpoint, token=token)
+    store = open_store(scheme, bucket, read, endpoint=endpoint, token=token)
+    account = Account(given.on_error)
+    templates = [name for *_, name in places]
+    names = shard_names(store, templates, read.limits, account, listable=has_listing(f"{scheme}://"))
+    if given.cache is not None:
+        store = cached(store, given.cache, account)
+    selection = None if given.fields is None else Selection(given.fields)
+    shards = Shards(store, names, read, given.grouping, selection)
+    index = given.index
+    place = index if isinstance(index, bool) else place_at(index, shards, endpoint=endpoint, token=token)
+    return Source(
+        OpenedShards(
+            session=ReadSession(shards),
+            index=IndexLookup(shards, place),
+            account=account,
+            access=Access(scheme, endpoint, token),
+        )
+    )
+
+
+@known_options_and_those_of(open_source)
+def index_shards(
+    urls: Locations,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    endpoint: str | None = None,
+    token: TokenSource | None = None,
+    progress: bool | None = None,
+    counts_only: bool = False,
+    **options: Unpack[ReaderKeywords],
+) -> Index:
+    """Write an index of shards, which states how many records they have and where each record begins.
+
+    Entries of an existing index are kept if their shards have not changed.
+
+    Args:
+        urls: The shards, as `t2t.open` takes them.
+        out: Where to write: a folder or a file. A name that ends in `.json` makes a `wids-shard-index-v1`, which
+            states the counts of records, and not where they begin. Default: next to the shards.
+        endpoint: As `t2t.open` takes it.
+        token: As `t2t.open` takes it.
+        progress: Whether to show a progress bar. Default: on a terminal.
+        counts_only: Only count records. Shards in AIStore are then not read, because AIStore lists their members.
+        **options: Further options, as `t2t.open` takes them.
+
+    Returns:
+        The index.
+
+    Raises:
+        SchemaError: The grouping is a function, which an index cannot name.
+        ExportError: `out` is a file that is no index.
+        StoreError: A shard cannot be read, or the index cannot be written.
+        ArchiveError: A shard is damaged.
+    """
+    place = False if out is None else out  # `endpoint` may be for the store of the index
+    with open_source(urls, endpoint=endpoint, token=token, index=place, **options) as source:
+        return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
+
+
+@known_options_and_those_of(open_source)
+def iter_records(urls: Locations, **options: Unpack[OpenKeywords]) -> Iterator[Record]:
+    """Read all records of shards, one after the other, and close the shards.
+
+    Args:
+        urls: The shards, as `t2t.open` takes them.
+        **options: Further options, as `t2t.open` takes them.
+
+    Returns:
+        An iterator over records, as `Source.records` returns it.
+
+    Raises:
+        OptionError: An option has a wrong value, or no effect.
+        StoreError: A shard cannot be read.
+        ArchiveError: A shard is damaged.
+    """
+    return _closing(open_source(urls, **options))
+
+
+def _closing(source: Source) -> Iterator[Record]:
+    with source:
+        yield from source.records()

@@ -1,0 +1,178 @@
+"""The file of one cached block: its bytes, and a checksum of each page, so that a part can be read and verified.
+
+length bytes     the data
+u8 × pages       the xxh3 of each 64 KiB of data, little-endian
+u8               the xxh3 of these checksums, the length, and the block's label, by which a file of another block is
+                 refused
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import struct
+from pathlib import Path
+
+import xxhash
+
+from ais_tar2tf.options import KIB
+from ais_tar2tf.stores.cache.block_cache import DamagedBlock
+
+__all__ = ["NEW_FILE", "PART", "BlockFileReader", "BlockFileWriter", "is_abandoned"]
+
+PART = ".part"
+"""The suffix of files that are being written."""
+
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that open a file which does not exist yet."""
+
+_PAGE = 64 * KIB  # the smallest part that can be verified
+_CHECKSUM = struct.Struct("<Q")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def _seal(table: bytes, length: int, label: str) -> bytes:
+    return _CHECKSUM.pack(xxhash.xxh3_64_intdigest(table + _CHECKSUM.pack(length) + label.encode()))
+
+
+class BlockFileWriter:
+    """A block that is written to a temporary file, which gets its final name when the block is complete.
+
+    The file is locked while its writer lives, and the kernel unlocks it when the process ends: `is_abandoned` asks
+    for that.
+
+    Args:
+        folder: A descriptor of the open folder; the writer duplicates it.
+        name: The final name of the file.
+        label: Names the block, and is part of the seal.
+    """
+
+    def __init__(self, folder: int, name: str, label: str) -> None:
+        self._name = name
+        self._label = label
+        self._temporary = f".{secrets.token_hex(8)}{PART}"
+        handle = os.open(self._temporary, NEW_FILE, 0o600, dir_fd=folder)
+        self._file = open(handle, "wb", buffering=0)  # noqa: PTH123, SIM115  # closed by commit or abort
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder = os.dup(folder)
+        except BaseException:
+            self._file.close()
+            raise
+        self._length = 0
+        self._checksums: list[int] = []
+        self._page_hash = xxhash.xxh3_64()
+
+    def add(self, data: memoryview) -> None:
+        _write_all(self._file.fileno(), data)
+        while data:
+            piece = data[: _PAGE - self._length % _PAGE]
+            self._page_hash.update(piece)
+            self._length += len(piece)
+            data = data[len(piece) :]
+            if self._length % _PAGE == 0:
+                self._end_page()
+
+    def commit(self) -> None:
+        if self._length % _PAGE:
+            self._end_page()
+        table = struct.pack(f"<{len(self._checksums)}Q", *self._checksums)
+        _write_all(self._file.fileno(), memoryview(table + _seal(table, self._length, self._label)))
+        self._file.close()
+        os.replace(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._close_folder()
+
+    def abort(self) -> None:
+        self._file.close()
+        if self._folder >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary, dir_fd=self._folder)
+            self._close_folder()
+
+    def _close_folder(self) -> None:
+        os.close(self._folder)
+        self._folder = -1
+
+    def _end_page(self) -> None:
+        self._checksums.append(self._page_hash.intdigest())
+        self._page_hash.reset()
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def is_abandoned(name: str, folder: int) -> bool:
+    """Return whether the process that wrote a temporary file of an open folder has ended."""
+    try:
+        with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # an open file
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class BlockFileReader:
+    """The bytes of a block in a file. Each page is verified before any of its bytes is returned.
+
+    Raises:
+        OSError: The file cannot be opened.
+        DamagedBlock: The file has another length, or its checksums are not those of this block.
+    """
+
+    def __init__(self, path: Path, length: int, label: str) -> None:
+        self._length = length
+        self._page = b""  # the last page that was read in parts
+        self._page_number = -1
+        self._file = open(os.open(path, _READ), "rb", buffering=0)  # noqa: PTH123, SIM115  # closed by close
+        with contextlib.suppress(OSError):  # fails on a read-only disk
+            os.utime(self._file.fileno())  # the time of last use: eviction goes by it
+        try:
+            self._checksums = self._read_table(label)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_table(self, label: str) -> tuple[int, ...]:
+        pages = -(-self._length // _PAGE)
+        size = _CHECKSUM.size * (pages + 1)
+        if os.fstat(self._file.fileno()).st_size != self._length + size:
+            raise DamagedBlock("the block has another length")
+        data = os.pread(self._file.fileno(), size, self._length)
+        table, seal = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
+        if seal != _seal(table, self._length, label):
+            raise DamagedBlock("the block's checksums are damaged")
+        return struct.unpack(f"<{pages}Q", table)
+
+    def read(self, offset: int, buffer: memoryview) -> int:
+        page, within = divmod(offset, _PAGE)
+        left = self._length - page * _PAGE
+        if within or len(buffer) < min(_PAGE, left):
+            return self._read_within(page, within, buffer)
+        whole_pages = buffer[:left] if len(buffer) >= left else buffer[: len(buffer) // _PAGE * _PAGE]
+        count = os.preadv(self._file.fileno(), [whole_pages], offset)
+        if count != len(whole_pages):
+            raise DamagedBlock("the block is cut short")
+        for number, begin in enumerate(range(0, count, _PAGE), page):
+            self._verify(number, whole_pages[begin : begin + _PAGE])
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read_within(self, page: int, within: int, buffer: memoryview) -> int:
+        """Read a part of a page. The whole page is kept for the next read, which is likely of the same page."""
+        if self._page_number != page:
+            data = os.pread(self._file.fileno(), min(_PAGE, self._length - page * _PAGE), page * _PAGE)
+            self._verify(page, data)
+            self._page, self._page_number = data, page
+        piece = self._page[within : within + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def _verify(self, page: int, data: bytes | memoryview) -> None:
+        if xxhash.xxh3_64_intdigest(data) != self._checksums[page]:
+            raise DamagedBlock("a page of the block is damaged")

@@ -1,0 +1,57 @@
+"""Functions that put a cache in front of a store, as the options of `Cache` describe it."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.options import Cache, Read
+from ais_tar2tf.stores import Caching, MultiRange, Store, opener_of, remember_opener
+from ais_tar2tf.stores.cache.block_cache import BLOCK, BlockCache
+from ais_tar2tf.stores.cache.disk import DiskBlockCache
+from ais_tar2tf.stores.cache.memory import MemoryBlockCache
+from ais_tar2tf.stores.cache.store import CachedRanges, CachedStore
+
+__all__ = ["aligned_to_blocks", "block_cache_for", "cached", "in_whole_blocks"]
+
+
+def cached(
+    store: Store, cache: str | os.PathLike[str] | Cache, account: Account, block_cache: BlockCache | None = None
+) -> CachedStore:
+    """Return a store that caches what is read from `store`.
+
+    Args:
+        store: The store to wrap.
+        cache: A folder, `"memory"`, or an option.
+        account: Counts bytes from the cache, and its faults.
+        block_cache: Where the blocks are kept, if that has been made already.
+    """
+    chosen = cache if isinstance(cache, Cache) else Cache(cache)
+    kind = CachedRanges if isinstance(store, MultiRange) and store.across_objects else CachedStore
+    made = kind(store, block_cache or block_cache_for(chosen), account, trust=chosen.trust)
+    opener = opener_of(store)
+    if opener is not None:  # another process can read a cache on disk, but not one in this process's memory
+        remember_opener(made, opener if chosen.in_memory else functools.partial(_open_cached, opener, chosen))
+    return made
+
+
+def in_whole_blocks(store: Store, total: int) -> Store:
+    """Return the store for small reads all over `total` bytes: a caching store then caches their whole blocks."""
+    return store.in_whole_blocks(total) if isinstance(store, Caching) else store
+
+
+def block_cache_for(cache: Cache) -> BlockCache:
+    """Return the block cache that the options describe."""
+    return MemoryBlockCache(cache.bound) if cache.in_memory else DiskBlockCache(cache.dir, cache.bound)
+
+
+def _open_cached(opener: Callable[[], Store], cache: Cache) -> Store:
+    return cached(opener(), cache, Account())
+
+
+def aligned_to_blocks(read: Read) -> Read:
+    """Return options by which ranges are whole blocks: a block that two requests bring in parts is not cached."""
+    return replace(read, range_bytes=-(-read.range_bytes // BLOCK) * BLOCK)

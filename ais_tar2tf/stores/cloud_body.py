@@ -1,0 +1,74 @@
+"""The body of a cloud's object that is read by obstore and not by http.client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ais_tar2tf.errors import TransportError
+from ais_tar2tf.options import KIB, Timeouts
+from ais_tar2tf.stores.base import Body, Interrupt, ObjectInfo
+
+__all__ = ["StreamBody"]
+
+_PIECE_BYTES = 256 * KIB  # obstore returns at least so many at once, except at the end
+
+
+class StreamBody(Body):
+    """The pieces of a stream that obstore reads. Timeouts end its waits. An Interrupt acts between two pieces."""
+
+    def __init__(
+        self, result: Any, info: ObjectInfo, shown: str, interrupt: Interrupt | None, timeouts: Timeouts
+    ) -> None:
+        from ais_tar2tf.stores.async_steps import Steps  # asyncio takes as long to import as all of this package
+
+        self.info = info
+        self.start, stop = (int(each) for each in result.range)
+        self.stop: int | None = stop
+        self._left = stop - self.start
+        self._pieces: Steps[Any] = Steps(result.stream(_PIECE_BYTES))
+        self._timeout = _piece_timeout(timeouts)
+        self._piece = memoryview(b"")
+        self._shown = shown
+        self._interrupt = interrupt
+
+    def readinto(self, buffer: memoryview) -> int:
+        if not buffer or not self._left:
+            return 0
+        if not self._piece:
+            self._piece = self._next_piece()
+        count = min(len(buffer), len(self._piece))
+        buffer[:count] = self._piece[:count]
+        self._piece = self._piece[count:]
+        self._left -= count
+        return count
+
+    def hand_over(self, interrupt: Interrupt | None) -> None:
+        self._interrupt = interrupt
+
+    def close(self) -> None:
+        self._pieces.close()
+        self._piece, self._left = memoryview(b""), 0
+
+    def _next_piece(self) -> memoryview:
+        if self._interrupt is not None and self._interrupt.fired:
+            raise TransportError("the reader was closed", url=self._shown)
+        try:
+            piece = self._pieces.next(self._timeout)
+        except TimeoutError:
+            raise TransportError(
+                f"the body broke off: {_PIECE_BYTES:,} bytes did not come in {self._timeout:.0f} s, "
+                "Timeouts.least_rate",
+                url=self._shown,
+            ) from None
+        except Exception as error:  # noqa: BLE001  # obstore raises many kinds; their text may hold a signature
+            raise TransportError(f"the body broke off ({type(error).__name__})", url=self._shown) from None
+        if not piece:
+            raise TransportError(f"the body broke off: it ended {self._left:,} bytes early", url=self._shown)
+        return memoryview(piece).cast("B")
+
+
+def _piece_timeout(timeouts: Timeouts) -> float | None:
+    """Return the seconds that a piece takes at the minimum rate; None if every rate is accepted."""
+    if not timeouts.least_rate:
+        return None
+    return max(timeouts.slow, timeouts.idle) + _PIECE_BYTES / timeouts.least_rate

@@ -1,0 +1,66 @@
+"""The state of a local file. It shows whether the file was written to while it was read. No I/O."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+__all__ = ["FileState"]
+
+_KIND = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """The fields of `stat` that a write changes.
+
+    Every write changes `modified` and `status_changed`. A program can set back `modified` alone. New permissions,
+    owners and hard links change `status_changed`, too, but not the content.
+    """
+
+    device: int
+    inode: int
+    size: int
+    modified: int  # in nanoseconds
+    status_changed: int  # in nanoseconds
+    others: str  # permissions, owner and number of hard links
+
+    @classmethod
+    def from_stat(cls, status: os.stat_result) -> FileState:
+        """Return the state that a result of `os.stat` describes."""
+        others = f"{status.st_mode:x}.{status.st_uid:x}.{status.st_gid:x}.{status.st_nlink:x}"
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        return cls(status.st_dev, status.st_ino, status.st_size, *times, others)
+
+    @property
+    def version(self) -> str:
+        """A text that is the same on every host that mounts the file, and changes with its content."""
+        return f"{self.inode:x}-{self.modified:x}"
+
+    @property
+    def fingerprint(self) -> str:
+        """The rest of the state as text, for a position. Every write changes it, even if `modified` is set back."""
+        return f"{_KIND}:{self.status_changed:x}:{self.others}"
+
+    def difference(self, now: FileState) -> str:
+        """Return how the state `now` shows that the file was written to or replaced; empty if it does not."""
+        for name in ("device", "inode", "size", "modified"):
+            if getattr(self, name) != getattr(now, name):
+                return f"its {_NAMES[name]} was {getattr(self, name):,} and is {getattr(now, name):,}"
+        if now.fits(self.fingerprint):
+            return ""
+        return "its status changed, and neither its permissions, its owner nor its links did"
+
+    def fits(self, fingerprint: str) -> bool:
+        """Return whether the content may be the same as in the state with this fingerprint."""
+        kind, _, rest = fingerprint.partition(":")
+        status_changed, _, others = rest.partition(":")
+        return kind != _KIND or status_changed == f"{self.status_changed:x}" or others != self.others
+
+
+_NAMES = {
+    "device": "device number",
+    "inode": "inode number",
+    "size": "size",
+    "modified": "time of modification (ns)",
+}

@@ -1,0 +1,64 @@
+"""Checks of every listing: its names are in order, few enough, short enough, and confined to a folder. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ais_tar2tf.base.urls.names import SafeName
+from ais_tar2tf.errors import StoreError
+from ais_tar2tf.options import Limits
+from ais_tar2tf.stores.base import ObjectInfo
+
+__all__ = ["MAX_EMPTY_PAGES", "checked_listing"]
+
+MAX_EMPTY_PAGES = 1_000
+"""The most empty pages in a row. A store sends empty pages when it filters few names from many."""
+
+
+def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator[ObjectInfo]:
+    """Yield the objects of a listing whose names begin with `prefix`.
+
+    Names that end in a slash are left out: they mark folders and hold no data.
+
+    Args:
+        prefix: The beginning of the names.
+        found: All objects that the server lists. Some may come before or after the names with the prefix.
+        url: The URL of the prefix, for errors.
+        limits: The bounds on the number of names and on their length.
+
+    Raises:
+        StoreError: A name is repeated or out of order, so that names may be missing; there are too many names; or a
+            name is too long.
+        UnsafeName: A name could leave the folder that it is joined to.
+    """
+    where = f"the listing of {url}"
+    for info in _in_order(found, url, limits):
+        if info.name.startswith(prefix):
+            if not info.name.endswith("/"):
+                SafeName(info.name, where=where)
+                yield info
+        elif info.name > prefix:
+            return
+
+
+def _in_order(found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator[ObjectInfo]:
+    last: str | None = None
+    for number, info in enumerate(found, 1):
+        if number > limits.listed:
+            raise StoreError(
+                f"the listing shows over {limits.listed:,} names, Limits.listed; list a longer prefix", url=url
+            )
+        if len(info.name) > limits.name_bytes:
+            raise StoreError(
+                f"the listing shows a name of {len(info.name):,} characters, Limits.name_bytes is "
+                f"{limits.name_bytes:,}",
+                url=url,
+            )
+        if last is not None and info.name <= last:
+            raise StoreError(
+                f"the listing shows {info.name!r} behind {last!r}: its pages overlap or are not in the order of "
+                "names, so names may be missing or come twice; name the shards",
+                url=url,
+            )
+        last = info.name
+        yield info

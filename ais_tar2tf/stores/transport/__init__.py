@@ -1,0 +1,1 @@
+"""HTTP for all stores: connections, redirects, TLS, proxies, tokens, and the control plane's sessions."""

@@ -1,0 +1,96 @@
+"""Knows which endpoints have answered this process, and for how long the other endpoints have been silent. No I/O.
+
+Clusters may restart during a training, so an endpoint that has answered is retried for long. An endpoint that has
+never answered is probably misspelt, so it is not retried for long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from ais_tar2tf.base import forking
+from ais_tar2tf.errors import Silence, TransportError
+
+__all__ = ["CONTACTS", "NO_ANSWER", "NO_CONNECTION", "Contacts", "Endpoint"]
+
+Endpoint = tuple[str, str]
+"""Scheme and host:port; scheme and bucket for the default endpoint of a cloud."""
+
+NO_CONNECTION = Silence(0.0, 0.0)
+"""Marks the error of a try that got no connection, until `Contacts` completes it."""
+
+NO_ANSWER = Silence(0.0, 0.0, accepts=True)
+"""Marks the error of a try that got a connection and no answer, until `Contacts` completes it."""
+
+_NEW_CALL = 5.0  # seconds without a try, longer than any delay between tries: the next try belongs to a new call
+_MAX_SILENT = 1_000  # silent endpoints that are remembered
+
+
+class Contacts:
+    """The outcomes of tries, by endpoint. Safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = forking.lock()
+        self._answered: set[Endpoint] = set()
+        self._refused: dict[Endpoint, tuple[float, float]] = {}  # times of the first and the last failure
+
+    def now(self) -> float:
+        """Return the time of the clock that measures tries."""
+        return self._clock()
+
+    def note_answer(self, endpoint: Endpoint) -> None:
+        """Note that an endpoint answered, whatever the answer was."""
+        if endpoint not in self._answered:
+            with self._lock:
+                self._answered.add(endpoint)
+                self._refused.pop(endpoint, None)
+
+    def has_answered(self, endpoint: Endpoint) -> bool:
+        """Return whether an endpoint has ever answered."""
+        return endpoint in self._answered
+
+    def note_failure(self, error: TransportError, endpoint: Endpoint, began: float) -> None:
+        """Complete the error of a try that began at the time `began`, with the silence of its endpoint.
+
+        The error is not final if the endpoint has answered before.
+        """
+        error.final = error.final and not self.has_answered(endpoint)
+        if error.silence is not None:
+            error.silence = self.note_refusal(endpoint, began, accepts=error.silence.accepts)
+
+    def note_refusal(self, endpoint: Endpoint, began: float, *, accepts: bool = False) -> Silence | None:
+        """Note a try that began at the time `began` and got no answer.
+
+        Args:
+            endpoint: The endpoint that was tried.
+            began: When the try began.
+            accepts: Whether the try got a connection.
+
+        Returns:
+            For how long the endpoint has been silent; None if it has answered before.
+        """
+        now = self._clock()
+        with self._lock:
+            if endpoint in self._answered:
+                return None
+            since, last = self._refused.get(endpoint, (began, began))
+            if began - last > _NEW_CALL:
+                since = began
+            if len(self._refused) >= _MAX_SILENT:
+                self._refused.clear()
+            self._refused[endpoint] = since, now
+        return Silence(now - since, now - began, accepts)
+
+    def answered(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints that have answered, to be passed to another process."""
+        return tuple(self._answered)
+
+    def begin_with(self, answered: Iterable[Endpoint]) -> None:
+        """Trust endpoints that have answered another process."""
+        with self._lock:
+            self._answered.update(answered)
+
+
+CONTACTS = Contacts()

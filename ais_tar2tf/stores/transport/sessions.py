@@ -1,0 +1,101 @@
+"""Sessions of `requests` that obey our rules for the pace of answers, for TLS, and for protected addresses."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.base.urls.signed import shown_url
+from ais_tar2tf.options import Timeouts
+from ais_tar2tf.stores.transport.pace import paced
+from ais_tar2tf.stores.transport.redirects import check_peer
+from ais_tar2tf.stores.transport.tls import LazyContext
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["new_session"]
+
+
+def new_session(
+    timeouts: Timeouts, context: LazyContext, *, confined: bool = False, clock: Callable[[], float] = time.monotonic
+) -> requests.Session:
+    """Return a new session. It reads nothing from the environment itself.
+
+    Args:
+        timeouts: Bound the pace of answers.
+        context: The context of TLS connections.
+        confined: Raise ReachError for a connection to a protected address, before a request is sent.
+        clock: Measures the pace.
+    """
+    import requests
+
+    logging.getLogger("urllib3.connectionpool").addFilter(_without_grant)  # adding a filter again has no effect
+    session = requests.Session()
+    session.trust_env = False  # our own rules read proxies and CAs
+    session.headers["Accept-Encoding"] = "identity"  # a compressed answer to HEAD states another size and ETag
+    _mount(session, paced(timeouts, clock), context, confined=confined)
+    return session
+
+
+def _mount(session: requests.Session, answers: Any, context: LazyContext, *, confined: bool) -> None:
+    from requests.adapters import HTTPAdapter
+
+    direct = _pools(answers, context, confined=confined)
+    proxied = _pools(answers, context, confined=False)  # the peer is the proxy that the user chose
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **options: Any) -> None:
+            super().init_poolmanager(*args, **options)
+            self.poolmanager.pool_classes_by_scheme = direct
+
+        def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+            manager: Any = super().proxy_manager_for(*args, **options)
+            manager.pool_classes_by_scheme = proxied
+            return manager
+
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, Adapter())
+
+
+def _pools(answers: Any, context: LazyContext, *, confined: bool) -> dict[str, Any]:
+    """Return pool classes of urllib3 by scheme, whose connections have our answers, TLS context and check."""
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+    class Plain(HTTPConnection):
+        response_class: Any = staticmethod(answers)
+
+        def connect(self) -> None:
+            super().connect()
+            if confined:
+                check_peer(self)
+
+    class Secure(HTTPSConnection):
+        response_class: Any = staticmethod(answers)
+
+        def connect(self) -> None:
+            self.ssl_context = context.get(self.host)
+            self.cert_reqs = self.ssl_context.verify_mode
+            self.ca_certs = None  # not the CAs of `requests`
+            super().connect()
+            if confined:
+                check_peer(self)
+
+    # urllib3 documents ConnectionCls for this purpose; its stubs allow only its own classes.
+    plain: Any = type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": Plain})
+    tls: Any = type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": Secure})
+    return {"http": plain, "https": tls}
+
+
+def _without_grant(record: logging.LogRecord) -> bool:
+    """Hide signatures and AIStore's grants in the paths that urllib3 logs at level DEBUG."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_shown_path(each) if isinstance(each, str) else each for each in record.args)
+    return True
+
+
+def _shown_path(path: str) -> str:
+    return f"{path.partition('?')[0]}?…" if path.startswith("/v1/") and "?" in path else shown_url(path)

@@ -1,0 +1,84 @@
+"""The TLS rules of both HTTP clients (`pool.py`, `control.py`): options and environment become an SSL context.
+
+No other module makes an SSL context. `obstore.py` passes `Tls.verify` on to obstore, and `unanswered.py` tests a
+server without verification and sends it no data.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import warnings
+from dataclasses import replace
+
+from ais_tar2tf.errors import StoreError
+from ais_tar2tf.options import Tls
+
+__all__ = ["LazyContext", "ais_tls", "aws_tls", "context_of", "warn_if_unverified"]
+
+_YES = frozenset({"1", "true", "yes", "y", "on", "t"})
+
+
+def ais_tls(given: Tls) -> Tls:
+    """Return the options completed by the environment variables of AIStore's own clients."""
+    environment = os.environ.get
+    if given.certificate is None and environment("AIS_CRT"):
+        given = replace(given, certificate=environment("AIS_CRT"), key=environment("AIS_CRT_KEY") or None)
+    skipped = environment("AIS_SKIP_VERIFY_CRT", "").strip().lower() in _YES
+    # A CA that the options name is used even if AIS_SKIP_VERIFY_CRT is set.
+    verify = given.verify and (given.ca is not None or not skipped)
+    return replace(given, ca=given.ca or environment("AIS_CLIENT_CA") or None, verify=verify)
+
+
+def aws_tls(given: Tls) -> Tls:
+    """Return the options completed by the environment variable that AWS's own tools read."""
+    return replace(given, ca=given.ca or os.environ.get("AWS_CA_BUNDLE") or None)
+
+
+def warn_if_unverified(tls: Tls, url: str) -> None:
+    """Warn if the options disable verification."""
+    if not tls.verify:
+        warnings.warn(
+            f"{url}: the server's certificate is not checked (Tls.verify, AIS_SKIP_VERIFY_CRT): anybody on the way "
+            "can read the token and change the data; give the CA instead (Tls.ca, AIS_CLIENT_CA)",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+class LazyContext:
+    """The SSL context of one client. It is made for the first TLS connection, because loading the CAs takes 20 ms."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._made: ssl.SSLContext | None = None
+
+    def get(self, shown: str) -> ssl.SSLContext:
+        """Return the context; errors name `shown`."""
+        if self._made is None:
+            self._made = context_of(self._tls, shown)
+        return self._made
+
+
+def context_of(tls: Tls, shown: str) -> ssl.SSLContext:
+    """Return the SSL context for the options. Without `Tls.ca`, the CAs are those of SSL_CERT_FILE or the system.
+
+    Raises:
+        StoreError: A file is missing, or holds no certificate or key.
+    """
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.certificate:
+            context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        files = ", ".join(os.fspath(path) for path in (tls.ca, tls.certificate, tls.key) if path)
+        raise StoreError(f"the TLS files cannot be used ({files}): {error}", url=shown) from error
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _no_password() -> str:
+    """Raise an error in place of OpenSSL, which would ask for the password on the terminal."""
+    raise ValueError("the key is encrypted; give one that is not")

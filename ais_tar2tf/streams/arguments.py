@@ -1,0 +1,120 @@
+"""The meaning of options: checks what users give in a word or a number, and returns what it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+from ais_tar2tf.base.hosts import hosts
+from ais_tar2tf.errors import OptionError
+from ais_tar2tf.options import (
+    TUNED_CONNECTIONS,
+    Read,
+    ReadKeywords,
+    Shuffle,
+    check_effect,
+    whole_number,
+)
+from ais_tar2tf.streams.order import NAMED
+from ais_tar2tf.streams.order.seeds import Seed, choose_seed
+
+__all__ = [
+    "checked_slice",
+    "epochs_of",
+    "host_of",
+    "read_options",
+    "seed_of",
+    "shuffle_option",
+]
+
+_SMALLEST_WINDOW = 2  # records that can change places
+
+
+def read_options(**given: Unpack[ReadKeywords]) -> Read:
+    """Return the given options, with defaults for those that are None or missing."""
+    named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if "connections" not in named:
+        named["most_connections"] = TUNED_CONNECTIONS
+    return Read(**named)
+
+
+def epochs_of(repeat: Any) -> int:
+    """Return the number of epochs that `repeat=` asks for; -1, as in tf.data, for a dataset without end.
+
+    >>> epochs_of(None), epochs_of(-1), epochs_of(3)
+    (-1, -1, 3)
+    """
+    if repeat is None:
+        return -1
+    epochs = whole_number("repeat", repeat)
+    if epochs < 1 and epochs != -1:
+        raise OptionError(f"repeat is 1 or more, or None for ever, not {epochs}")
+    return epochs
+
+
+def checked_slice(which: slice) -> slice:
+    """Return a slice of records with bounds of Python's own int."""
+    start, stop, step = (
+        None if each is None else whole_number(f"the {name} of a slice of records", each)
+        for name, each in (("begin", which.start), ("end", which.stop), ("step", which.step))
+    )
+    if step == 0:
+        raise OptionError("the step of a slice of records is not 0: it is 1 for every record, 2 for every other one")
+    return slice(start, stop, step)
+
+
+def seed_of(shuffle: Shuffle | None, *, shared: bool = False) -> Seed:
+    """Return the seed of an order; an order without a shuffle has a fixed one.
+
+    `shared` says that hosts split the order, so that all of them need the same seed.
+    """
+    return Seed(0) if shuffle is None else choose_seed(shuffle.seed, shared=shared)
+
+
+def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
+    """Return the shuffle that `shuffle=` and `seed=` describe together; None for the order of the shards."""
+    if shuffle is None or shuffle is False:
+        check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
+        return None
+    if isinstance(shuffle, Shuffle):
+        if None not in (seed, shuffle.seed) and seed != shuffle.seed:
+            raise OptionError(f"seed={seed} and Shuffle(seed={shuffle.seed}) differ: give one of them")
+        return shuffle if seed is None else replace(shuffle, seed=seed)
+    if isinstance(shuffle, str):
+        if shuffle not in NAMED:
+            names = " or ".join(map(repr, NAMED))
+            raise OptionError(f"shuffle is True, a window in records, a Shuffle or {names}, not {shuffle!r}")
+        return replace(NAMED[shuffle], seed=seed)
+    return Shuffle(seed=seed) if shuffle is True else Shuffle(window=_window(shuffle), seed=seed)
+
+
+def _window(shuffle: Any) -> int:
+    """Return a window in records, which is large enough for two of them to change places."""
+    window = whole_number("shuffle", shuffle)
+    if window < _SMALLEST_WINDOW:
+        raise OptionError(
+            f"shuffle={window} shuffles nothing: it is a window in records; True is one of {Shuffle().window:,}, "
+            "False is none"
+        )
+    return window
+
+
+def host_of(shard: Any) -> tuple[int, int]:
+    """Return the number of this host, and how many hosts there are.
+
+    Args:
+        shard: As users give it: a pair, a tf.distribute.InputContext, "env", or None for one host alone.
+    """
+    if shard is None:
+        return 0, 1
+    if isinstance(shard, str):
+        if shard != "env":
+            raise OptionError(f"shard is (i, n), an InputContext or 'env', not {shard!r}")
+        return hosts()
+    if hasattr(shard, "input_pipeline_id"):  # a tf.distribute.InputContext
+        return shard.input_pipeline_id, shard.num_input_pipelines
+    try:
+        host, count = shard
+    except (TypeError, ValueError):
+        raise OptionError(f"shard is (i, n), an InputContext or 'env', not {shard!r}") from None
+    return whole_number("the i of shard=(i, n)", host), whole_number("the n of shard=(i, n)", count)

@@ -1,0 +1,125 @@
+"""The share that one host gets of a stream which several hosts read alike: every m-th record, or a bounded number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.records import Record, Records
+from ais_tar2tf.streams.order import Plan, Position
+from ais_tar2tf.streams.reader import ReadSession, RecordStream, Stream
+
+__all__ = ["SharedStream", "open_stream"]
+
+
+def open_stream(
+    session: ReadSession, plan: Plan, position: Position, account: Account
+) -> RecordStream | SharedStream:
+    """Open the stream of a plan's host at a position."""
+    plan.check(position)
+    if plan.share == (0, 1) and plan.record_limit(position.epoch, position.seed) is None:
+        return RecordStream(session, plan, position, account)
+    return SharedStream(session, plan, position, account)
+
+
+class SharedStream(Stream):
+    """One host's records of a stream that `m` hosts read alike: the k-th of every m records.
+
+    `m` consecutive records are a *round*, with one record for each host. An epoch ends for all hosts after
+    `Plan.record_limit` records of each, if the plan sets that bound.
+
+    If the plan treats the last round in a special way (`Plan.last_round`), a record is returned only when its round
+    is complete. An incomplete round at the end of the epoch is then dropped, or padded: a host without a record gets
+    an earlier record of that round.
+    """
+
+    def __init__(self, session: ReadSession, plan: Plan, position: Position, account: Account) -> None:
+        self._plan = plan
+        self._turn, self._hosts = plan.share
+        self._all = RecordStream(session, plan, position, account)
+        self._position = position
+        self._to_skip = position.skip
+        self._pending: list[Record] = []  # the incomplete round; `position.skip` leads to its first record
+        self._most = plan.record_limit(position.epoch, position.seed)
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def closed(self) -> bool:
+        return self._all.closed
+
+    @property
+    def chunk_bytes(self) -> int:
+        return self._all.chunk_bytes
+
+    def next_in_epoch(self, most: int | None = None, *, full: bool = False) -> Records:
+        while self._to_skip:
+            self._to_skip -= len(self._all.next_in_epoch(self._to_skip)) or self._to_skip
+        while True:
+            chunk, ended = self._next(most, full)
+            if chunk:
+                self._position = replace(self._position, count=self._position.count + len(chunk))
+            if chunk or ended:
+                return chunk
+
+    def begin_next_epoch(self) -> bool:
+        if not self._all.begin_next_epoch():
+            return False
+        self._position = replace(self._all.position, skip=0, read_for_all=0, count=self._position.count)
+        self._most = self._plan.record_limit(self._position.epoch, self._position.seed)
+        return True
+
+    def close(self) -> None:
+        self._all.close()
+
+    def _next(self, most: int | None, full: bool) -> tuple[Records, bool]:
+        """Return some records of this host, possibly none, and whether the epoch has ended."""
+        left = None if self._most is None else max(0, self._most * self._hosts - self._position.read_for_all)
+        if left == 0:
+            self._verify_count()
+            return Records(), True
+        before = self._all.position
+        chunk = self._all.next_in_epoch(None if most is None else most * self._hosts, full=full)
+        if not chunk:
+            return self._last_round(), True
+        if left is not None:
+            chunk = chunk[:left]
+        if self._plan.last_round is not None:
+            return self._complete_rounds(chunk, before), False
+        read = self._position.read_for_all
+        self._move_to(self._all.position, 0, len(chunk))
+        return chunk[(self._turn - read) % self._hosts :: self._hosts], False
+
+    def _verify_count(self) -> None:
+        """Read the epoch to its end if this host has the fewest records: a lane checks the counts of whole shards."""
+        if self._plan.has_fewest(self._position.epoch, self._position.seed):
+            while self._all.next_in_epoch():
+                pass
+
+    def _complete_rounds(self, chunk: Records, before: Position) -> Records:
+        """Return this host's records of the rounds that `chunk` completes; `before` is the position of `chunk`."""
+        self._pending += chunk
+        done = len(self._pending) // self._hosts * self._hosts
+        mine = self._pending[self._turn : done : self._hosts]
+        del self._pending[:done]
+        if not self._pending:
+            self._move_to(self._all.position, 0, done)
+        elif len(self._pending) <= len(chunk):
+            self._move_to(before, len(chunk) - len(self._pending), done)
+        else:
+            self._move_to(self._position, self._position.skip + done, done)
+        return Records(mine)
+
+    def _last_round(self) -> Records:
+        """Return this host's record of the incomplete round at the end of the epoch, if that is padded."""
+        pending, self._pending = self._pending, []
+        self._move_to(self._all.position, 0, self._hosts if pending else 0)
+        padded = pending and self._plan.last_round == "pad"
+        return Records([pending[self._turn % len(pending)]] if padded else [])
+
+    def _move_to(self, base: Position, skip: int, records: int) -> None:
+        """Set the position after `records` more records for all hosts: `skip` records after `base`."""
+        at = self._position
+        self._position = replace(base, skip=skip, read_for_all=at.read_for_all + records, count=at.count)

@@ -1,0 +1,1 @@
+"""Selection in the cluster: AIStore selects members or records of a shard, and sends nothing else."""

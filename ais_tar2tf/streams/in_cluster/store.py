@@ -1,0 +1,258 @@
+"""Selection in the cluster: of a shard, AIStore sends only the selected members, where that moves fewer bytes.
+
+The cluster answers with a tar of these members, in the order of the shard. A reader treats that tar as the shard.
+
+A shard is requested in this way only if the cluster's listing of its members shows that its records are in order:
+each has all fields that must exist and at least one selected field, no field exists twice, and every member belongs
+to a record. Any other shard is read whole, so that its faults are reported as usual. A listing does not show the
+order of members. If the members of a record are not stored together, only the selected ones can reveal that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+import xxhash
+
+from ais_tar2tf.base import forking
+from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.records import Grouping, Selection, Split, is_not_data, members_pattern, splitter
+from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, WrapperStore
+
+if TYPE_CHECKING:
+    from ais_tar2tf.stores.ais import ShardMembers
+
+__all__ = [
+    "ChecksRecords",
+    "Decision",
+    "Extracted",
+    "MembersBody",
+    "MembersStore",
+    "SelectsInside",
+    "decide",
+    "listed_records",
+]
+
+_WORTH = 0.5  # of a shard's bytes: to select more than this in the target costs more than to send the whole shard
+_BLOCK = 512  # of a tar
+
+
+@runtime_checkable
+class SelectsInside(Protocol):
+    """A store that can list and select the members of a shard, as AIStore can."""
+
+    def list_members(self, name: str) -> ShardMembers | None:
+        """List the members of a shard; return None if the listing may be incomplete."""
+        ...
+
+    def open_members(self, name: str, pattern: str, *, interrupt: Interrupt | None = None) -> Body:
+        """Request a tar of the members whose names match a regular expression."""
+        ...
+
+
+@runtime_checkable
+class ChecksRecords(Protocol):
+    """A store that knows the number of records of a shard, and compares it with the number that was read."""
+
+    def check_records(self, name: str, records: int) -> None:
+        """Raise StoreError if a shard that was read from start to end should not have `records` records."""
+        ...
+
+
+@dataclass(slots=True)
+class Extracted:
+    """The shards and bytes that selection in the cluster saved, or cost, so far.
+
+    Attributes:
+        shards: Shards of which only members were requested.
+        whole_shards: Shards whose members were listed, and which were then read whole.
+        whole_bytes: The size of the shards of which only members were requested.
+        member_bytes: The bytes requested of them, estimated from the listings.
+        listed_bytes: The size of all listings.
+    """
+
+    shards: int = 0
+    whole_shards: int = 0
+    whole_bytes: int = 0
+    member_bytes: int = 0
+    listed_bytes: int = 0
+
+
+class Decision(NamedTuple):
+    """Whether to request only members of a shard; if so, how many records these make, and how many bytes."""
+
+    members: bool
+    records: int = 0
+    size: int = 0
+
+
+def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, always: bool = False) -> Decision:
+    """Decide whether to request only the selected members of a shard; `always`: even if that saves no bytes."""
+    records = listed_records(listed.members, splitter(grouping))
+    if not records or not all(_is_in_order(fields, selection) for fields in records.values()):
+        return Decision(members=False)
+    wanted = [fields[source] for fields in records.values() for source in selection.sources if source in fields]
+    size = sum(_BLOCK - size // -_BLOCK * _BLOCK for size in wanted) + 2 * _BLOCK
+    saves = listed.shard.size is not None and size + listed.listing_bytes < listed.shard.size * _WORTH
+    return Decision(members=always or saves, records=len(records), size=size)
+
+
+def listed_records(members: list[tuple[str, int]], split: Split) -> dict[str, dict[str, int]]:
+    """Return the size of each field of each record, by key and field.
+
+    The result is empty if a member belongs to no record, or a field exists twice.
+    """
+    records: dict[str, dict[str, int]] = {}
+    for name, size in members:
+        part = split(name)
+        if part is None or not part[1]:
+            if is_not_data(name):
+                continue
+            return {}
+        fields = records.setdefault(part[0], {})
+        if part[1] in fields:
+            return {}
+        fields[part[1]] = size
+    return records
+
+
+def _is_in_order(fields: dict[str, int], selection: Selection) -> bool:
+    """Return whether a record has all fields that are not optional, and any selected field at all."""
+    found = [any(source in fields for source in want.sources) for want in selection.wants]
+    return any(found) and all(has or want.optional for has, want in zip(found, selection.wants, strict=True))
+
+
+class MembersStore(WrapperStore):
+    """A store whose shards have only their selected members, where that pays.
+
+    The decision about a shard depends on the listing of its members alone, so it is the same whenever the shard is
+    opened. The decision about the first shard is made first: if that is to be read whole, so are all others, and no
+    further listing is requested.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        first: str,
+        selection: Selection,
+        grouping: Grouping,
+        *,
+        always: bool = False,
+        extracted: Extracted | None = None,
+    ) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The store of the whole shards, which must be a `SelectsInside`.
+            first: The name of the first shard.
+            selection: The fields to select.
+            grouping: The rule by which members are grouped.
+            always: Select even where that saves no bytes.
+            extracted: The counters to continue.
+        """
+        assert isinstance(store, SelectsInside)
+        self.extracted: Extracted = extracted or Extracted()
+        super().__init__(store)
+        self._inside: SelectsInside = store
+        self._first = first
+        self._selection = selection
+        self._grouping: Grouping = grouping
+        self._always = always
+        self._pattern = members_pattern(grouping, sorted(selection.sources))
+        self._lock = forking.lock()  # held while members are listed
+        self._pays: bool | None = None if self._pattern is not None else False
+        self._records: dict[str, int] = {}  # of each shard of which only members were requested
+
+    def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
+        """Open the tar of the selected members, always from its start; or else a range of the whole shard."""
+        pattern, listed = self._pattern, self._listed_shard(name)
+        if listed is None or pattern is None:
+            return self._store.open(name, start, stop, interrupt=interrupt)
+        version = listed.identity.version
+        digest = xxhash.xxh64_hexdigest(pattern.encode("utf-8", "surrogateescape"))
+        marked = Identity(version, checksum=f"members:{digest}")  # a checkpoint must not mistake it for the shard
+        body = self._inside.open_members(name, pattern, interrupt=interrupt)
+        return MembersBody(
+            body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version, interrupt)
+        )
+
+    def check_records(self, name: str, records: int) -> None:
+        """Raise StoreError if the selected members of a shard make another number of records than were listed."""
+        listed = self._records.get(name)
+        if listed is not None and listed != records:
+            raise StoreError(
+                f"of {listed:,} records that the cluster lists, the members asked for make {records:,}; has the "
+                "shard links? Read it whole: select(…, in_cluster=False)",
+                url=self.url(name),
+            )
+
+    def _listed_shard(self, name: str) -> ObjectInfo | None:
+        """Return the listed shard if only its members are to be requested, else None."""
+        with self._lock:
+            decision, shard = None, None
+            if self._pays is None:
+                decision, shard = self._decide(self._first)
+                self._pays = decision.members
+            if not self._pays:
+                return None
+            if decision is None or name != self._first:
+                decision, shard = self._decide(name)
+            is_new = name not in self._records
+            if decision.members:
+                self._records[name] = decision.records
+            if is_new:
+                self._count(decision, shard)
+            return shard if decision.members else None
+
+    def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None]:
+        """Return the decision about a shard, and the shard as it is listed."""
+        try:
+            listed = self._inside.list_members(name)
+        except StoreError:
+            if name in self._records:
+                raise
+            return Decision(members=False), None  # reading the whole shard raises the same error, if it persists
+        if listed is None:
+            return Decision(members=False), None
+        self.extracted.listed_bytes += listed.listing_bytes
+        return decide(listed, self._selection, self._grouping, always=self._always), listed.shard
+
+    def _count(self, decision: Decision, shard: ObjectInfo | None) -> None:
+        if not decision.members or shard is None:
+            self.extracted.whole_shards += 1
+            return
+        self.extracted.shards += 1
+        self.extracted.whole_bytes += shard.size or 0
+        self.extracted.member_bytes += decision.size
+
+    def _check_version(self, name: str, version: str, interrupt: Interrupt | None) -> None:
+        """Raise ObjectChanged if the shard was replaced. The answer with the members states no version."""
+        now = self._store.head_once(name, interrupt=interrupt).identity.version
+        if now != version:
+            raise ObjectChanged(
+                f"the shard was replaced while members of it were read: its version was {version!r} and is {now!r}; "
+                "start this shard again",
+                url=self.url(name),
+            )
+
+
+class MembersBody(Body):
+    """The body of a tar of members. At its end, `at_end` proves that the shard was not replaced meanwhile."""
+
+    def __init__(self, body: Body, info: ObjectInfo, at_end: Callable[[], None]) -> None:
+        self.info: ObjectInfo = info
+        self.start: int = 0
+        self.stop: int | None = None
+        self._body = body
+        self._at_end = at_end
+
+    def readinto(self, buffer: memoryview) -> int:
+        count = self._body.readinto(buffer)
+        if not count and len(buffer):
+            self._at_end()
+        return count
+
+    def close(self) -> None:
+        self._body.close()

@@ -1,0 +1,171 @@
+"""Entries of an index: how many records a shard has, and where each of them begins. No I/O."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ais_tar2tf.base.documents.sealed import parse_json
+from ais_tar2tf.base.documents.structure import Fail, check, fields, listed, text
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.stores import Identity
+
+__all__ = ["NUMBER", "REWRITE", "TAR_BLOCK", "Cut", "ShardIndex", "damaged"]
+
+NUMBER = np.dtype("<u4")
+"""The type of the numbers in the columns of an index."""
+
+REWRITE = "write it again by t2t.index"
+"""What errors advise for an index that is of no use."""
+
+TAR_BLOCK = 512
+
+_MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, decompressed: 2 million keys of 100 characters
+_KEYS = fields({"keys": listed(text)}, strict=True)
+
+
+class Cut(NamedTuple):
+    """Consecutive records of a shard: from number `first` to before number `stop`."""
+
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardIndex:
+    """The entry of one shard in an index.
+
+    Attributes:
+        name: The name of the shard, below the folder that all shards of the index share.
+        records: The number of records.
+        identity: The content of the shard when the entry was written.
+        first: The offset of the first record.
+        unit: The bytes by which extents are counted: 1, or the block of a tar. 0 if only `records` is known.
+        compressed: Offsets are those after decompression, so no range of the shard is a record.
+        extents: The units from each record to the next one; None if only `records` is known.
+        sizes: The bytes of each record's fields; None if only `records` is known.
+        packed_keys: The key of each record, as the index stores them; empty unless the shard is compressed.
+        where: The file or URL of the index, for errors.
+    """
+
+    name: str
+    records: int
+    identity: Identity
+    first: int = 0
+    unit: int = 0
+    compressed: bool = False
+    extents: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    packed_keys: bytes = b""
+    where: str = ""
+
+    @classmethod
+    def from_places(
+        cls,
+        name: str,
+        identity: Identity,
+        offsets: Sequence[int],
+        extents: Sequence[int],
+        sizes: Sequence[int],
+        *,
+        compressed: bool,
+        keys: Sequence[str] = (),
+    ) -> ShardIndex:
+        """Return the entry of a shard that was read.
+
+        Args:
+            name: The name of the shard.
+            identity: Its content.
+            offsets: Where each record begins in the archive.
+            extents: The bytes of the archive that each record takes; only the last is used.
+            sizes: The bytes of each record's fields.
+            compressed: The shard is compressed.
+            keys: The keys of the records, which are stored if the shard is compressed.
+
+        Raises:
+            SchemaError: A record is too large for an index.
+        """
+        begins = np.asarray(offsets, np.int64)
+        lengths = np.append(np.diff(begins), extents[-1:]).astype(np.int64)
+        unit = 1 if ((begins % TAR_BLOCK).any() or (lengths % TAR_BLOCK).any()) else TAR_BLOCK
+        if len(lengths) and int(lengths.max()) // unit >= 1 << 32:
+            raise SchemaError(f"shard {name!r} has a record that is too large for an index")
+        return cls(
+            name,
+            len(begins),
+            identity,
+            int(begins[0]) if len(begins) else 0,
+            unit,
+            compressed,
+            (lengths // unit).astype(NUMBER),
+            np.asarray(sizes, NUMBER),
+            _pack_keys(keys) if compressed else b"",
+        )
+
+    @property
+    def placed(self) -> bool:
+        """Whether the entry says where records begin, and not only how many there are."""
+        return self.extents is not None
+
+    def offset(self, record: int) -> int:
+        """Return where a record begins, by its number; for the number of records, where the last record ends."""
+        assert self.extents is not None
+        return self.first + int(self.extents[:record].sum(dtype=np.int64)) * self.unit
+
+    def begins(self) -> array[int]:
+        """Return where each record begins, and where the last one ends."""
+        assert self.extents is not None
+        return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
+
+    def number(self, record: int) -> int:
+        """Return the number that a mark stores for a record: always 0 in a tar, where members have names."""
+        return 0 if self.unit == TAR_BLOCK else record
+
+    def key(self, record: int) -> str | None:
+        """Return the key of a record, by its number; None if the index stores no keys of this shard."""
+        if not self.packed_keys:
+            return None
+        return _unpack_keys(self.packed_keys, self.records, self.where)[record]
+
+    def all_extents(self) -> list[int]:
+        """Return the bytes of the archive that each record takes."""
+        assert self.extents is not None
+        return (self.extents.astype(np.int64) * self.unit).tolist()
+
+
+def damaged(where: str) -> Fail:
+    """Return the function that makes the errors of a damaged index; `where` is the file or URL of the index."""
+
+    def fail(reason: str) -> SchemaError:
+        short = reason.removeprefix(f"{where}: ").removeprefix("the document is damaged: ")
+        return SchemaError(f"{where}: the index is damaged ({short}): {REWRITE}")
+
+    return fail
+
+
+def _pack_keys(keys: Sequence[str]) -> bytes:
+    return zlib.compress(json.dumps(list(keys), separators=(",", ":")).encode()) if keys else b""
+
+
+@lru_cache(maxsize=4)
+def _unpack_keys(packed: bytes, records: int, where: str) -> list[str]:
+    fail = damaged(where)
+    try:
+        unpacker = zlib.decompressobj()
+        unpacked = unpacker.decompress(packed, _MOST_KEY_BYTES)
+    except zlib.error as error:
+        raise fail(f"keys: {error}") from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise fail("keys: they end too early, or too late")
+    document = parse_json(b'{"keys":' + unpacked + b"}", where=where, fail=fail)
+    keys: list[str] = check(document, _KEYS, where=where, fail=fail)["keys"]
+    if len(keys) != records:
+        raise fail("its keys are not those of its records")
+    return keys

@@ -1,0 +1,72 @@
+"""No shuffle: shards in the order of the template, one after another. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ais_tar2tf.records import Records
+from ais_tar2tf.streams.order.positions import Mark, Position
+from ais_tar2tf.streams.order.strategy import EntryOf, LaneReader, Order, OrderStrategy, RecordLane
+
+__all__ = ["OneLane", "TemplateOrder", "mark_at"]
+
+
+class TemplateOrder(OrderStrategy):
+    """A mode without a shuffle: records come in the order in which the template names their shards."""
+
+    name = "none"
+
+    def shards(self, count: int, seed: int, epoch: int) -> Sequence[int]:  # noqa: ARG002
+        return range(count)
+
+    def reader(self, stream: int) -> LaneReader:  # noqa: ARG002
+        return OneLane()
+
+    def seek(self, position: Position, order: Order, records: int, entry_of: EntryOf) -> Position:
+        for step in range(len(order.shards)):
+            cut = order.cut(step, entry_of)
+            if records < cut.stop - cut.first:
+                return replace(position, marks=(mark_at(order, step, cut.first + records, entry_of),))
+            records -= cut.stop - cut.first
+        return replace(position, marks=(Mark(len(order.shards)),))
+
+
+class OneLane(LaneReader):
+    """Returns the records of a single lane in their order."""
+
+    def __init__(self) -> None:
+        self._failure: Exception | None = None
+
+    def start(self, lanes: Sequence[RecordLane], position: Position) -> None:
+        (self._lane,) = lanes
+        self.position = position
+
+    def next_records(self, most: int, most_bytes: int, *, full: bool) -> Records:
+        if self._failure is not None:
+            raise self._failure
+        chunk, size = self._lane.take(most, most_bytes)
+        mark = self._lane.mark
+        while full and 0 < len(chunk) < most and size < most_bytes:
+            try:
+                more, more_size = self._lane.take(most - len(chunk), most_bytes - size)
+            except Exception as error:  # noqa: BLE001  # raised by the next call, after the records before it
+                self._failure = error
+                break
+            if not more:
+                break
+            chunk.extend(more)
+            size += more_size
+            mark = self._lane.mark
+        self.position = replace(self.position, marks=(mark,), count=self.position.count + len(chunk))
+        return chunk
+
+    def clear(self) -> None:
+        """Do nothing: no records are held between two calls."""
+
+
+def mark_at(order: Order, step: int, record: int, entry_of: EntryOf) -> Mark:
+    """Return the mark of a record, by its number in the shard of a step."""
+    shard = entry_of(order.shards[step])
+    offset = shard.offset(record) if record else 0
+    return Mark(step, offset, shard.compressed, shard.identity, shard.number(record))

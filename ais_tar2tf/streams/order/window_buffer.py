@@ -1,0 +1,82 @@
+"""The buffer of a shuffle window. It holds the large fields of records, and is reused for every window. No I/O.
+
+If each field had its own memory, 64 MB would go back to the system after every window. The page faults of the next
+window would then take longer than reading its records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.options import KIB, MIB
+from ais_tar2tf.records import Records
+
+__all__ = ["WindowBuffer"]
+
+_LARGE = 8 * KIB  # bytes of a record: below this, handling its fields costs more than the page faults that it saves
+_HUGE = 16 * MIB  # bytes of a field: above this, a second copy of it costs more than the page faults
+
+
+class WindowBuffer:
+    """The records of one window. They are added, then permuted, then taken out in the permuted order."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._buffer: memoryview | None = None
+        self._used = 0
+        self._records = Records()
+        self._sizes: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def clear(self) -> None:
+        """Drop all records."""
+        self._records = Records()
+        self._sizes.clear()
+        self._used = 0
+
+    def add(self, records: Records, size: int) -> None:
+        """Add records that take `size` bytes together. Each record counts as an equal part of the bytes."""
+        count = len(records)
+        if not count:
+            return
+        each = size // count
+        if each >= _LARGE:
+            records.convert(self._copied_in)
+        self._records.extend(records)
+        self._sizes += [each] * count
+
+    def permute(self, order: Sequence[int]) -> None:
+        """Put the records into the order that lists their present numbers."""
+        self._records = self._records.permuted(order)
+        self._sizes = [self._sizes[at] for at in order]
+
+    def take(self, begin: int, most: int, most_bytes: int) -> Records:
+        """Take out up to `most` records from number `begin` on, ending with the record that reaches `most_bytes`."""
+        sizes = list(accumulate(self._sizes[begin : begin + most]))
+        end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
+        taken = self._records.take_out(begin, end)
+        if self._used:
+            taken.convert(_copied_out)
+        return taken
+
+    def _copied_in(self, value: Any) -> Any:
+        """Copy bytes into the buffer and return a view of them; return the value itself if there is no room."""
+        if type(value) is not bytes or len(value) > min(_HUGE, self._most - self._used):
+            return value
+        if self._buffer is None:
+            self._buffer = np.empty(self._most, np.uint8).data  # pages that are never used take no memory
+        begin, self._used = self._used, self._used + len(value)
+        view = self._buffer[begin : self._used]
+        view[:] = value
+        return view
+
+
+def _copied_out(value: Any) -> Any:
+    return bytes(value) if type(value) is memoryview else value

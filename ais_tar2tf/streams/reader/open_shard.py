@@ -1,0 +1,109 @@
+"""The open shard of a lane. Its bytes become members, and its members become records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ais_tar2tf.archive import Members, ShardArchive
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.fetch import Fetcher
+from ais_tar2tf.fetch.decode_ahead import DecodeAhead
+from ais_tar2tf.fetch.files import FileFetcher
+from ais_tar2tf.options import MIB
+from ais_tar2tf.records import Grouper, RecordBatch, RecordGrouper
+from ais_tar2tf.streams.in_cluster.store import ChecksRecords
+from ais_tar2tf.streams.order import Mark
+from ais_tar2tf.streams.reader.shard_list import Shards
+from ais_tar2tf.values.example_grouper import ExampleGrouper
+
+__all__ = ["OpenShard"]
+
+_THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
+
+
+class OpenShard:
+    """An open shard, with its archive and the grouper of its members. Reading ends before the offset `stop`."""
+
+    def __init__(self, shards: Shards, name: str, mark: Mark, stop: int | None, account: Account) -> None:
+        url, limits, selection = shards.store.url(name), shards.read.limits, shards.selection
+        self.step: int = mark.step
+        self.name: str = name
+        self.stop: int | None = stop
+        self._url = url
+        self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
+        self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
+        self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
+        self.archive: ShardArchive = ShardArchive(
+            url,
+            limits,
+            start=mark.offset,
+            number=mark.number,
+            compressed=mark.compressed if mark.offset else None,
+            wanted=self._by_name.wants,
+            allow_missing_end=shards.read.allow_missing_end,
+            allow_concatenated=shards.read.allow_concatenated,
+        )
+        self.members: Iterator[Members] = iter(())
+        self._decompressed: DecodeAhead[bytes] | None = None  # the thread that decompresses, if there is one
+
+    @property
+    def grouper(self) -> RecordGrouper:
+        """The grouper for the kind of archive, which is known after the first bytes."""
+        return self._examples if self.archive.container == "tfrecord" else self._by_name
+
+    def feed(self, fetch: Fetcher | FileFetcher) -> bool:
+        """Read the next bytes and replace `members` by their members; return False at the end of the shard."""
+        large = (fetch.size or _THREAD_FROM) >= _THREAD_FROM
+        if self._decompressed is None and self.archive.has_decoder and large:
+            blocks = _decompressed_blocks(self.archive, fetch)
+            self._decompressed = DecodeAhead(lambda: next(blocks, b""), self._url)
+        if self._decompressed is None:
+            data = fetch.read()
+            if data:
+                self.members = self.archive.feed(data)
+            return bool(data)
+        while (decoded := self._decompressed.next()) is None:
+            fetch.is_ready(wait=True)
+        if decoded:
+            self.members = self.archive.feed_decoded(decoded)
+        return bool(decoded)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether this process is a fork, so that the thread that decompresses exists only in its parent."""
+        return self._decompressed is not None and self._decompressed.lost_step
+
+    def close(self) -> None:
+        """Stop the thread that decompresses."""
+        if self._decompressed is not None:
+            self._decompressed.close()
+
+    def stops_before(self, offset: int | None) -> bool:
+        """Return whether a record that begins at `offset` is outside the part that is read."""
+        return self.stop is not None and offset is not None and offset >= self.stop
+
+    def finish(self) -> RecordBatch:
+        """Check the end mark of the shard, unless `stop` precedes it, and return the last record."""
+        if self.stop is None or self.archive.compressed:
+            self.archive.finish()
+        batch = self.grouper.finish(self.archive.end if self.stop is None else self.stop)
+        if self._checks is not None:
+            self._checks.check_records(self.name, self._by_name.keys)
+        return batch
+
+    def last_complete(self) -> RecordBatch:
+        """Return the last record of a shard that failed, if that record is certainly complete; else no record."""
+        complete = self.archive.ended and not self.grouper.failed
+        return self.grouper.finish(self.archive.end) if complete else RecordBatch()
+
+
+def _decompressed_blocks(archive: ShardArchive, fetch: Fetcher | FileFetcher) -> Iterator[bytes | None]:
+    """Yield the decompressed blocks of a shard, and None while the next bytes have not arrived."""
+    while True:
+        if not fetch.is_ready():
+            yield None
+            continue
+        block = fetch.read()
+        if not block:
+            return
+        yield from archive.decode(block)

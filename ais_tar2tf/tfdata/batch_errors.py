@@ -1,0 +1,85 @@
+"""Errors of batches whose values have different shapes. They name the field; TensorFlow's errors name only shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ais_tar2tf.errors import SchemaError, Tar2TFError, ask_for_originals
+from ais_tar2tf.tfdata.tf import tf
+
+__all__ = ["BatchShapeErrors", "explain_batch_errors"]
+
+_BY_COMPONENT = re.compile(
+    r"Cannot batch tensors with different shapes in component (\d+)\. "
+    r"First element had shape \[([\d,]*)\] and element \d+ had shape \[([\d,]*)\]"
+)
+_BY_SHAPES = re.compile(r"Cannot add tensor to the batch: [^\[]*\[tensor\]: \[([\d,]*)\], \[batch\]: \[([\d,]*)\]")
+
+
+class BatchShapeErrors:
+    """Finds the field whose values have different shapes, from the text of TensorFlow's error.
+
+    Args:
+        values: The names of all values of an element, in TensorFlow's order, and their shapes before batching.
+    """
+
+    def __init__(self, values: list[tuple[str, Any]]) -> None:
+        self._values = values
+
+    def original_of(self, text: str) -> Tar2TFError | None:
+        """Return the error that names the field; None if the text is not of such an error."""
+        found = _BY_COMPONENT.search(text)
+        if found is not None:
+            return _error(self._values[int(found[1]) :][:1], found[2], found[3])
+        found = _BY_SHAPES.search(text)
+        return None if found is None else _error(self._values, found[2], found[1])
+
+
+def explain_batch_errors(batched: Any) -> BatchShapeErrors | None:
+    """Make errors of batches name the field, until the result is garbage-collected.
+
+    Args:
+        batched: The element_spec of a dataset of batches.
+
+    Returns:
+        The object that explains the errors; None if all shapes are fixed, because such batches cannot fail.
+    """
+    values = list(_named(batched, ()))
+    if all(shape.is_fully_defined() for _, shape in values):
+        return None
+    errors = BatchShapeErrors(values)
+    ask_for_originals(errors)
+    return errors
+
+
+def _named(spec: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and shape of each value in the order of tf.nest, in which TensorFlow numbers components."""
+    if isinstance(spec, Mapping):
+        for name in sorted(spec):
+            yield from _named(spec[name], (*path, str(name)))
+    elif isinstance(spec, list | tuple):
+        for at, each in enumerate(spec):
+            yield from _named(each, (*path, str(at)))
+    else:
+        name = "/".join(path)
+        shown = f"value {name} of the element" if name.isdigit() else f"field {name!r}" if name else "the element"
+        is_dense = isinstance(spec, tf.TensorSpec)
+        yield shown, spec.shape[1:] if is_dense else tf.TensorShape(())
+
+
+def _error(values: list[tuple[str, Any]], first: str, other: str) -> Tar2TFError | None:
+    shapes = [tf.TensorShape([int(each) for each in text.split(",") if each]) for text in (first, other)]
+    unequal = [
+        name
+        for name, shape in values
+        if not shape.is_fully_defined() and all(shape.is_compatible_with(each) for each in shapes)
+    ]
+    if not unequal:
+        return None
+    return SchemaError(
+        f"the values of {' or '.join(unequal)} have different shapes, [{first}] and [{other}], and make no batch: "
+        "give them one shape in a mapping, or leave out batch= and say dataset.padded_batch(…) or "
+        "dataset.ragged_batch(…)"
+    )

@@ -1,0 +1,121 @@
+"""Datasets and iterators that raise the errors of this package in place of TensorFlow's.
+
+TensorFlow turns an error of a Python callback into an error of its own that has only the text of the original one.
+The iterators find the original error by this text, and raise it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ais_tar2tf.errors import original
+from ais_tar2tf.tfdata.tf import Dataset, tf
+
+if TYPE_CHECKING:
+    OwnedIterator = Any
+else:
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator  # not public: the type of `iter(dataset)`
+
+__all__ = ["ErrorTranslatingDataset", "ErrorTranslatingIterator", "WrappedDataset", "iterate"]
+
+
+class WrappedDataset(Dataset):
+    """A dataset with the graph of another dataset, for subclasses that change its Python methods."""
+
+    def __init__(self, inner: Dataset) -> None:
+        self._inner = inner
+        super().__init__(inner._variant_tensor)
+
+    def _inputs(self) -> list[Dataset]:
+        return [self._inner]
+
+    @property
+    def element_spec(self) -> Any:
+        return self._inner.element_spec
+
+
+class ErrorTranslatingDataset(WrappedDataset):
+    """A dataset whose iterators raise the original errors of callbacks.
+
+    Args:
+        inner: The dataset with the elements.
+        check: Called before each iteration begins. An error that it raises ends the iteration.
+    """
+
+    def __init__(self, inner: Dataset, check: Callable[[], object] = lambda: None) -> None:
+        self._check = check
+        super().__init__(inner)
+
+    def __iter__(self) -> Any:
+        self._check()
+        return iterate(self)
+
+
+class ErrorTranslatingIterator(OwnedIterator):
+    """TensorFlow's iterator, changed to raise the original errors of callbacks.
+
+    Destroying an iterator waits until its running callback has returned. Python's garbage collector may drop the
+    iterator inside this very callback, which would then wait for itself. So an iterator that is dropped outside of
+    the main thread is destroyed in a new thread.
+    """
+
+    def __del__(self) -> None:
+        if threading.get_ident() == threading.main_thread().ident:
+            return
+        references = [self.__dict__.pop("_iterator_resource", None), self.__dict__.get("_dataset")]
+        with contextlib.suppress(RuntimeError):  # the interpreter is exiting, or cannot start another thread
+            _thread.start_new_thread(references.clear, ())
+
+    def __next__(self) -> Any:
+        try:
+            return self._next_internal()
+        except tf.errors.OutOfRangeError:
+            raise StopIteration from None
+        except tf.errors.OpError as error:
+            _raise_original(error)
+            raise
+
+    def get_next(self) -> Any:
+        return _with_original_errors(self._next_internal)
+
+    def get_next_as_optional(self) -> Any:
+        return _with_original_errors(super().get_next_as_optional)
+
+
+def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> Any:
+    """Return an iterator that raises the original errors; inside a graph, return TensorFlow's iterator.
+
+    Args:
+        dataset: The dataset.
+        dropped: Called when Python drops the iterator, which may be at any time and in any thread. The function must
+            not take a lock.
+    """
+    tensorflow_dataset: Any = Dataset
+    if not tf.executing_eagerly():
+        return tensorflow_dataset.__iter__(dataset)
+    iterator = ErrorTranslatingIterator(dataset)
+    weakref.finalize(iterator, dropped).atexit = False
+    return iterator
+
+
+def _with_original_errors(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except tf.errors.OpError as error:
+        _raise_original(error)
+        raise
+
+
+def _raise_original(error: Exception) -> None:
+    """Raise the error that a callback raised, if TensorFlow made `error` of one."""
+    callback_error = original(error)
+    try:
+        if callback_error is not None:
+            raise callback_error from callback_error.__cause__  # TensorFlow's text adds nothing
+    finally:
+        del callback_error, error  # their tracebacks refer to this frame, which would keep the iterator alive

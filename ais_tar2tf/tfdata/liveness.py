@@ -1,0 +1,91 @@
+"""Liveness tokens: arrays in the state of an iterator that show when TensorFlow has destroyed the iterator.
+
+TensorFlow calls no Python code when it destroys an iterator of tf.data, but it frees the arrays that it got from
+Python. So each iterator keeps an array, its token, in the state of its `scan`. When the iterator is destroyed, the
+token is freed, and a weak reference to it becomes invalid.
+
+TensorFlow does not guarantee this. TensorFlow must share aligned arrays with Python instead of copying them, and free
+them soon after use. `can_observe_tokens` tests both once in each process.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.tfdata.shutdown import tracked
+from ais_tar2tf.tfdata.tf import tf
+
+__all__ = ["NO_TOKEN", "LivenessTokens", "can_observe_tokens", "free_unused", "number_of"]
+
+_ALIGNMENT = 64  # bytes; TensorFlow copies arrays whose memory begins elsewhere
+_numbers = itertools.count(1)
+
+NO_TOKEN: Any = np.zeros(1, np.int64)
+"""The token of an iterator before its first chunk; no other token has the number 0."""
+
+
+class LivenessTokens:
+    """The tokens that TensorFlow still holds, of the iterators of one dataset, by number."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, weakref.ref[Any]] = {}
+
+    def current(self, passed_in: Any) -> Any:
+        """Return the token of the iterator whose state contained the array `passed_in`.
+
+        An iterator that begins, or was restored from a checkpoint, gets a new token. Otherwise return the original
+        array. TensorFlow passes in a view of it, which must not be returned: each view would hold the previous view.
+        """
+        held = self._held.get(number_of(passed_in))
+        token = None if held is None else held()
+        if token is None or token.ctypes.data != passed_in.ctypes.data:
+            token = self._new()
+        return token
+
+    def is_held(self, number: int) -> bool:
+        """Return whether the iterator with this token may still be used."""
+        return number in self._held
+
+    def _new(self) -> Any:
+        memory = np.zeros(3 * _ALIGNMENT, np.uint8)
+        begin = -memory.ctypes.data % _ALIGNMENT
+        token, number = memory[begin : begin + 8].view(np.int64), next(_numbers)
+        token[0] = number
+        held = self._held
+        held[number] = weakref.ref(token, lambda _: held.pop(number, None) and None)
+        return token
+
+
+def number_of(token: Any) -> int:
+    """Return the number of a token."""
+    return int(token[0])
+
+
+@tracked
+def free_unused() -> None:
+    """Make TensorFlow free the arrays that it no longer uses, by giving it a new array."""
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            with tf.device("CPU:0"):
+                tf.convert_to_tensor(np.zeros(1, np.int64))
+
+
+@functools.cache
+def can_observe_tokens() -> bool:
+    """Return whether this version of TensorFlow shares arrays with Python, and frees them soon after use."""
+    tokens, handed = LivenessTokens(), list[Any]()
+    handed.append(tokens.current(NO_TOKEN))
+    number = number_of(handed[0])
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            return False
+        tensor = tf.function(lambda: tf.numpy_function(handed.pop, [], tf.int64), autograph=False)()
+        shared = tokens.is_held(number)
+        del tensor
+        free_unused()
+        return shared and not tokens.is_held(number)

@@ -1,0 +1,89 @@
+"""`DatasetRequest`: describes a dataset that is to be built. No I/O, no TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.records import KEY_AND_SHARD
+from ais_tar2tf.streams.datasets import Reading
+from ais_tar2tf.streams.datasets.loops import RecordLoop
+from ais_tar2tf.streams.order.seeds import Seed
+from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
+from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN
+
+__all__ = ["DatasetRequest", "Elements"]
+
+_ONE_EPOCH = RecordLoop(seed=Seed(0))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """How the elements of a dataset are made of records.
+
+    Attributes:
+        names: The fields that the mapping gets. Without a mapping, the fields of an element.
+        optional: The fields that a record may lack. A lacking field has the value b"".
+        mapping: The user's mapping. None: the records are the elements.
+        record_bytes: The size of a typical record, in bytes.
+    """
+
+    names: tuple[str, ...]
+    optional: frozenset[str] = frozenset()
+    mapping: GraphMapping | PythonMapping | None = None
+    record_bytes: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of a chunk. A graph mapping gets only columns that it reads, but at least one."""
+        if isinstance(self.mapping, GraphMapping):
+            return self.mapping.fields or KEY_AND_SHARD[:1]
+        return self.names if self.mapping is None else (*self.names, DIFFERENCE_COLUMN)
+
+
+@dataclass(frozen=True)
+class DatasetRequest:
+    """Everything from which a dataset is built. All options are already checked.
+
+    Attributes:
+        reading: The records, in the order in which they are read.
+        account: The statistics that reading updates.
+        elements: How the elements are made of the records.
+        loop: The number of epochs, and the batches.
+        parallel: The number of calls of the mapping that run at the same time; None to choose it automatically.
+        split: Whether `shard=` divides the records among hosts. TensorFlow must then not divide them again.
+        small_checkpoints: Whether a checkpoint holds only positions, without the prefetched records.
+    """
+
+    reading: Reading
+    account: Account
+    elements: Elements
+    loop: RecordLoop = _ONE_EPOCH
+    parallel: int | None = None
+    split: bool = False
+    small_checkpoints: bool = False
+
+    @property
+    def batches_per_chunk(self) -> int:
+        """The number of whole batches in a chunk; 0 without batches, or if a batch is larger than a chunk."""
+        limits = self.reading.read.limits
+        if self.loop.batch is None:
+            return 0
+        records = limits.chunk_bytes // 2 // max(1, self.elements.record_bytes)
+        return min(limits.chunk_records, records) // self.loop.batch
+
+    @property
+    def record_count(self) -> int | None:
+        """The number of records that an iterator emits; -1 if it is endless, None if the number is unknown."""
+        per_epoch = self.reading.length(self.loop.seed.value)
+        if self.loop.epochs < 0:
+            return 0 if per_epoch == 0 else -1
+        return None if per_epoch is None else max(0, self.loop.epochs * per_epoch - self.loop.start_at)
+
+    @property
+    def element_count(self) -> int | None:
+        """The number of batches, or of records without batches; -1 and None mean the same as in `record_count`."""
+        records = self.record_count
+        if records is None or records < 0 or self.loop.batch is None:
+            return records
+        return records // self.loop.batch if self.loop.drop_remainder else -(-records // self.loop.batch)

@@ -1,0 +1,99 @@
+"""The base class of both TFDS builders of this package.
+
+It adds random access in both file formats, and reading of ArrayRecord as a tf.data.Dataset, which TFDS refuses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ais_tar2tf.base.lazy_module import LazyModule
+from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.tfds.data_source import DataSource
+
+# Loaded as untyped modules, because the type hints of TFDS do not match its behaviour.
+tfds: Any = importlib.import_module("tensorflow_datasets")
+decode: Any = importlib.import_module("tensorflow_datasets.core.decode")
+file_adapters: Any = importlib.import_module("tensorflow_datasets.core.file_adapters")
+
+tf: Any = LazyModule("tensorflow")
+
+__all__ = ["RandomAccess"]
+
+_FORMATS = (file_adapters.FileFormat.ARRAY_RECORD, file_adapters.FileFormat.TFRECORD)
+_FORMAT_NAMES = tuple(each.value for each in _FORMATS)
+
+
+# `skip_registration` is a keyword of TFDS. It keeps TFDS from registering the class under a name.
+class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
+    tfds.core.GeneratorBasedBuilder,
+    skip_registration=True,  # pyright: ignore[reportCallIssue]
+):
+    """A builder whose data can be read by number and as a tf.data.Dataset, in both file formats."""
+
+    def as_data_source(
+        self,
+        split: Any = None,
+        *,
+        decoders: Any = None,
+        deserialize_method: Any = decode.DeserializeMethod.DESERIALIZE_AND_DECODE,
+        file_format: Any = None,
+    ) -> Any:
+        """Return the samples of a split as a sequence, without TensorFlow.
+
+        Args:
+            split: A split, or a dict or list of splits; None selects all splits.
+            decoders: Decoders of TFDS for some of the features.
+            deserialize_method: How TFDS decodes a record.
+            file_format: The format to read, if the data set was prepared in several.
+
+        Returns:
+            A `DataSource`, or a dict or list of them.
+
+        Raises:
+            ShardNotFound: The data set is not prepared.
+        """
+        if self.info.file_format not in _FORMATS or file_format not in (None, *_FORMATS, *_FORMAT_NAMES):
+            return super().as_data_source(
+                split, decoders=decoders, deserialize_method=deserialize_method, file_format=file_format
+            )
+        if not self.info.splits:
+            raise ShardNotFound(
+                f"the data set {self.name!r} is not built here: call download_and_prepare, or give another data_dir",
+                url=str(self.data_dir),
+            )
+        splits = {name: name for name in self.info.splits} if split is None else split
+        return _map_splits(lambda each: DataSource(self.info, each, decoders, deserialize_method), splits)
+
+    def _as_dataset(
+        self, split: Any, decoders: Any = None, read_config: Any = None, shuffle_files: bool = False
+    ) -> Any:
+        if self.info.file_format != file_adapters.FileFormat.ARRAY_RECORD:
+            return super()._as_dataset(split, decoders, read_config, shuffle_files)
+        source = DataSource(self.info, split, decoders, decode.DeserializeMethod.RAW_BYTES)
+        return _dataset_of(source, self.info.features, decoders, shuffle=shuffle_files)
+
+
+def _map_splits(make: Any, splits: Any) -> Any:
+    if isinstance(splits, dict):
+        return {name: _map_splits(make, each) for name, each in splits.items()}
+    if isinstance(splits, list | tuple):
+        return [_map_splits(make, each) for each in splits]
+    return make(splits)
+
+
+def _dataset_of(source: DataSource, features: Any, decoders: Any, *, shuffle: bool) -> Any:
+    """Return a tf.data.Dataset of the decoded samples of `source`, which yields stored records."""
+
+    def stored_record(row: Any) -> Any:
+        return source[int(row)]
+
+    def example(row: Any) -> Any:
+        data = tf.numpy_function(stored_record, [row], tf.string, stateful=False)
+        return features.deserialize_example(tf.ensure_shape(data, ()), decoders=decoders)
+
+    rows = tf.data.Dataset.range(len(source))
+    if shuffle:
+        rows = rows.shuffle(max(len(source), 1), reshuffle_each_iteration=True)
+    return rows.map(example, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,1 @@
+"""Conversion between bytes and values of fields: schemas, tf.train.Example, decoders, arrays, HDF5."""

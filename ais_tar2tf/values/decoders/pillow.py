@@ -1,0 +1,181 @@
+"""`pixels`: decodes JPEG and PNG images by Pillow, if Pillow is installed.
+
+Decoding by TensorFlow would import TensorFlow, which costs 650 MB and several seconds. A PNG gets the same pixels as
+from `tf.io.decode_png`, and a JPEG the same pixels as from `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By
+default, TensorFlow decodes a JPEG by a faster approximation, whose pixels differ by about one level.
+
+Pillow gets only the parts of a file that define its pixels. Metadata (EXIF, colour profiles, texts) is removed, so
+metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header states is
+checked before any pixel is decoded.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import SchemaError
+from ais_tar2tf.options import IMAGE_BYTES
+from ais_tar2tf.values.file_headers import ImageHeader, image_header
+
+__all__ = ["pixels"]
+
+_JPEG = b"\xff\xd8\xff"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_PARTS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
+_KEPT_SEGMENTS = frozenset({0xE0, 0xEE})  # APP0 (JFIF) and APP14 (Adobe), which define the colour space
+_OTHER_SEGMENTS = frozenset({*range(0xE0, 0xF0), 0xFE}) - _KEPT_SEGMENTS
+_START_OF_SCAN = 0xDA
+_JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # stored: decoded; cyan, magenta, yellow and black become three colours
+_ALPHA = (2, 4)  # the numbers of channels that include alpha: grey and alpha, or colours and alpha
+
+
+def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
+    """Return the pixels of an image as (height, width, channels), or None when TensorFlow has to decode it.
+
+    TensorFlow has to decode every format except JPEG and PNG, colours of 16 bits, and colours that shall become grey.
+    It has to decode every image when Pillow is not installed, or is configured to accept truncated images.
+
+    Args:
+        data: The file.
+        dtype: "uint8" or "uint16".
+        channels: The number of channels to return; 0 keeps those of the image.
+
+    Raises:
+        SchemaError: The image is damaged, or larger than `IMAGE_BYTES`.
+    """
+    is_png = data.startswith(_PNG)
+    if not (is_png or data.startswith(_JPEG)) or dtype not in ("uint8", "uint16") or not _is_installed():
+        return None
+    header = image_header(data)
+    if header is None:
+        raise SchemaError(f"the {'PNG' if is_png else 'JPEG'} has no whole header")
+    if not _is_exact(header, dtype, channels) or _accepts_truncated_images():
+        return None
+    itemsize = np.dtype(dtype).itemsize
+    if header.height * header.width * max(channels, header.channels) * itemsize >= IMAGE_BYTES:
+        raise SchemaError(
+            f"the image has {header.width:,} × {header.height:,} pixels: decoded it is over {IMAGE_BYTES:,} bytes, "
+            "and TensorFlow decodes none of this size either"
+        )
+    decoded = _png(data, header) if is_png else _jpeg(data)
+    if decoded.shape[:2] != (header.height, header.width):
+        raise SchemaError(f"the image has {decoded.shape[1]} × {decoded.shape[0]} pixels, unlike its header")
+    return _with_channels(_with_dtype(decoded, dtype), channels)
+
+
+def _is_exact(header: ImageHeader, dtype: str, channels: int) -> bool:
+    """Return whether Pillow can decode an image to exactly the requested type and number of channels."""
+    exact = "uint8" in (header.dtype, dtype) or header.channels == 1
+    known = header.format != "jpeg" or header.channels in _JPEG_CHANNELS
+    natural = _JPEG_CHANNELS[header.channels] if header.format == "jpeg" and known else header.channels
+    return exact and known and (channels in (0, 3) or channels == natural != 2 or (channels == 1 and natural < 3))
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return find_spec("PIL") is not None
+
+
+def _accepts_truncated_images() -> bool:
+    from PIL import ImageFile
+
+    return bool(ImageFile.LOAD_TRUNCATED_IMAGES)
+
+
+def _png(data: bytes, header: ImageHeader) -> Any:
+    from PIL import PngImagePlugin
+
+    image = _loaded(PngImagePlugin.PngImageFile, b"".join((_PNG, *_parts_of_png(data))))
+    if image.mode == "P":
+        image = image.convert("RGBA" if header.channels == 4 else "RGB")
+    decoded = _array(image)
+    if decoded.dtype == bool:
+        return decoded.astype(np.uint8) * 255
+    return decoded[..., [0, 3]] if header.channels == 2 and decoded.shape[2] == 4 else decoded
+
+
+def _parts_of_png(data: bytes) -> Iterator[bytes]:
+    """Yield the chunks of a PNG that define its pixels. A chunk is a length, a kind, bytes, and a CRC (verified)."""
+    at = len(_PNG)
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        kind, stop = data[at + 4 : at + 8], at + 12 + length
+        if stop > len(data):
+            break
+        if kind in _PNG_PARTS:
+            if zlib.crc32(memoryview(data)[at + 4 : stop - 4]) != int.from_bytes(data[stop - 4 : stop], "big"):
+                raise SchemaError(f"the PNG is damaged: its chunk {kind.decode()} at {at:,} has a wrong checksum")
+            yield data[at:stop]
+        if kind == b"IEND":
+            return
+        at = stop
+    raise SchemaError("the PNG is cut: it ends before its last chunk")
+
+
+def _jpeg(data: bytes) -> Any:
+    from PIL import JpegImagePlugin
+
+    decoded = _array(_loaded(JpegImagePlugin.JpegImageFile, b"".join(_parts_of_jpeg(data))))
+    if decoded.shape[2] == 4:  # cyan, magenta, yellow, black: converted to colours as TensorFlow does
+        inks = 255 - decoded.astype(np.int32)
+        return (inks[..., 3:] * inks[..., :3] // 255).astype(np.uint8)
+    return decoded
+
+
+def _parts_of_jpeg(data: bytes) -> Iterator[bytes]:
+    """Yield a JPEG without the metadata segments before its first scan."""
+    at = begin = 2
+    yield data[:at]
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:  # a byte of fill
+            at += 1
+            continue
+        if marker == _START_OF_SCAN:
+            break
+        stop = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker in _OTHER_SEGMENTS and stop <= len(data):
+            yield data[begin:at]
+            begin = stop
+        at = stop
+    yield data[begin:]
+
+
+def _loaded(opener: Any, data: bytes) -> Any:
+    """Load an image by the Pillow class of its format. `Image.open` also tries other formats."""
+    try:
+        image = opener(io.BytesIO(data))
+        image.load()
+    except (OSError, SyntaxError, ValueError, struct.error, IndexError) as error:
+        raise SchemaError(f"the image is damaged or cut ({error})") from error
+    return image
+
+
+def _array(image: Any) -> Any:
+    decoded = np.array(image)
+    return decoded[..., np.newaxis] if decoded.ndim == 2 else decoded
+
+
+def _with_dtype(decoded: Any, dtype: str) -> Any:
+    """Return pixels as another type. 8 bits are repeated to give 16; of 16 bits, the low 8 are dropped."""
+    if decoded.dtype == np.uint16 and dtype == "uint8":
+        return (decoded >> 8).astype(np.uint8)
+    if decoded.dtype == np.uint8 and dtype == "uint16":
+        return decoded.astype(np.uint16) * np.uint16(257)
+    return decoded
+
+
+def _with_channels(decoded: Any, channels: int) -> Any:
+    """Return pixels with `channels` channels: drop alpha, and repeat grey for each colour."""
+    if channels in (0, decoded.shape[2]):
+        return decoded
+    colours = decoded[..., :-1] if decoded.shape[2] in _ALPHA else decoded
+    return np.ascontiguousarray(colours) if colours.shape[2] == channels else np.repeat(colours, channels, axis=2)

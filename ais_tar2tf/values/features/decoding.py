@@ -1,0 +1,271 @@
+"""The decoder of tf.train.Example: a serialized Example becomes a dict of values.
+
+Most Examples of one file are alike. So the decoder caches the head of each entry (all bytes before its payload), and
+the lengths of the heads in the last Example. The next Example is decoded by looking up whole heads (`decode`). An
+Example that differs is parsed completely (`_parse`).
+
+Here a field is a field of a protobuf message. The wire format is in `features/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.errors import MalformedExample
+from ais_tar2tf.values.features.feature_lists import BYTES, FLOATS, INTEGERS
+from ais_tar2tf.values.features.varint import integers, read, varint
+
+__all__ = ["decode"]
+
+_MAX_CACHED = 16_384  # heads of entries: about 4 MB, at most 16 MB
+_LONGEST_HEAD = 1_024  # bytes; longer heads are not cached
+# A tag is the number of a field, shifted left by three bits, plus the wire type.
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_FIELD_1, _FIELD_2 = 1 << 3 | _DELIMITED, 2 << 3 | _DELIMITED
+_FIELD_1_VARINT, _FIELD_1_FIXED32 = 1 << 3 | _VARINT, 1 << 3 | _FIXED32
+_LIST_TAGS = {kind << 3 | _DELIMITED: kind for kind in (BYTES, FLOATS, INTEGERS)}
+
+_FLOAT32, _from_buffer = np.dtype("<f4"), np.frombuffer
+
+# Integer arrays, by payload. Short payloads are mostly labels. Results share the arrays, which are thus read-only.
+_SHORT_BYTES = 4  # two numbers up to 16,383, or one up to 268 million
+_short: dict[bytes, Any] = {}
+
+_prefixes: dict[int, bytes] = {}  # the first bytes of an Example, by its length
+# Name, kind and payload length, by the head of an entry. An entry is cached only if its list holds a single value or
+# packed run, and this payload ends where the entry ends.
+_known: dict[bytes, tuple[str, int, int]] = {}
+_layout: list[tuple[int, ...]] = [()]  # the lengths of the heads in the last Example that was parsed
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """Decode a serialized tf.train.Example.
+
+    Args:
+        data: The serialized Example.
+
+    Returns:
+        A dict by feature name: a list of bytes, a float32 array, or an int64 array. A feature without values is an
+        empty list of bytes. Arrays that share memory with `data` or with other results are read-only.
+
+    Raises:
+        MalformedExample: `data` is not a tf.train.Example.
+
+    >>> decode(bytes.fromhex("0a100a0e0a056c6162656c12051a030a0103"))
+    {'label': array([3])}
+    """
+    if type(data) is not bytes:
+        data = bytes(data)
+    end = len(data)
+    prefix = _prefixes.get(end) or _new_prefix(end)
+    if not data.startswith(prefix):
+        return _parse(data)
+    at = len(prefix)
+    features: dict[str, Any] = {}
+    known, short = _known.get, _short.get
+    for length in _layout[0]:
+        entry = known(data[at : at + length])
+        if entry is None:
+            break
+        name, kind, size = entry
+        at += length
+        stop = at + size
+        if kind == BYTES:
+            features[name] = [data[at:stop]]
+        elif kind == FLOATS:
+            if stop > end:
+                break
+            features[name] = _from_buffer(data, _FLOAT32, size >> 2, at)
+        else:
+            payload = data[at:stop]
+            array = short(payload)
+            features[name] = _integers(payload, at) if array is None else array
+        at = stop
+    if at == end and len(features) == len(_layout[0]):
+        return features
+    return _parse(data)
+
+
+def _integers(payload: bytes, offset: int) -> Any:
+    array = integers(payload, offset)
+    if len(payload) <= _SHORT_BYTES:
+        if len(_short) >= _MAX_CACHED:
+            _short.clear()
+        array.setflags(write=False)
+        _short[payload] = array
+    return array
+
+
+def _new_prefix(length: int) -> bytes:
+    """Return the first bytes of an Example of `length` bytes whose only field is the Features message; cache them."""
+    head = b""
+    for width in range(1, 6):
+        head = b"\x0a" + varint(max(0, length - 1 - width))
+        if len(head) == 1 + width:
+            break
+    if len(_prefixes) >= _MAX_CACHED:
+        _prefixes.clear()
+    _prefixes[length] = head
+    return head
+
+
+class _Message:
+    """A cursor over the fields of one protobuf message, which is `data[at:end]`."""
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+
+    def next_tag(self) -> int:
+        tag, self.at = read(self.data, self.at, self.end)
+        if tag >> 3 == 0 or tag >> 32:
+            raise MalformedExample("a field with an impossible number", offset=self.at)
+        return tag
+
+    def next_span(self) -> tuple[int, int]:
+        """Return the begin and the end of the next delimited value, and skip it."""
+        size, begin = read(self.data, self.at, self.end)
+        if size > self.end - begin:
+            raise MalformedExample(f"a value of {size:,} bytes where {self.end - begin:,} are left", offset=begin)
+        self.at = begin + size
+        return begin, self.at
+
+    def skip(self, tag: int) -> None:
+        """Skip the value of an unknown field."""
+        wire = tag & 7
+        if wire == _DELIMITED:
+            self.next_span()
+        elif wire == _VARINT:
+            _, self.at = read(self.data, self.at, self.end)
+        elif wire in (_FIXED64, _FIXED32):
+            self.next_fixed(8 if wire == _FIXED64 else 4)
+        else:
+            raise MalformedExample(f"wire type {wire} is not used by tf.train.Example", offset=self.at)
+
+    def next_fixed(self, size: int) -> bytes:
+        begin = self.at
+        if begin + size > self.end:
+            raise MalformedExample(f"a value of {size} bytes is cut", offset=begin)
+        self.at = begin + size
+        return self.data[begin : self.at]
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    """Decode any Example by parsing all of it, and cache its heads for the next Example."""
+    features: dict[str, Any] = {}
+    heads: list[int] = []
+    example = _Message(data, 0, len(data))
+    while example.at < example.end:
+        if (tag := example.next_tag()) != _FIELD_1:
+            example.skip(tag)
+            continue
+        entries = _Message(data, *example.next_span())
+        while entries.at < entries.end:
+            entry_at = entries.at
+            if (tag := entries.next_tag()) != _FIELD_1:
+                entries.skip(tag)
+                continue
+            name, value, head_bytes = _parse_entry(_Message(data, *entries.next_span()), entry_at)
+            features[name] = value
+            heads.append(head_bytes)
+    _layout[0] = tuple(heads) if len(heads) == len(features) and 0 not in heads else ()
+    return features
+
+
+def _parse_entry(entry: _Message, entry_at: int) -> tuple[str, Any, int]:
+    """Return the name, the value and the length of the head; the length is 0 if the head is not cached."""
+    name, feature = "", _Feature(entry.data)
+    fields = 0
+    while entry.at < entry.end:
+        tag = entry.next_tag()
+        fields += 1
+        if tag == _FIELD_1:
+            begin, end = entry.next_span()
+            name = _name(entry.data, begin, end)
+        elif tag == _FIELD_2:
+            feature.add(_Message(entry.data, *entry.next_span()))
+        else:  # protobuf would silently drop the whole entry
+            raise MalformedExample("a feature has something else besides a name and values", offset=entry.at)
+    begin, size = feature.single_payload
+    is_regular = (
+        fields == 2
+        and 0 < size == entry.end - begin
+        and b"\x12" in entry.data[entry_at:begin]  # the values come after the name
+        and not (feature.kind == FLOATS and size % 4)
+        and begin - entry_at <= _LONGEST_HEAD
+    )
+    if not is_regular:
+        return name, feature.value, 0
+    if len(_known) >= _MAX_CACHED:
+        _known.clear()
+    _known[entry.data[entry_at:begin]] = (name, feature.kind, size)
+    return name, feature.value, begin - entry_at
+
+
+def _name(data: bytes, begin: int, end: int) -> str:
+    try:
+        return data[begin:end].decode()
+    except UnicodeDecodeError:
+        raise MalformedExample("a feature's name is not UTF-8", offset=begin) from None
+
+
+class _Feature:
+    """The value of one feature. If the feature has several lists, those after the last change of kind are joined."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.kind = BYTES
+        self._values: list[Any] = []
+        self.single_payload = (0, 0)  # begin and size of the only payload; otherwise (0, 0)
+
+    def add(self, feature: _Message) -> None:
+        while feature.at < feature.end:
+            tag = feature.next_tag()
+            if tag not in _LIST_TAGS:
+                feature.skip(tag)
+                continue
+            if _LIST_TAGS[tag] != self.kind:
+                self.kind, self._values = _LIST_TAGS[tag], []
+            self._add_list(_Message(self._data, *feature.next_span()))
+
+    def _add_list(self, values: _Message) -> None:
+        while values.at < values.end:
+            tag = values.next_tag()
+            if tag == _FIELD_1:
+                begin, end = values.next_span()
+                self.single_payload = (begin, end - begin) if not self._values else (0, 0)
+                self._values.append(self._payload(begin, end))
+                continue
+            self.single_payload = (0, 0)
+            if tag == _FIELD_1_FIXED32 and self.kind == FLOATS:
+                self._values.append(np.frombuffer(values.next_fixed(4), _FLOAT32))
+            elif tag == _FIELD_1_VARINT and self.kind == INTEGERS:
+                number, values.at = read(self._data, values.at, values.end)
+                self._values.append(np.array([number], np.uint64).view(np.int64))
+            else:
+                values.skip(tag)
+
+    def _payload(self, begin: int, end: int) -> Any:
+        """Return the payload between two offsets: bytes, or an array of packed numbers."""
+        if self.kind == BYTES:
+            return self._data[begin:end]
+        if self.kind == INTEGERS:
+            return _integers(self._data[begin:end], begin)
+        if (end - begin) % 4:
+            raise MalformedExample("floats take four bytes each", offset=begin)
+        return np.frombuffer(self._data, _FLOAT32, (end - begin) // 4, begin)
+
+    @property
+    def value(self) -> Any:
+        if self.kind == BYTES:
+            return self._values
+        if len(self._values) == 1:
+            return self._values[0]
+        return (
+            np.concatenate(self._values)
+            if self._values
+            else np.zeros(0, _FLOAT32 if self.kind == FLOATS else np.int64)
+        )

@@ -1,0 +1,335 @@
+"""Conversion of a schema to what TensorFlow needs: parse specs, parsers, element specs, and the features of TFDS.
+
+    dataset = tf.data.TFRecordDataset(files).map(parser(schema))
+
+To parse without `parser`, pass `parse_spec(schema)` to `tf.io.parse_example`, and the result to `restore`, which
+gives the fields their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ais_tar2tf.base.lazy_module import LazyModule
+from ais_tar2tf.errors import MissingDependency, SchemaError
+from ais_tar2tf.values.features import SHAPE
+from ais_tar2tf.values.schema import (
+    TEXT_DTYPES,
+    Field,
+    Schema,
+    feature_names,
+    has_shape_feature,
+    ragged_rank,
+    wire_dtype,
+)
+
+tf: Any = LazyModule("tensorflow")
+
+__all__ = ["element_spec", "parse", "parse_spec", "parser", "restore", "tfds_features"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+# decode_raw lacks these types, so values are read as another type with the same bytes.
+_SAME_BYTES = {"uint32": "int32", "uint64": "int64"}
+
+
+def parse_spec(schema: Schema) -> dict[str, Any]:
+    """Return the features for `tf.io.parse_example` and `tf.io.parse_single_example`.
+
+    A field of one shape becomes a FixedLenFeature. A field whose length varies, or a number that may be absent,
+    becomes a RaggedFeature; in a single example, its value is a list. An absent file or text becomes an empty string.
+
+    Args:
+        schema: The schema of the examples.
+
+    Returns:
+        Features of `tf.io`, by their names in the parsed dict.
+    """
+    return {name: feature for field in schema for name, feature in _features_of(field).items()}
+
+
+def _features_of(field: Field) -> dict[str, Any]:
+    name, dtype = field.name, tf.as_dtype(wire_dtype(field).replace("bytes", "string"))
+    if field.sparse:
+        return _sparse_spec(field, dtype)
+    if field.ragged:
+        values, *lengths = feature_names(field)
+        partitions = [tf.io.RaggedFeature.RowLengths(key) for key in lengths]
+        partitions += [tf.io.RaggedFeature.UniformRowLength(size) for size in _uniform_sizes(field)]
+        return {name: _ragged_spec(dtype, values, partitions)}
+    spec = _shape_spec(field) if has_shape_feature(field) else {}
+    if _is_one_string(field):
+        spec[name] = tf.io.FixedLenFeature((), tf.string, b"" if field.optional else None)
+    elif None in field.shape or field.optional or _is_empty(field):
+        spec[name] = _ragged_spec(dtype, name, [])
+    else:
+        spec[name] = tf.io.FixedLenFeature(field.shape, dtype)
+    return spec
+
+
+def _shape_spec(field: Field) -> dict[str, Any]:
+    rank = len(field.shape)
+    default = [0] * rank if field.optional else None
+    return {SHAPE.format(field.name): tf.io.FixedLenFeature((rank,), tf.int64, default)}
+
+
+def _uniform_sizes(field: Field) -> list[int]:
+    """Return the sizes of a ragged field after its last size that varies."""
+    return [size or 0 for size in field.shape[ragged_rank(field) + 1 :]]
+
+
+def _is_one_string(field: Field) -> bool:
+    return field.is_file or field.encoding == "raw" or (field.dtype in TEXT_DTYPES and not field.shape)
+
+
+def _is_empty(field: Field) -> bool:
+    """Return whether a field has no values in any record: TensorFlow treats its feature as absent."""
+    return field.dense and 0 in field.shape and not _is_one_string(field)
+
+
+def _ragged_spec(dtype: Any, key: str, partitions: list[Any]) -> Any:
+    return tf.io.RaggedFeature(dtype, key, partitions, row_splits_dtype=tf.int64)
+
+
+def _sparse_spec(field: Field, dtype: Any) -> dict[str, Any]:
+    values, *indices, _ = feature_names(field)
+    if None not in field.shape:
+        return {field.name: tf.io.SparseFeature(indices, values, dtype, list(field.shape))}
+    spec = {key: _ragged_spec(tf.int64, key, []) for key in indices}
+    return {values: _ragged_spec(dtype, values, []), **spec, **_shape_spec(field)}
+
+
+def parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that parses serialized examples, for `.map()` after a TFRecordDataset.
+
+    Args:
+        schema: The schema of the examples.
+
+    Returns:
+        A function of a scalar string tensor, or of a batch of them, that returns what `parse` returns.
+    """
+    spec = parse_spec(schema)
+
+    def parse_one(serialized: Any) -> dict[str, Any]:
+        serialized = tf.convert_to_tensor(serialized)
+        if serialized.shape.rank == 0:
+            return restore(schema, tf.io.parse_single_example(serialized, spec))
+        return restore(schema, tf.io.parse_example(serialized, spec), batch=True)
+
+    return parse_one
+
+
+def parse(schema: Schema, serialized: Any) -> dict[str, Any]:
+    """Parse one serialized example, or a batch of them.
+
+    Args:
+        schema: The schema of the examples.
+        serialized: A string tensor: a scalar, or a vector of examples.
+
+    Returns:
+        A dict of tensors by field name. Files stay encoded, as strings.
+
+    Raises:
+        SchemaError: A batch cannot hold values of the shapes that a field has.
+    """
+    return parser(schema)(serialized)
+
+
+def restore(schema: Schema, parsed: Mapping[str, Any], *, batch: bool = False) -> dict[str, Any]:
+    """Restore the types and shapes of fields that tf.io parsed.
+
+    Args:
+        schema: The schema of the examples.
+        parsed: The result of `tf.io` for `parse_spec(schema)`.
+        batch: Whether `parsed` is a batch, from `tf.io.parse_example`.
+
+    Returns:
+        A dict of dense, ragged and sparse tensors by field name. Files stay encoded, as strings.
+
+    Raises:
+        SchemaError: A batch cannot hold values of the shapes that a field has.
+    """
+    return {field.name: _restored(field, parsed, batch) for field in schema}
+
+
+def _restored(field: Field, parsed: Mapping[str, Any], batch: bool) -> Any:
+    if field.sparse and None in field.shape:
+        return _restored_sparse(field, parsed, batch)
+    value = parsed[field.name]
+    if field.is_file:
+        return value
+    if field.encoding == "raw":
+        return _restored_raw(field, value, parsed, batch)
+    if field.ragged:
+        return _restored_ragged(field, _cast(field, value), batch)
+    if _is_empty(field):
+        flat, rows = (value.flat_values, [value.nrows()]) if batch else (value, [])
+        return tf.reshape(_cast(field, flat), (*rows, *field.shape))
+    if field.sparse or None not in field.shape:
+        return _cast(field, value)
+    return _shaped(field, _cast(field, value), parsed, batch)
+
+
+def _cast(field: Field, value: Any) -> Any:
+    return value if field.dtype in TEXT_DTYPES else tf.cast(value, field.dtype)
+
+
+def _restored_ragged(field: Field, value: Any, batch: bool) -> Any:
+    """Restore a ragged field: the sizes after its last varying size become the shape of the flat values."""
+    uniform = _uniform_sizes(field)
+    if not uniform:
+        return value
+    lengths = value.nested_row_lengths()[: ragged_rank(field) + batch]
+    return tf.RaggedTensor.from_nested_row_lengths(tf.reshape(value.flat_values, (-1, *uniform)), lengths)
+
+
+def _shaped(field: Field, value: Any, parsed: Mapping[str, Any], batch: bool) -> Any:
+    """Reshape flat values to the shape of the field. In a batch, only the first size of the shape may vary."""
+    if field.shape == (None,):
+        return value
+    if batch:
+        return _shaped_batch(field, value)
+    return tf.ensure_shape(tf.reshape(value, _sizes(field, parsed)), field.shape)
+
+
+def _shaped_batch(field: Field, value: Any) -> Any:
+    uniform = [size for size in field.shape[1:] if size is not None]
+    if len(uniform) + 1 < len(field.shape):
+        raise _batch_error(field)
+    rows = value.row_lengths() // int(np.prod(uniform))
+    return tf.RaggedTensor.from_row_lengths(tf.reshape(value.flat_values, (-1, *uniform)), rows)
+
+
+def _batch_error(field: Field) -> SchemaError:
+    return SchemaError(
+        f"field {field.name!r} is {field.type_text} ({field.encoding}): parse one example at a time, then batch"
+    )
+
+
+def _sizes(field: Field, parsed: Mapping[str, Any]) -> Any:
+    """Return the sizes of one value, as its record states them; else those of the field, with -1 for varying ones."""
+    if has_shape_feature(field):
+        return parsed[SHAPE.format(field.name)]
+    return [-1 if size is None else size for size in field.shape]
+
+
+def _restored_raw(field: Field, value: Any, parsed: Mapping[str, Any], batch: bool) -> Any:
+    dtype = np.dtype(field.dtype)
+    name = "int64" if dtype.kind in "mM" else dtype.name
+    flat = tf.io.decode_raw(value, _SAME_BYTES.get(name, name))
+    flat = tf.bitcast(flat, name) if name in _SAME_BYTES else flat
+    if None not in field.shape:
+        # The values of an optional field have one more dimension, whose size is 0 for an absent value.
+        values = (-1,) if batch or field.optional else ()
+        return tf.reshape(flat, (*values, *field.shape))
+    if batch:
+        raise _batch_error(field)
+    return tf.ensure_shape(tf.reshape(flat, _sizes(field, parsed)), field.shape)
+
+
+def _restored_sparse(field: Field, parsed: Mapping[str, Any], batch: bool) -> Any:
+    if batch:
+        raise _batch_error(field)
+    values, *keys, shape = feature_names(field)
+    indices = tf.stack([parsed[key] for key in keys], axis=1)
+    return tf.SparseTensor(indices, _cast(field, parsed[values]), parsed[shape])
+
+
+def element_spec(schema: Schema) -> dict[str, Any]:
+    """Return the type and shape of each tensor that a `parser` returns for one example, by field name.
+
+    Args:
+        schema: The schema of the examples.
+    """
+    return {field.name: _element_of(field) for field in schema}
+
+
+def _element_of(field: Field) -> Any:
+    shape: Any = tf.TensorShape(field.shape)
+    dtype = tf.string if field.is_file or field.dtype in TEXT_DTYPES else _tensor_dtype(field)
+    if field.is_file:
+        return tf.TensorSpec((), tf.string)
+    if field.sparse:
+        return tf.SparseTensorSpec(shape, dtype)
+    if field.ragged:
+        rank = ragged_rank(field)
+        return tf.RaggedTensorSpec([None] * (rank + 1) + _uniform_sizes(field), dtype, rank, tf.int64)
+    if field.optional and not _is_one_string(field) and None not in field.shape:
+        return tf.TensorSpec((None,), dtype)
+    if field.optional and field.encoding == "raw" and None not in field.shape:
+        return tf.TensorSpec((None, *field.shape), dtype)
+    return tf.TensorSpec(shape, dtype)
+
+
+def _tensor_dtype(field: Field) -> Any:
+    dtype = np.dtype(field.dtype)
+    return tf.int64 if dtype.kind in "mM" else tf.as_dtype(dtype.name)
+
+
+def tfds_features(schema: Schema) -> Any:
+    """Return the tfds.features.FeaturesDict that reads examples of a schema (extra `tfds`).
+
+    Files other than images, and labels that are stored as text, become strings. A string or a number that may be
+    absent becomes a sequence, which is empty in a record without the field.
+
+    Args:
+        schema: The schema of the examples.
+
+    Raises:
+        SchemaError: TFDS has no feature for a field.
+        MissingDependency: tensorflow_datasets is not installed.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise MissingDependency("tensorflow_datasets", extra="tfds") from error
+    features = {field.name: _tfds_feature(tfds.features, field, schema) for field in schema}
+    return tfds.features.FeaturesDict(features)
+
+
+def _tfds_optional(features: Any, field: Field, schema: Schema) -> Any:
+    if _is_one_string(field) and field.encoding not in ("image", "raw"):
+        return features.Tensor(shape=(None,), dtype=np.bytes_)
+    if field.encoding == "list" and not field.shape:
+        return features.Tensor(shape=(None,), dtype=np.dtype(field.dtype))
+    images = [other.name for other in schema if other.encoding == "image" and other.optional]
+    any_image = f"image={';'.join(images)}" if len(images) > 1 else ""
+    others = [other.name for other in schema if other.name not in images and not other.optional]
+    advice = (
+        f"fields={[any_image, *others]} gives every record one image, as the bytes of its file if the images "
+        "have several formats"
+        if any_image
+        else f"fields={others} leaves it out"
+    )
+    raise SchemaError(
+        f"field {field.name!r} ({field}) is absent in some records, for which TFDS has no feature; {advice}, and "
+        "t2t.tfds.builder(map=) can put a value into its place"
+    )
+
+
+def _tfds_feature(features: Any, field: Field, schema: Schema) -> Any:
+    if field.optional:
+        return _tfds_optional(features, field, schema)
+    if field.sparse:
+        raise SchemaError(f"field {field.name!r} is {field.type_text}, for which TFDS has no feature")
+    if field.encoding == "image" and field.format in ("jpeg", "png") and field.dtype == "uint8":
+        shape = field.shape or (None, None, None)
+        return features.Image(shape=shape, encoding_format=field.format)
+    if field.is_file or (field.dtype in TEXT_DTYPES and not field.shape):
+        return features.Text() if field.dtype == "string" else features.Tensor(shape=(), dtype=np.bytes_)
+    dtype = np.dtype(np.bytes_) if field.dtype in TEXT_DTYPES else np.dtype(field.dtype)
+    if field.encoding == "raw":
+        return features.Tensor(shape=field.shape, dtype=dtype, encoding=features.Encoding.BYTES)
+    if not field.ragged:
+        return features.Tensor(shape=field.shape, dtype=dtype)
+    rank = ragged_rank(field)
+    nested: Any = features.Tensor(shape=field.shape[rank + 1 :], dtype=dtype)
+    for _ in range(rank + 1):
+        nested = features.Sequence(nested)
+    return nested
