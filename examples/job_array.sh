@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A Slurm job array converts the shards of a bucket, each job its share; when all are done, one publishes them:
+# Convert the shards of a bucket in a Slurm job array, each job a share. When all are done, publish the shares:
 #
 #   array=$(sbatch --parsable --array=0-7 examples/job_array.sh 'ais://imagenet/train-{000..146}.tar' /shared/out)
 #   sbatch --dependency="afterok:$array" --wrap "ais-tar2tf finish /shared/out"
 #
-# A job that was preempted goes on with the files that are not finished: sbatch --requeue.
+# With sbatch --requeue, a preempted job continues with its unfinished files.
 #SBATCH --cpus-per-task=4 --mem=4G --time=4:00:00
 set -euo pipefail
 
