@@ -10,13 +10,13 @@ __all__ = ["Archive", "Bytes", "Members", "Wanted"]
 Bytes = bytes | bytearray | memoryview
 
 Wanted = Callable[[str], bool]
-"""Tells whether a member of this name is wanted. The bytes of other members are not collected."""
+"""Tells whether a member of this name is wanted. Other members may come without bytes."""
 
 
 class Members(NamedTuple):
     """Consecutive whole members of one archive, as ranges of `data`, which is valid until the next group.
 
-    A name that ends with a slash is a directory; v7 tars store directories as files.
+    A name that ends with a slash is a directory that was stored as a file.
     """
 
     names: list[str]
@@ -38,7 +38,7 @@ class Archive(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether no member can follow: an error from here on damages none of the members read so far."""
+        """Whether an error from here on damages none of the members read so far."""
         ...
 
     def feed(self, block: Bytes) -> Iterator[Members]:

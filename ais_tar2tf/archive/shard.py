@@ -79,7 +79,7 @@ class ShardArchive:
 
     @property
     def ended(self) -> bool:
-        """Whether no member can follow the members read so far."""
+        """Whether an error from here on damages none of the members read so far."""
         return self._archive is not None and self._archive.ended
 
     @property

@@ -162,6 +162,6 @@ class HeaderTable:
 
 def _sum_of_bytes(columns: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return the sum of the bytes of each column. A column has at most 64 words."""
-    # Four sums of 16 bits in each word: 64 words of two bytes each cannot overflow them.
+    # Four sums of 16 bits in each word. 64 words add at most 128 bytes to each, so none overflows.
     fours = (columns & _EVERY_OTHER_BYTE).sum(axis=0) + ((columns >> np.uint64(8)) & _EVERY_OTHER_BYTE).sum(axis=0)
     return np.ascontiguousarray(fours).view("<u2").reshape(-1, 4).sum(axis=1, dtype=np.int64)

@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 
 class ConsoleLogHandler(logging.Handler):
-    """Prints the package's log: warnings and waits always, every retry with -v."""
+    """Prints the package's log: warnings always, waits without --quiet, and every retry with -v."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
@@ -114,7 +114,7 @@ class Console:
             self.data(_line(row, widths, right))
 
     def styled(self, text: str, *styles: str, stream: TextIO | None = None) -> str:
-        """Return styled text, or the plain text when the stream is no terminal or NO_COLOR is set."""
+        """Return styled text, or the plain text if the stream or the environment wants no colours."""
         if not _is_coloured(stream or sys.stdout):
             return text
         return f"{_STYLE}{';'.join(_STYLES[style] for style in styles)}m{text}{_STYLE}0m"
@@ -159,7 +159,7 @@ class Console:
             _write_to_stderr(f"{self.styled('next:', 'cyan', stream=sys.stderr)}  {remedy}")
 
     def progress(self, what: str, total: int = 0, *, counted: str = "records", size: int = 0) -> Progress:
-        """Return a progress bar with rate and time left; it appears in a terminal, after a second."""
+        """Return a progress bar with rate and time left; it appears in a terminal, after 2 s."""
         return progress_for(what, total, self.bars, counted=counted, size=size)
 
     @property

@@ -1,4 +1,4 @@
-"""Errors on the command line: the exit code of each error, and a remedy in one line that can be copied.
+"""Errors on the command line: the exit code of each error, and a remedy in one line.
 
 The functions must not request anything from a store.
 """
@@ -181,7 +181,7 @@ def _of_access(error: BaseException) -> str:
 
 
 def _of_missing(error: BaseException) -> str:
-    """Suggest to list the folder above the missing one, or the buckets when a bucket is missing."""
+    """Suggest to list what holds the missing object or AIStore bucket; for another bucket, suggest `doctor`."""
     where = _where(error)
     scheme, bucket, name = split_url(where)
     if scheme == "file":

@@ -238,7 +238,7 @@ class AisDataset(Completed):
             SchemaError: The selections have to run as Python, and their output types are not given.
             ExportError: A file cannot be written.
         """
-        from ais_tar2tf.cluster.remote import Leaves, in_memory, payloads
+        from ais_tar2tf.cluster.remote import Leaves, converted, payloads
 
         if path:
             _check_path(path)
@@ -265,7 +265,7 @@ class AisDataset(Completed):
         }
         if place.etl is not None:
             session = self._session.over(self._converted_by(place.etl, template))
-            return in_memory(session, self._on_error, Leaves.from_pipeline(self._pipeline), **options)
+            return converted(session, self._on_error, Leaves.from_pipeline(self._pipeline), **options)
         return self.source(template).dataset(self._to_pair(None), **options)
 
     def transformer(

@@ -29,7 +29,7 @@ from ais_tar2tf.streams.reader import ReadSession, Shards
 from ais_tar2tf.values.decoders import Decoder
 from ais_tar2tf.values.file_headers import array_header
 
-__all__ = ["ExecutionPlace", "Leaves", "choose", "in_memory", "payloads"]
+__all__ = ["ExecutionPlace", "Leaves", "choose", "converted", "payloads"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Leaves:
         return tuple(members.values()), lambda record: unflatten(self.nest, record)
 
 
-def in_memory(session: ReadSession, on_error: OnError, leaves: Leaves, **options: Unpack[DatasetKeywords]) -> Any:
+def converted(session: ReadSession, on_error: OnError, leaves: Leaves, **options: Unpack[DatasetKeywords]) -> Any:
     """Return the dataset that the same conversions and selections would give in this process.
 
     `session` reads the ETL's output. Answers of an ETL have no length, so no ranges can be requested.

@@ -1,4 +1,4 @@
-"""A tf.data service over exported record files: its workers read the files, and each record is delivered once.
+"""A tf.data service over exported record files: its workers read the files, by default each record once.
 
 The dispatcher and the workers are processes on any machines that can read the files:
 

@@ -11,13 +11,9 @@ from typing import Any
 from ais_tar2tf.base.documents.parsing import json_value
 from ais_tar2tf.errors import SchemaError
 
-__all__ = ["Columns", "parse_scalar"]
+__all__ = ["Columns", "parse_value"]
 
-_TYPES: tuple[Callable[[str], Any], ...] = (
-    int,
-    float,
-    str,
-)  # each type can represent the values of all types before it
+_TYPES: tuple[Callable[[str], Any], ...] = (int, float, str)  # each represents the values of all types before it
 
 
 class Columns:
@@ -59,7 +55,7 @@ def _rank(value: Any) -> int:
 def _convert(kind: Callable[[Any], Any], value: Any) -> Any:
     parsed = _parse_list(value)
     if isinstance(parsed, list):
-        return [kind(each) for each in parsed]
+        return [_convert(kind, each) for each in parsed]
     return None if parsed is None else kind(parsed)
 
 
@@ -76,11 +72,11 @@ def _parse_list(value: Any) -> Any:
     return text
 
 
-def parse_scalar(value: bytes | str) -> Any:
-    """Return a value as a number if it is one, else as text. It is for a value that belongs to no column.
+def parse_value(value: bytes | str) -> Any:
+    """Return a value that belongs to no column, as a number, a list or text.
 
-    >>> parse_scalar(b"7"), parse_scalar("0.5"), parse_scalar(" cat ")
-    (7, 0.5, 'cat')
+    >>> parse_value(b"7"), parse_value("[0.5, 1]"), parse_value(" cat ")
+    (7, [0.5, 1.0], 'cat')
     """
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
     return _convert(_TYPES[_rank(text)], text)

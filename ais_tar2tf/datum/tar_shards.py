@@ -19,7 +19,7 @@ from typing import Any
 import ais_tar2tf as t2t
 from ais_tar2tf.base.documents.parsing import json_value
 from ais_tar2tf.datum.annotations import empty_objects, parse_class_ids, parse_objects
-from ais_tar2tf.datum.columns import parse_scalar
+from ais_tar2tf.datum.columns import parse_value
 from ais_tar2tf.datum.folders import Attributes, Examples
 from ais_tar2tf.datum.images import check_image, segmentation_example
 from ais_tar2tf.datum.problem import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
@@ -110,7 +110,7 @@ def _labels(record: Record, input_field: str, where: str) -> dict[str, Any]:
         if name == "json":
             labels.update(_parse_labels(value, where))
         else:
-            labels["label" if name == "cls" else name] = parse_scalar(value)
+            labels["label" if name == "cls" else name] = parse_value(value)
     return labels
 
 

@@ -90,7 +90,7 @@ class FileFetcher:
 
     @property
     def size(self) -> int | None:
-        """The size of the current shard; None before the first `read`."""
+        """The size of the current shard; None while it is unknown."""
         return self.identity.size
 
     @property
@@ -129,7 +129,7 @@ class FileFetcher:
         return count
 
     def _open(self, url: str) -> SeekableBody:
-        """Open the file, and check that its identity is the same as before, and its size no smaller."""
+        """Open the file, and check that its identity is the same as before, and that it reaches the offset."""
         body = self._store.open(self._wanted.name, self._offset)
         try:
             (self.identity.prove if self._wanted.bound else self.identity.check)(body.info.identity, url)

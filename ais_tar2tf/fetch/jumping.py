@@ -1,7 +1,7 @@
 """Plans prefetch windows in a shard in which the reader jumps over large fields.
 
-There are two kinds of windows. A window at the reader's position is planned when the reader needs it, and downloaded
-by the reader's own thread. Windows around the following records are planned if an index states their offsets.
+The reader's own thread downloads a window at its position that no worker has begun. Workers download the windows
+around the following records, if an index states their offsets, and the blocks after a large window.
 
 No I/O, no threads. Callers hold the lock of the state.
 """
@@ -19,7 +19,7 @@ __all__ = ["JumpingPlan"]
 
 _FIRST_WINDOW = 8 * KIB  # after a jump: enough for a label and some headers
 _MIN_WINDOW = 4 * KIB
-_MAX_WINDOW = 256 * KIB  # after a jump: half of the shortest jump
+_MAX_WINDOW = 256 * KIB  # after a jump: half of the default of `Read.jump_bytes`
 _SHRINKING = 8  # a window that was large enough shrinks by 1/8, as it may have been larger than needed
 _MAX_READ_AHEAD = 4 * MIB  # beyond it, most downloaded bytes would be jumped over
 _BLOCKS_AFTER_WINDOW = 2  # that workers download when a window has become as large as a block

@@ -1,4 +1,4 @@
-"""Plans the range requests of shards that are read from beginning to end, as far as the read-ahead allows.
+"""Plans the range requests of a reader that does not jump, as far as the read-ahead allows.
 
 No I/O, no threads. Callers hold the lock of the state.
 """
@@ -62,17 +62,17 @@ class SequentialPlan:
         if wanted is None:
             return None
         lacks_validator = bool(wanted.identity.fingerprint) and not wanted.identity.is_strong
-        shard = ShardDownload(
+        size = self._known_size(wanted)
+        may_jump = size is None and self._takes_ranges(wanted, lacks_validator)
+        return ShardDownload(
             wanted,
             self._store.url(wanted.name),
             wanted.identity,
-            self._known_size(wanted),
+            size,
             lacks_validator,
+            window_bytes=self._state.next_window_bytes if may_jump else 0,
             planned_to=wanted.start,
         )
-        if shard.size is None and self._takes_ranges(shard):
-            shard.window_bytes = self._state.next_window_bytes
-        return shard
 
     def _known_size(self, wanted: ShardRange) -> int | None:
         """Return the size that an index states, if few bytes are wanted. The next shard can then be planned, too."""
@@ -81,19 +81,19 @@ class SequentialPlan:
             return None
         return size if wanted.stop - wanted.start <= self._read.range_bytes else None
 
-    def _takes_ranges(self, shard: ShardDownload) -> bool:
-        return self._over_connections(shard) or shard.wanted.stop is not None
+    def _takes_ranges(self, wanted: ShardRange, lacks_validator: bool) -> bool:
+        return self._over_connections(lacks_validator) or wanted.stop is not None
 
-    def _over_connections(self, shard: ShardDownload) -> bool:
+    def _over_connections(self, lacks_validator: bool) -> bool:
         """Return whether several requests may download the shard. Without a validator, their content might differ."""
-        return self._read.connections > 1 and not (shard.lacks_validator or self._state.last_lacks_validator)
+        return self._read.connections > 1 and not (lacks_validator or self._state.last_lacks_validator)
 
     def _stop_of_next(self, shard: ShardDownload) -> int | None:
         """Return the end of the next range of the shard; None for the shard's end."""
-        if not self._takes_ranges(shard):
+        if not self._takes_ranges(shard.wanted, shard.lacks_validator):
             return None
         stops = [shard.wanted.stop, shard.end]
-        if self._over_connections(shard):
+        if self._over_connections(shard.lacks_validator):
             stops.append(shard.planned_to + self._tuning.range_bytes)
         if shard.window_bytes:
             stops.append(shard.planned_to + shard.window_bytes)

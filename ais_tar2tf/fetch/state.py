@@ -10,13 +10,13 @@ A range request is in one of these states:
     state      meaning                                         next state: the method that enters it, and its caller
     ---------  ----------------------------------------------  -----------------------------------------------------
     PLANNED    in the queue; not yet requested from the store  IN_FLIGHT  `begin`: planner, for a worker or the reader
-                                                               ABANDONED  `abandon_…`: planner
+                                                               ABANDONED  `abandon_…`: planner; `leave_shard`: reader
     IN_FLIGHT  a worker or the reader downloads it; the        RECEIVED   `end`: downloader, when all bytes arrived
                reader may already consume its first blocks     FAILED     `end`: downloader, when no try is left
-                                                               ABANDONED  `abandon_…`: planner
+                                                               ABANDONED  as above
     RECEIVED   all bytes arrived; the reader has not consumed  DELIVERED  `next_request`: planner, when none is left
-               all of its blocks                               ABANDONED  `abandon_…`: planner
-    FAILED     the reader raises its error on reaching it      ABANDONED  `abandon_…`: planner
+               all of its blocks                               ABANDONED  as above
+    FAILED     the reader raises its error on reaching it      ABANDONED  as above
     DELIVERED  the reader consumed it; no longer in the queue  none
     ABANDONED  the reader left its shard or jumped over it;    none
                no longer in the queue; if a worker downloads
@@ -70,14 +70,14 @@ class DownloadState:
         self._max_read_ahead = max(BLOCK_BYTES, max_read_ahead)
         self._waiting: deque[RangeRequest] = deque()  # the requests in `requests` that a worker may begin
         self._planned_bytes = 0  # over all shards
-        self._consumed_bytes = 0
+        self._passed_bytes = 0  # the part of the planned bytes that the reader consumed or left out
         self._last_window_bytes = 0  # of the previous shard; 0 if the reader did not jump in it
 
     # Questions.
 
     @property
     def read_ahead_bytes(self) -> int:
-        """The largest number of bytes in flight or received ahead of the reader: as tuned, within the bound."""
+        """How far ahead of the reader bytes are received, as tuned, within the bound. It bounds each window, too."""
         return max(BLOCK_BYTES, min(self._max_read_ahead, self._tuning.read_ahead))
 
     @property
@@ -95,7 +95,7 @@ class DownloadState:
     @property
     def may_plan_ahead(self) -> bool:
         """Whether the read-ahead has room for another range of a shard that is read sequentially."""
-        if self._waiting or self._planned_bytes - self._consumed_bytes >= self.read_ahead_bytes:
+        if self._waiting or self._planned_bytes - self._passed_bytes >= self.read_ahead_bytes:
             return False
         if self.partly_planned is not None and self.partly_planned.size is None:
             return False
@@ -105,11 +105,11 @@ class DownloadState:
 
     def may_begin(self, request: RangeRequest) -> bool:
         """Return whether the request begins within the read-ahead."""
-        return request.plan_offset - self._consumed_bytes < self.read_ahead_bytes
+        return request.plan_offset - self._passed_bytes < self.read_ahead_bytes
 
     def has_room(self, request: RangeRequest, size: int) -> bool:
         """Return whether the read-ahead has room for `size` more bytes of the request."""
-        ahead = request.plan_offset + request.received - self._consumed_bytes
+        ahead = request.plan_offset + request.received - self._passed_bytes
         return ahead <= 0 or ahead + size <= self.read_ahead_bytes
 
     def is_over(self, request: RangeRequest) -> bool:
@@ -154,7 +154,7 @@ class DownloadState:
         stop = min(stop, shard.end)
         if start >= stop:
             return None
-        request = RangeRequest(shard, start, stop, self._consumed_bytes, may_be_combined)
+        request = RangeRequest(shard, start, stop, self._passed_bytes, may_be_combined)
         for queue in (self.requests, self._waiting):
             earlier = takewhile(lambda each: each.shard is shard and each.start < start, queue)
             queue.insert(sum(1 for _ in earlier), request)
@@ -163,7 +163,7 @@ class DownloadState:
 
     def plan_for_reader(self, shard: ShardDownload, stop: int) -> RangeRequest:
         """Put a request for the reader's next bytes first. No worker begins it, only the reader itself."""
-        request = RangeRequest(shard, self.delivered, stop, self._consumed_bytes)
+        request = RangeRequest(shard, self.delivered, stop, self._passed_bytes)
         self.requests.appendleft(request)
         shard.windows_since_jump += 1
         return request
@@ -228,7 +228,7 @@ class DownloadState:
             shard.lacks_validator = True
 
     def note_identity(self, request: RangeRequest, found: Identity) -> bool:
-        """Note the identity that an answer states; return whether this is the first answer, and the size unknown."""
+        """Note the identity that an answer states; return whether the size of the shard is still to be noted."""
         shard = request.shard
         shard.is_answered = True
         if shard.size is not None or request.is_abandoned:
@@ -254,7 +254,7 @@ class DownloadState:
         answered = size if answer_stop is None else answer_stop
         shard.honours_ranges = answered < size and not shard.lacks_validator
         if request.stop is None or request.stop > end or answered > request.stop:
-            request.stop = end  # or the store ignores ranges: this answer brings all the rest
+            request.stop = end  # this answer brings all the rest, perhaps because the store ignores ranges
         self._note_planned(request, request.stop)
 
     def add_block(self, request: RangeRequest, buffer: memoryview, count: int) -> None:
@@ -318,7 +318,7 @@ class DownloadState:
         block = request.blocks.popleft()
         request.consumed += block.end - block.begin
         if not request.shard.is_jumping:
-            self._consumed_bytes += block.end - block.begin
+            self._passed_bytes += block.end - block.begin
         self.lock.notify_all()
         request.shard.prefix_hash = block.prefix_hash
         begin = block.begin + skipped
@@ -335,7 +335,7 @@ class DownloadState:
         """Abandon all requests of the current shard; return them."""
         abandoned = self._abandon_while(lambda request: request.shard is shard)
         self._finish_planning(shard)
-        self._consumed_bytes = self.requests[0].plan_offset if self.requests else self._planned_bytes
+        self._passed_bytes = self.requests[0].plan_offset if self.requests else self._planned_bytes
         self.lock.notify_all()
         return abandoned
 

@@ -42,8 +42,8 @@ class Decode(ConversionOp):
 
     Args:
         field: The field to decode.
-        kind: How to decode it, as `"image"` or `"npy"`. Default: as the extension in the field's name says; an image
-            if it says nothing.
+        kind: How to decode it, as `"image"` or `"npy"`. Default: a label if there is a vocabulary, otherwise by the
+            extension in the field's name, and an image if that is unknown.
         dtype: The type of the numbers. Default: that of the file.
         vocabulary: The names of classes: a label becomes its position in this list.
         channels: The channels of an image: 1 is grey, 3 are colours, 4 are colours with transparency. Default: 0,
@@ -52,7 +52,7 @@ class Decode(ConversionOp):
             and stays at least this large. This is much faster before a `Resize`, and nearly as precise.
 
     Raises:
-        OptionError: A setting has a wrong value, or no effect on this kind.
+        ValueError: A setting has a wrong value, or is one of images on another kind.
 
     Example:
         >>> Decode("cls")({"cls": b"7"})

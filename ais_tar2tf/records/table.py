@@ -10,7 +10,7 @@ from typing import Any, overload
 __all__ = ["KEY_AND_SHARD", "Record", "RecordBatch", "Records", "listed_fields"]
 
 Record = dict[str, Any]
-"""A record: `__key__` and `__shard__` as text, and every field as bytes."""
+"""A record: `__key__` and `__shard__` as text, and every field as bytes or, once decoded, as a value."""
 
 KEY_AND_SHARD = ("__key__", "__shard__")
 """The entries of a record that are not fields."""

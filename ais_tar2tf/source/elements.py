@@ -37,7 +37,7 @@ def plan_elements(
 ) -> tuple[OpenedShards, Elements]:
     """Describe the elements of a dataset, and select the fields that they need.
 
-    The sample (the first records) shows which fields exist. Without a mapping, an element has the fields' bytes.
+    The sample (the first records) shows which fields exist. Without `map` and `decode`, an element has their bytes.
 
     Returns:
         The shards with the selected fields, and the description of the elements.

@@ -60,9 +60,8 @@ def load(
         The export: a sequence of the records of all splits, which also makes datasets.
 
     Raises:
-        ExportError: There is no manifest, so no export was finished there.
+        ExportError: There is no manifest, so no export was finished there; or the manifest is damaged.
         StoreError: The store cannot be read.
-        SchemaError: The manifest is damaged.
     """
     where = location_text(out)
     check_access(where, endpoint=endpoint, token=token)
@@ -75,7 +74,7 @@ def load(
         raise AccessDenied("it may not be read", url=place.url(MANIFEST)) from error
     if manifest is None:
         why = "there is no manifest, so no export was finished there; shards are read by t2t.open"
-        raise ExportError(f"{place.url(MANIFEST)}: {why}")
+        raise ExportError(f"{place.url(MANIFEST)}: {why}") from FileNotFoundError(MANIFEST)
     return Loaded(where, manifest, files, {"endpoint": endpoint, "token": token})
 
 

@@ -171,8 +171,8 @@ class Mixture(Completed):
     ) -> ShardDataset:
         """Make a tf.data.Dataset of the records of all sources, as `Source.dataset` does.
 
-        Each source is shuffled separately, and `shard` reads a share of each source. All sources must have the same
-        fields; otherwise, choose fields by `select`.
+        Each source is shuffled separately, and `shard` reads a share of each source. Every source must have
+        the fields that are read; choose them by `select`.
 
         Args:
             map: A function of a record that returns an element. In a graph, a record is a dict of tensors. In Python,
@@ -205,7 +205,7 @@ class Mixture(Completed):
         return build_dataset(together, reading, self._account, strategy, given)
 
     def _strategy(self, options: DatasetOptions) -> Shuffle | None:
-        """Return the shuffle of each source. All windows together are as large as one source's window."""
+        """Return the shuffle of each source. All windows together have at most the bytes of one."""
         return strategy_of(options.strategy).among(len(self._sources))
 
     def _elements(

@@ -1,8 +1,8 @@
 """The read plan of a source: which records this host reads, and in which order. An index adds counts and offsets.
 
-No host knows which index the other hosts find. If one host divides the records by an index and another host without
-it, some records are read twice and others never. So every host logs how it divides them, and warns of an index that
-it found and does not use.
+No host knows which index the other hosts find. With `even`, if one host divides the records by an index and another
+host without it, some records are read twice and others never. So each host then logs how it divides them. It warns of
+an index that it found and does not use.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def plan_reading(
     if plan.by_records:
         if not account.raises:
             raise OptionError("shuffle='global' needs on_error='raise': its order counts every record")
-        size = _single_records_size(shards, opened.index.required())
+        size = _checked_total_size(shards, opened.index.required())
         shards = replace(shards, store=in_whole_blocks(shards.store, size))
     return SourceReading(opened.session.over(shards), plan)
 
@@ -75,7 +75,7 @@ def _shards_of_members(opened: OpenedShards, plan: Plan) -> Shards | None:
     return None if plan.by_records or needs_whole else opened.with_members
 
 
-def _single_records_size(shards: Shards, index: Index) -> int:
+def _checked_total_size(shards: Shards, index: Index) -> int:
     """Return the bytes of all shards, after checking that single records can be read from each of them."""
     total = 0
     for name in shards.names:
@@ -98,7 +98,7 @@ def _with_index(plan: Plan, shards: Shards, found: FoundIndex, account: Account)
         entries = [index.get(name) for name in shards.names]
         counts = [0 if entry is None else entry.records for entry in entries]
         if plan.even in ("pad", "drop") and not all(entry is not None and entry.placed for entry in entries):
-            why = f"the index at {found.url} holds counts alone, and even={plan.even!r} needs places"
+            why = f"the index at {found.url} holds counts alone, and even={plan.even!r} needs offsets"
         else:
             plan, shards = replace(plan, counts=counts), replace(shards, index=index)
             why = f"the index at {found.url} counts {sum(counts):,} records"

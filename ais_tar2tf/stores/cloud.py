@@ -21,7 +21,7 @@ from ais_tar2tf.stores.base import Body, Identity, Interrupt, ObjectInfo, Store
 from ais_tar2tf.stores.cloud_body import StreamBody
 from ais_tar2tf.stores.listing import checked_listing
 from ais_tar2tf.stores.memory import BytesBody
-from ais_tar2tf.stores.obstore import DEFAULT_REGION, endpoint_of, is_public, is_set, obstore
+from ais_tar2tf.stores.obstore import DEFAULT_REGION, endpoint_of, is_on, is_public, obstore
 from ais_tar2tf.stores.obstore_client import ObstoreClient
 from ais_tar2tf.stores.transport.answers import info_in
 from ais_tar2tf.stores.transport.bodies import body_of, info_of, range_header
@@ -208,7 +208,7 @@ class CloudStore(Store):
         """Return the URL to which a request is sent; None if only obstore can send the request."""
         check_object_name(name, url=self.url(name))
         if self._is_public:
-            if self._scheme != "s3" or is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
+            if self._scheme != "s3" or is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
                 return None
             endpoint = self._endpoint or f"https://s3.{self._obstore.region}.amazonaws.com"
             return f"{endpoint}/{quote(self._bucket)}/{quote(name)}"

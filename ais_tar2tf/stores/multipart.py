@@ -28,7 +28,7 @@ def ranges_header(wanted: Sequence[tuple[int, int]]) -> dict[str, str]:
 def pieces_of(data: memoryview, wanted: Sequence[tuple[int, int]]) -> tuple[list[memoryview], int] | None:
     """Return the bytes of each (start, stop), and the object's size.
 
-    Return None unless the answer has exactly these ranges, in this order.
+    Return None unless the answer begins with these ranges, in this order.
     """
     pieces: list[memoryview] = []
     offset, size = 0, -1

@@ -19,8 +19,8 @@ __all__ = [
     "DEFAULT_REGION",
     "endpoint_of",
     "error_of",
+    "is_on",
     "is_public",
-    "is_set",
     "make",
     "obstore",
     "status_of",
@@ -86,10 +86,10 @@ def is_public(scheme: str, endpoint: str | None) -> bool:
     if scheme == "gs" and endpoint is not None and endpoint == endpoint_of("gs", None):
         return True
     names = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}
-    return is_set(names[scheme])
+    return is_on(names[scheme])
 
 
-def is_set(name: str) -> bool:
+def is_on(name: str) -> bool:
     """Return whether a variable of the environment has a value such as `true`."""
     return os.environ.get(name, "").strip().lower() in _YES
 
@@ -182,7 +182,7 @@ def status_of(error: Exception) -> int | None:
 
 
 def error_of(error: Exception, url: str, endpoint: str | None = None) -> StoreError:
-    """Return the error for a failure of obstore. The text of the failure is never shown: it may hold a signature."""
+    """Return the error for a failure of obstore, with the server's message; other text may hold a signature."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or type(error).__name__ == "NotFoundError":
         return ShardNotFound("there is no such object or bucket", url=url)

@@ -14,7 +14,7 @@ tf: Any = LazyModule("tensorflow")
 __all__ = ["decode_image", "is_tensor", "to_number", "with_check"]
 
 _SIZE = (224, 224)
-# tf.strings.to_number parses these types. It refuses a number that does not fit into the type.
+# tf.strings.to_number parses these types. It refuses an integer that does not fit into the type.
 _PARSED_BY_TENSORFLOW = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
@@ -31,7 +31,7 @@ def with_check(value: Any, condition: Any, message: Any) -> Any:
 
 
 def to_number(text: Any, dtype: Any) -> Any:
-    """Parse a string tensor as a number. Surrounding whitespace is ignored. A number that does not fit fails."""
+    """Parse a string tensor as a number. Surrounding whitespace is ignored. An integer that does not fit fails."""
     dtype, word = tf.as_dtype(dtype), tf.strings.strip(text)
     if dtype.name in _PARSED_BY_TENSORFLOW:
         return tf.strings.to_number(word, dtype)

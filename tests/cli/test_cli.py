@@ -574,6 +574,25 @@ def test_verify_of_nothing_ends_with_3(tmp_path):
     assert run("verify", tmp_path).exit_code == 3
 
 
+def test_verify_of_a_damaged_manifest_ends_with_6(train_folder, tmp_path):
+    out = tmp_path / "out"
+    run("convert", train_folder, out, "--workers", "1")
+    manifest = out / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"records": 20', b'"records": 21'))
+    done = run("verify", out)
+    assert done.exit_code == 6
+    assert "--exists replace" in done.stderr
+
+
+def test_inspect_promises_more_bad_records_only_if_there_are_more(tmp_path):
+    twice = [(key, {"cls": b"1"}) for key in ("a", "b", "a", "b")]
+    no_fields = [(name, {"": b""}) for name in ("c", "d")]
+    (tmp_path / "x.tar").write_bytes(made.tar([*twice, *no_fields]))
+    shown = run("inspect", tmp_path / "x.tar").stdout
+    assert "2 × " in shown
+    assert "--json names more" not in shown
+
+
 def test_skipped_records_are_reported_and_end_with_7(train_folder, tmp_path):
     cut(train_folder)
     assert run("convert", train_folder, tmp_path / "strict", "--workers", "1").exit_code == 6

@@ -236,6 +236,9 @@ def test_options_of_a_loaded_export(pair_url, tmp_path):
     loaded = t2t.load(tmp_path / "out")
     with pytest.raises(OptionError, match=r"there is no split 'trian'; there are: train; did you mean 'train'\?"):
         loaded.dataset("trian")
+    for malformed in ("train[1.5:]", "train[_:]", "train[1.2.3%:]", "train[1__0:]"):
+        with pytest.raises(OptionError, match="is no split"):
+            loaded.dataset(malformed)
     for options in ({"seed": 1}, {"shuffle": 1}, {"drop_remainder": True}):
         with pytest.raises(OptionError, match=r"has no effect|shuffles nothing"):
             loaded.dataset("train", **options)

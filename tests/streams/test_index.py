@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import io
 import json
+import random
 import sys
 import tarfile
 import types
@@ -64,6 +66,18 @@ def test_against_tarfile(memory, tar_format, squeezed):
     assert entry.offset(60) == max(ends.values())
     assert entry.compressed == squeezed
     assert entry.identity == memory.head("a.tar").identity
+
+
+def test_the_first_record_of_a_compressed_shard_that_is_larger_than_its_content(memory):
+    contents = [random.Random(number).randbytes(1 << 20) for number in range(3)]
+    memory.put("a.tar.bz2", bz2.compress(made.tar((f"{n}", {"bin": data}) for n, data in enumerate(contents))))
+    url = memory.url("a.tar.bz2")
+    (entry,) = t2t.index(url)
+    source = t2t.open(url, retry=Retry(attempts=1))
+    assert entry.offset(1) < entry.identity.size // 3 + 1
+    assert source[0]["bin"] == contents[0]
+    assert [record["bin"] for record in source[0:2]] == contents[:2]
+    assert [next(iter(source.records(shard=(host, 3), even="drop")))["bin"] for host in range(3)] == contents
 
 
 def test_an_index_next_to_the_shards_and_elsewhere(memory, tmp_path):

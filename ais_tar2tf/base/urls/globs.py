@@ -61,9 +61,9 @@ def _glob_regex(pattern: str) -> str:
     r"""Return a regex whose time grows with the length of a name, not with the ways to divide it among the stars.
 
     `**` divides the pattern into runs, and `*` divides a run into chunks of fixed length. The first position at which
-    a chunk matches is always right, since no later position leaves more of the name to the rest. So every chunk is in
-    an atomic group, which is never matched again elsewhere. Only the last run, which must end where the name ends, is
-    tried at every position.
+    a chunk matches is always right, since no later position leaves more of the name to the rest. So the chunks
+    between stars are in atomic groups, which are never matched again elsewhere. Only the last run, which must end
+    where the name ends, is tried at every position.
     """
     first, *others = _glob_runs(pattern)
     if not others:

@@ -1,4 +1,4 @@
-"""`inspect`: print the schema, the counts and sizes of fields, and all bad records."""
+"""`inspect`: print the schema, the counts and sizes of fields, and bad records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inspect(
 ) -> None:
     """Print the schema, counts, sizes and bad records.
 
-    All shards are read; a bad record does not stop that. The exit code is 6 when there are bad records. Images are
+    A bad record in a shard does not stop the reading. The exit code is 6 when there are bad records. Images are
     not decoded: only their headers and end marks are checked.
 
     Examples:
@@ -104,7 +104,7 @@ def _show_bad(console: Console, statistics: DataStatistics) -> None:
         of_kind = [bad for bad in statistics.first_errors if bad.kind == kind][:_SHOWN]
         for bad in of_kind:
             console.point(bad.text, "·")
-    if statistics.error_count > _SHOWN:
+    if max(statistics.errors_by_kind.values(), default=0) > _SHOWN:
         console.data("  --json names more of them")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from ais_tar2tf.cli import exits
 from ais_tar2tf.cli.command import Endpoint, Out, fail, verb
 from ais_tar2tf.cli.console import Console, counted, duration, quantity
-from ais_tar2tf.errors import AccessDenied, ExportError, Tar2TFError, TransportError
+from ais_tar2tf.errors import AccessDenied, ExportError, MissingDependency, Tar2TFError, TransportError
 
 __all__ = ["verify"]
 
-_NO_FAULT_OF_THE_FILES = (AccessDenied, TransportError)
+_NO_FAULT_OF_THE_FILES = (AccessDenied, MissingDependency, TransportError)
+_REPAIR = "write it anew: ais-tar2tf convert … --exists replace"
 
 
 @verb()
@@ -32,9 +33,10 @@ def verify(
     try:
         loaded = load(out, endpoint=endpoint)
     except ExportError as error:
-        code = exits.NOT_FOUND if error.__cause__ is None else exits.CORRUPT
+        if not isinstance(error.__cause__, FileNotFoundError):
+            fail(console, str(error), _REPAIR, exits.CORRUPT)
         remedy = "name the OUT of a convert that has ended; if it was ended early, run it again"
-        fail(console, str(error), remedy, code)
+        fail(console, str(error), remedy, exits.NOT_FOUND)
     began = time.perf_counter()
     try:
         found = loaded.verify(progress=console.bars)
@@ -43,7 +45,7 @@ def verify(
     except Tar2TFError as error:
         fault = f"{type(error).__name__}: {error}"
         console.document({"whole": False, "fault": fault}, lambda: None)
-        fail(console, fault, "write it anew: ais-tar2tf convert … --exists replace", exits.CORRUPT)
+        fail(console, fault, _REPAIR, exits.CORRUPT)
     document = {"whole": True, "files": found.files, "records": found.records, "bytes": found.bytes}
     text = f"whole: {counted(found.files, 'file')}, {counted(found.records, 'record')}, {quantity(found.bytes)}"
     console.document(document, lambda: console.data(text))

@@ -38,7 +38,7 @@ def spec(
         communication: How targets send shards: `hpush`, `hpull` or `ws`.
         init_timeout: The maximum time for the start of a pod.
         object_timeout: The maximum time for one shard; AIStore's default of 10 s is meant for small objects.
-        roots: The target's folders, mounted in the pod, whose files a target may name instead of sending them.
+        roots: Folders that you mount in the pod. A target may name a file in them instead of sending it.
     """
     if not _NAME.fullmatch(name):
         raise SchemaError(f"an ETL's name has 6 to 32 small letters, digits and inner dashes, not {name!r}")

@@ -99,7 +99,7 @@ class Transformer:
             target: The URL of the target that hpull fetches objects from; AIS_TARGET_URL when left out.
             workers: Shards that are transformed at once; the number of CPUs when left out.
             timeouts: The timeouts of requests that the service itself makes.
-            secret: The first part of every request's path, and part of the service's `url`; random when left out.
+            secret: The path of the service's `url`, which all requests but /health need; random when left out.
                 When empty, only this machine and the cluster's targets are answered.
             nodes: Nodes, as `host:port`, that output may be put to, besides the targets of the cluster.
 

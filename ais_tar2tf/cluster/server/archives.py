@@ -16,7 +16,7 @@ import re2
 
 from ais_tar2tf.cluster.server.refusals import RefusedError, bad_match_mode, bad_pattern, unknown_format
 
-__all__ = ["Member", "begin_entry", "end_mark", "is_archive", "joined", "list_members", "matcher", "read_members"]
+__all__ = ["Member", "end_mark", "is_archive", "joined", "list_members", "matcher", "read_members", "tar_entry"]
 
 MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
 PIECE = 256 * 1024  # bytes of a member that are read and sent at once
@@ -128,7 +128,7 @@ def _zip_members(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Mem
                 yield Member(info.filename, info.file_size, body)
 
 
-def begin_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
+def tar_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
     """Yield a member of a tar: its header, its bytes, and zeros up to the end of its last block."""
     info = link or tarfile.TarInfo(name)
     info.size = size

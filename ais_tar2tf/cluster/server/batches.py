@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ais_tar2tf.cluster.server.archives import begin_entry, end_mark, read_members
+from ais_tar2tf.cluster.server.archives import end_mark, read_members, tar_entry
 from ais_tar2tf.cluster.server.calls import whole_number
 from ais_tar2tf.cluster.server.folder import BucketRoot
 from ais_tar2tf.cluster.server.refusals import RefusedError, bad_request, not_served
@@ -68,13 +68,13 @@ def _pieces(folder: BucketRoot, entries: list[BatchEntry], *, short_names: bool)
         try:
             with folder.open(entry.bucket, entry.name) as stored:
                 size, body = _open_entry(stored.file, entry)
-                yield from begin_entry(name, size, body)
+                yield from tar_entry(name, size, body)
         except LookupError:
-            yield from begin_entry(f"{_MISSING}{name}", 0, io.BytesIO())
+            yield from tar_entry(f"{_MISSING}{name}", 0, io.BytesIO())
         except RefusedError as refusal:
             if refusal.code != "ErrNotFound":
                 raise
-            yield from begin_entry(f"{_MISSING}{name}", 0, io.BytesIO())
+            yield from tar_entry(f"{_MISSING}{name}", 0, io.BytesIO())
     yield end_mark()
 
 

@@ -11,7 +11,7 @@ from tarfile import TarError
 from aiohttp import web
 
 from ais_tar2tf.cluster.server import refusals
-from ais_tar2tf.cluster.server.archives import Member, begin_entry, end_mark, matcher, read_members
+from ais_tar2tf.cluster.server.archives import Member, end_mark, matcher, read_members, tar_entry
 from ais_tar2tf.cluster.server.batches import batch_pieces
 from ais_tar2tf.cluster.server.calls import Call, in_time, read_body, split_target
 from ais_tar2tf.cluster.server.checksums import StatedChecksum
@@ -93,7 +93,7 @@ class Target(Node):
         if first is None:
             raise refusals.no_member(query, call.bucket, call.name)
         if path:
-            pieces = islice(begin_entry(*first), 1, None)  # without the tar header
+            pieces = islice(tar_entry(*first), 1, None)  # without the tar header
             return await self._stream(call.request, _BYTES, _first_bytes(pieces, first.size), size=first.size)
         return await self._stream(call.request, _TAR, _as_tar(chain([first], members)))
 
@@ -193,7 +193,7 @@ class Target(Node):
 
 def _as_tar(members: Iterable[Member]) -> Iterator[bytes]:
     for member in members:
-        yield from begin_entry(*member)
+        yield from tar_entry(*member)
     yield end_mark()
 
 

@@ -26,7 +26,6 @@ from ais_tar2tf.stores import ObjectInfo, Store, TokenSource, check_bucket, open
 
 __all__ = ["Destination", "FolderDestination", "StoreDestination", "open_destination"]
 
-_READ = 1 << 20
 _CONCURRENT_DELETES = 8  # enough to hide the latency of a store
 
 

@@ -147,8 +147,8 @@ class WorkFolder:
 
     Args:
         path: The folder, which is created if it does not exist.
-        plan: The options and sources of the export. A journal with another plan is an error.
-        start_over: Ignore an existing journal.
+        plan: The options and sources of the export. Finished files of another plan are an error.
+        start_over: Delete an existing journal, and the files that it lists.
         private: Create the folder so that only its owner can read it.
     """
 

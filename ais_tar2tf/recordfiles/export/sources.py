@@ -36,10 +36,10 @@ class Sources:
                 check_same(identity, self.store.head(name).identity, source.url, out)
 
 
-def check_same(recorded: Identity, found: Identity, url: str, out: str) -> None:
-    """Raise `ExportError` if the identities of the object `url`, as recorded for `out` and as found now, differ."""
+def check_same(recorded: Identity, found: Identity, what: str, out: str) -> None:
+    """Raise `ExportError` if the identity of `what`, as recorded for the export `out`, is not the one found."""
     if recorded.differs_from(found):
-        raise ExportError(f"{url}: changed since it was exported to {out}; exists='replace' reads everything again")
+        raise ExportError(f"{what}: changed since it was exported to {out}; exists='replace' reads everything again")
 
 
 def source_objects(shards: Iterable[SourceShard]) -> list[SourceObject]:

@@ -17,8 +17,9 @@ __all__ = ["SPLIT_NAME", "SplitRange", "host_ranges", "slice_ranges", "split_ran
 SPLIT_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 """The regular expression for the name of a split, which is part of the names of files."""
 
+_EDGE = r"-?(?:\d+(?:_\d+)*|\d+(?:\.\d+)?%)"  # a number of records, or a percentage
 _TERM = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*?)\s*(\[\s*(?P<start>-?[\d_.]+%?)?\s*:\s*(?P<stop>-?[\d_.]+%?)?\s*\])?\s*"
+    rf"\s*(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*?)\s*(\[\s*(?P<start>{_EDGE})?\s*:\s*(?P<stop>{_EDGE})?\s*\])?\s*"
 )
 
 

@@ -81,7 +81,7 @@ class _ArrayRecordWriter:
         return checksum_of(self._path)
 
     def abandon(self) -> None:
-        with contextlib.suppress(RuntimeError):  # `append` or `close` has raised this error already
+        with contextlib.suppress(RuntimeError):  # the file is given up, so its errors do not matter
             self._writer.close()
 
 

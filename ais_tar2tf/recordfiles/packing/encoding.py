@@ -33,7 +33,7 @@ def encode_field(key: str, name: str, value: Any) -> bytes:
     The extension of the name decides the format: text for `txt`, `cls` and similar, JSON for `json`, an array for
     `npy`, a dict of arrays for `npz`, msgpack for `msgpack`, and an image for `jpg`, `png` and
     similar: a PIL image, an array of uint8, or an array of floats from 0 to 1. With `.gz` at the end, the bytes are
-    compressed. Fields with other extensions accept text, numbers, lists and dicts (as JSON). Bytes are returned
+    compressed. Fields with unknown extensions accept text, numbers, lists and dicts (as JSON). Bytes are returned
     unchanged.
 
     Raises:
@@ -69,11 +69,11 @@ class _NotEncodableError(Exception):
 
 
 def _to_numpy(extension: str, value: Any) -> Any:
-    """Convert a tensor of TensorFlow or PyTorch to an array, and a scalar of NumPy to a number of Python."""
+    """Convert a tensor of TensorFlow or PyTorch to an array, and a scalar of NumPy to a value of Python."""
     if not isinstance(value, np.ndarray | np.generic) and callable(getattr(value, "numpy", None)):
         value = value.numpy()
-    is_number = isinstance(value, np.ndarray | np.generic) and not value.shape and extension not in ("npy", "npz")
-    return value.item() if is_number else value
+    is_scalar = isinstance(value, np.ndarray | np.generic) and not value.shape and extension not in ("npy", "npz")
+    return value.item() if is_scalar else value
 
 
 # Text, numbers, JSON, msgpack.
@@ -114,7 +114,7 @@ def _to_plain(value: Any) -> Any:
     """Convert a NumPy value to lists and numbers, which JSON and msgpack support."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    raise TypeError(f"nor has {type(value).__name__}")
+    raise TypeError(f"it contains a {type(value).__name__}")
 
 
 # Arrays.

@@ -57,9 +57,10 @@ class PackOptions:
 
     def refuse_for_rows(self) -> None:
         """Refuse options that are for files only, because rows are packed."""
-        if self.labels != "auto" or self.splits is not None or self.root is not None or self.follow_links:
+        for_files = (self.splits, self.root, self.classes)
+        if self.labels != "auto" or self.follow_links or any(each is not None for each in for_files):
             raise OptionError(
-                "labels, splits, root and follow_links are for files: rows bring their own labels and bytes"
+                "labels, classes, splits, root and follow_links are for files: rows bring their own labels and bytes"
             )
         if self.shuffle is not None and self.shuffle is not False:
             raise OptionError("shuffle is for files: rows come one by one, so bring them in the order that you want")

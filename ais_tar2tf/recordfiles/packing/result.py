@@ -81,7 +81,7 @@ class PackResult(list[str]):
         document = contents_to_json(self._contents, self.seed)
         for split, shards in self.splits.items():
             document["splits"][split]["shards"] = shards
-        totals = {"records": self.records, "bytes": self.bytes}
+        totals = {"records": self.records, "bytes": self.bytes, "cut_images": self.cut_images}
         return {"shards": list(self), **document, **totals, "classes_files": self.classes_files}
 
 

@@ -58,9 +58,9 @@ def inspect_source(
         options.refuse_for_csv()
         contents = inspect_csv(path, options, on_count)
     else:
-        is_other_file = "this file is no CSV file; give its folder, or a CSV file that names it"
+        not_csv = "this file is no CSV file; give its folder, or a CSV file that names it"
         missing = "there is no such folder or CSV file"
-        raise ShardNotFound(is_other_file if path.is_file() else missing, url=os.fspath(path))
+        raise ShardNotFound(not_csv if path.is_file() else missing, url=os.fspath(path))
     if not any(split.records for split in contents.splits):
         left_out = f": all files are left out: {contents.left_out}" if contents.left_out else ""
         raise ShardNotFound(f"there is nothing to pack{left_out}", url=os.fspath(path))

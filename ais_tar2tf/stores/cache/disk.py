@@ -1,7 +1,7 @@
 """A block cache in a folder that processes may share.
 
 dir/.ais_tar2tf                  marks the folder as ours; any other folder that is not empty is refused
-dir/ab/cdef…/object.json         the content of one object; its time of modification says when that was confirmed
+dir/ab/cdef…/object.json         the identity of one object; its time of modification says when that was confirmed
 dir/ab/cdef…/0123456789abcdef-7  block 7 of a content; `.….part` while it is written
 
 `ab` and `cdef…` are the digest of the object's key, `0123456789abcdef` that of the content's identity. Files are
@@ -11,6 +11,7 @@ private to the user, never reached through links, and deleted only under names o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
@@ -107,8 +108,10 @@ class DiskBlockCache:
                 return
             temporary = f".{secrets.token_hex(8)}.json{PART}"
             with open(os.open(temporary, NEW_FILE, 0o600, dir_fd=folder), "wb") as file:  # noqa: PTH123  # an open file
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # so that no sweep deletes the file
                 file.write(document_bytes(document, indent=None))
-            os.replace(temporary, _OBJECT, src_dir_fd=folder, dst_dir_fd=folder)
+                file.flush()
+                os.replace(temporary, _OBJECT, src_dir_fd=folder, dst_dir_fd=folder)
 
     def forget(self, key: str) -> None:
         with contextlib.suppress(OSError), self._opened(_digest_of(key)) as folder:

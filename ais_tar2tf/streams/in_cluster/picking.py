@@ -16,7 +16,7 @@ from ais_tar2tf.streams.reader import Shards, read_part
 
 __all__ = ["read_numbered"]
 
-_WORTH = 4 * MIB  # per record, to read and drop: less than this is faster than the target's search for the members
+_WORTH = 4 * MIB  # per record: to read and drop fewer bytes is faster than to let the target search for the members
 _ESCAPED = frozenset(string.punctuation)  # characters that both Go's and Python's regular expressions let escape
 
 

@@ -130,14 +130,13 @@ class Lane(RecordLane):
         mark = self._start if step == self._start.step else Mark(step)
         if entry is None:
             return mark, None
-        mark = replace(mark, identity=mark.identity.completed_by(entry.identity))
+        # A range of decompressed bytes cannot be requested: the fetcher reads a compressed shard to its end.
+        mark = replace(mark, identity=mark.identity.completed_by(entry.identity), compressed=entry.compressed)
         if not entry.placed:
             return mark, None
         cut = self._order.part(step)
         if cut is not None and cut.first and not mark.offset:
-            mark = replace(
-                mark, offset=entry.offset(cut.first), compressed=entry.compressed, number=entry.number(cut.first)
-            )
+            mark = replace(mark, offset=entry.offset(cut.first), number=entry.number(cut.first))
         return mark, entry.offset(cut.stop) if cut is not None and cut.stop < entry.records else None
 
     def _first_number(self, step: int) -> int | None:

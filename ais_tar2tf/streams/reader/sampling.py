@@ -20,7 +20,8 @@ __all__ = ["read_part", "read_places"]
 def read_part(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:
     """Read the consecutive records `cut` of one shard; fewer if the shard ends before.
 
-    If the index has their places, only their range is read. Otherwise the shard is read from its start.
+    If the index has their places, and the shard is not compressed, only their range is read. Otherwise the shard is
+    read from its start.
     """
     entry = shards.entry(number)
     placed = entry is not None and entry.placed

@@ -52,7 +52,7 @@ class TraceNotes:
     """A log of what a mapping does with the record while it is traced.
 
     Attributes:
-        touched: The fields that the mapping reads.
+        touched: The fields that the mapping uses.
         missing: The fields that the mapping reads, although no record has them.
         undecided: The fields whose presence the mapping checks, and that only some records have.
         absent: The fields whose presence the mapping checks, and that no record of the sample has.
@@ -162,7 +162,7 @@ class TracedRecord(dict[str, Any]):
         return dict(self.items())
 
     def _read_all(self) -> None:
-        """Log that all fields are read. Raise SchemaError if some records lack a field."""
+        """Log that all fields are read. Raise SchemaError for a field in `differing`."""
         for name in self._fields.differing:
             if super().__contains__(name):
                 raise self._undecided(name)

@@ -47,7 +47,7 @@ class Scope:
 
 
 class Resolved(NamedTuple):
-    """The objects that an expression may stand for, and the attributes at its end that could not be resolved."""
+    """The objects that an expression may stand for, and the attributes at its end that were not resolved."""
 
     objects: list[Any]
     rest: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def resolve(read: VariableRead, uses: CodeUses, scope: Scope, depth: int = 0) ->
 
 
 def known_variables(uses: CodeUses, scope: Scope) -> dict[str, list[Any]]:
-    """Return the objects that local variables may stand for, by name: in this code and in the functions inside it."""
+    """Return the objects that this code's variables may stand for, by name, for the functions inside it."""
     known = {name: list(values) for name, values in scope.known.items()}
     for name, reads in uses.aliases.items():
         for read in reads:
@@ -81,7 +81,7 @@ def known_variables(uses: CodeUses, scope: Scope) -> dict[str, list[Any]]:
 
 
 def mutated_objects(mutation: Mutation, uses: CodeUses, scope: Scope) -> list[Any]:
-    """Return the objects that a mutation in the bytecode may change."""
+    """Return the objects that a mutation in the bytecode may change, or that hold such an object."""
     target = mutation.target
     if target.scope == "local" and target.name in uses.rebound:
         return []  # usually holds a copy, which the function may change

@@ -28,7 +28,7 @@ from ais_tar2tf.values.schema.written_numbers import NUMBER_DTYPES as NUMBER_DTY
 from ais_tar2tf.values.schema.written_numbers import is_written_number as is_written_number
 from ais_tar2tf.values.schema.written_numbers import number_of_text as number_of_text
 
-# The public names. The other names are for this package.
+# The public names. Other rooms of ais_tar2tf use the other names.
 __all__ = [
     "ENCODINGS",
     "Field",

@@ -103,7 +103,7 @@ class Schema:
     def merge(self, other: Schema) -> Schema:
         """Return one schema for the records of this schema and of another.
 
-        A field that only one of the schemas has becomes optional.
+        A field that some of the records lack becomes optional.
 
         Args:
             other: The other schema.
