@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -11,7 +12,7 @@ from typing import Generic, TypeVar
 __all__ = ["Steps"]
 
 _T = TypeVar("_T")
-_THREAD_LEAVES = 0.001  # seconds in which obstore's thread leaves Python
+_THREAD_LEAVES = 0.1  # seconds in which obstore's thread leaves Python, even on a busy machine
 
 
 class Steps(Generic[_T]):
@@ -36,10 +37,7 @@ class Steps(Generic[_T]):
     def close(self) -> None:
         self._items = None  # frees the iterator and its connection
         self._loop.close()
-        # After the last step, obstore's own thread needs a moment to leave Python. If the process ends while that
-        # thread still waits for the interpreter's lock, Python kills the thread inside Rust, which aborts the whole
-        # process. There is no event to wait for, so this sleeps.
-        time.sleep(_THREAD_LEAVES)
+        _last_end[0] = time.monotonic()
 
     async def _next(self, seconds: float | None) -> _T | None:
         assert self._items is not None
@@ -65,3 +63,16 @@ class Steps(Generic[_T]):
         if failed:
             raise failed[0]
         return found[0]
+
+
+_last_end = [-_THREAD_LEAVES]  # when the last iterator was closed, by `time.monotonic`
+
+
+@atexit.register
+def _wait_for_threads() -> None:
+    """Let obstore's own thread leave Python before the process ends.
+
+    If that thread still waits for the interpreter's lock then, Python kills the thread inside Rust, which aborts the
+    whole process. There is no event to wait for.
+    """
+    time.sleep(max(0.0, _last_end[0] + _THREAD_LEAVES - time.monotonic()))

@@ -62,10 +62,10 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in (self._socket, *self._taken):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        _end(self._socket)
+        self._threads[0].join(PATIENCE)  # accepts no more
+        for taken in self._taken:
+            _end(taken)
         for thread in self._threads:
             thread.join(PATIENCE)
 
@@ -82,6 +82,12 @@ class Listener:
     def _one(self, taken: socket.socket, number: int) -> None:
         with contextlib.suppress(OSError):
             self._serve(taken, number)
+
+
+def _end(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
 
 
 def says(data: bytes) -> Callable[[socket.socket, int], None]:
