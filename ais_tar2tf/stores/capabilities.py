@@ -92,7 +92,7 @@ class Caching(Protocol):
 
     @abstractmethod
     def in_whole_blocks(self, total: int) -> Store:
-        """Return a store for small reads spread over `total` bytes. It caches the whole block of each read."""
+        """Return a store for small reads spread over `total` bytes. It caches whole blocks, as many as fit."""
 
 
 @runtime_checkable

@@ -52,7 +52,7 @@ def image_advice(error: Exception, record: Record) -> str:
 def _message_line(error: Exception) -> str:
     """Return the line of an error's text that describes the failure.
 
-    In an error of TensorFlow, it is the line that names a node of the graph, up to `[[`. In any other error, it is
+    In an error of TensorFlow, it is the last text before the `[[` that names a node. In any other error, it is
     the first line.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no text"]

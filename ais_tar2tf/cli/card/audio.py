@@ -23,7 +23,7 @@ class Audio:
 
 
 def audio_header(data: bytes) -> Audio | None:
-    """Return the header of a WAV or FLAC file; None for anything else, and for a truncated header.
+    """Return the header of a PCM WAV or a FLAC file; None for anything else, and for a truncated header.
 
     >>> audio_header(b"RIFF") is None
     True

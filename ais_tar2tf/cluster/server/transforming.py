@@ -16,7 +16,7 @@ from ais_tar2tf.cluster.server.refusals import RefusedError
 __all__ = ["Passage"]
 
 PIECE = 256 * 1024  # bytes read and sent at once
-_TIMEOUT = 600.0  # seconds for a shard: an ETL's object_timeout
+_TIMEOUT = 600.0  # seconds for each wait: an ETL's object_timeout
 _ERROR_BYTES = 4096  # of a transformer's error that are passed on
 
 
@@ -29,7 +29,7 @@ class Passage(Iterator[bytes]):
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT)
         self._prefix = urlsplit(url).path.rstrip("/")
-        self._lock = forking.lock()  # `close` sees the request either complete or not begun
+        self._lock = forking.lock()  # `close` sees the sending either started or not begun
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
         self._sending: threading.Thread | None = None

@@ -92,7 +92,7 @@ class Contents:
             if missing and split.labelled:
                 found.append(f"the split {split.name!r} has no folder for {_listed(missing)}")
             elif self.classes and not split.labelled:
-                found.append(f"the split {split.name!r} has no labels: its files lie in no class folders")
+                found.append(f"the split {split.name!r} has no class folders, but other splits have")
         return found
 
     @property

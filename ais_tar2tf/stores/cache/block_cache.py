@@ -99,7 +99,7 @@ class BlockWriter(Protocol):
 class BlockCache(Protocol):
     """Blocks by their names, bounded in bytes; the least recently used blocks are evicted.
 
-    Every method but `confirmed` and `forget` may raise OSError; readers may also raise DamagedBlock.
+    All but `confirmed`, `forget` and `discard` may raise OSError; readers may also raise DamagedBlock.
     """
 
     downloads: Downloads  # the requests of this process whose blocks are written to this cache

@@ -99,7 +99,7 @@ class Download:
     def take_over(self, reader: object, offset: int, stop: int, interrupt: Interrupt | None) -> bool:
         """Let `reader`, which wants the bytes from `offset` to `stop`, receive from now on.
 
-        The blocks before that of `offset` are received into the cache before this returns.
+        Blocks are received into the cache up to `offset` or, if it is inside a block, to the end of that block.
 
         Returns:
             False where the request is neither at `offset` nor about to reach it.

@@ -13,7 +13,7 @@ __all__ = ["TolerantBlockCache", "TolerantWriter"]
 
 
 class TolerantBlockCache:
-    """A `BlockCache` that counts its failures in `Stats.cache_faults`, and raises OSError from readers only."""
+    """A `BlockCache` that counts failed reads and writes in `Stats.cache_faults`; only its readers raise OSError."""
 
     def __init__(self, cache: BlockCache, account: Account) -> None:
         self.cache = cache

@@ -209,7 +209,7 @@ def body_of(answer: Answer, name: str, start: int, stop: int | None) -> HttpBody
         stop: The end that was requested; None for the end of the object.
 
     Returns:
-        None if the object has no such range, perhaps because it is empty. Then request the whole object.
+        None if a range from 0 is refused, as of an empty object. Then request the whole object.
 
     Raises:
         StoreError: The request failed, or the answer has another range.

@@ -38,12 +38,12 @@ class Reading(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything the order depends on. Positions with another fingerprint are refused."""
+        """A digest of what the order depends on besides seed and epoch. Positions with another fingerprint are refused."""
         ...
 
     @property
     def described(self) -> dict[str, Any]:
-        """Everything the order depends on, in words and numbers that an error can name."""
+        """What the order depends on besides seed and epoch, in words and numbers that an error can name."""
         ...
 
     def begin(self, epoch: int, seed: int, epochs: int) -> StreamPosition:
@@ -179,7 +179,7 @@ def all_records(session: ReadSession, account: Account) -> Generator[Record]:
 
 
 def timed_records(stream: Stream, account: Account) -> Generator[Record]:
-    """Yield every record of a stream and close the stream; count the records, and the time of reading and of waiting.
+    """Yield every record of a stream and close the stream; count the records, and the seconds of reading and idling.
 
     Records are also counted when the caller stops early.
     """

@@ -3,7 +3,7 @@
 From a function, the walk follows the variables in its bytecode, with exactly the attributes that are read from them;
 its closure; its default arguments; and the object to which it is bound. The walk follows the called functions of the
 user's modules in the same way. If a function passes an object on, its further use is unknown. The walk then visits
-each attribute of the object whose name occurs in any visited bytecode.
+the object's attributes whose names any visited bytecode reads from unknown values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Impurity:
     """An object that a function depends on besides its argument.
 
     Attributes:
-        reason: `RANDOMNESS`, `STATE` or `CLOCK`.
+        reason: A clause, such as `RANDOMNESS`.
         what: A description of the object, such as "`rng`, a numpy.random.Generator".
         where: The place in the code, such as "flip (train.py, line 12)".
     """
@@ -208,7 +208,7 @@ class _ImpuritySearch:
             self._visit(value.__self__, text, scope, line)
 
     def _class(self, value: type) -> None:
-        """Visit the methods that run when an instance is created. Other methods are visited if code names them."""
+        """Visit the methods that run when an instance is created or called. Others are visited if code names them."""
         if not is_users(value.__module__, self._home):
             return
         for name in ("__init__", "__new__", "__post_init__", "__call__"):

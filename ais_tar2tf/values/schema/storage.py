@@ -8,7 +8,7 @@ The encoding and the shape of the field determine its features:
     raw      `<name>`: the bytes of the array, little-endian, in row-major order
     others   `<name>`: the bytes of the file
 
-`<name>/shape` is added when two or more sizes of the field vary.
+Plain list and raw add `<name>/shape` if two or more sizes vary.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _flattened(field: Field, value: Any, depth: int) -> tuple[list[Any], tuple[i
 
 
 def _numbers(field: Field, value: Any) -> Any:
-    """Return numbers as an array of the field's type. It may round floats, but not change integers."""
+    """Return numbers as an array of the field's type. Only a type of floats may round them."""
     plain = as_numpy(value)
     try:
         array = np.asarray(plain)
