@@ -47,7 +47,7 @@ def declared_fields(function: Mapping | None) -> Selection | None:
 
 
 def present_fields(names: Sequence[str], record: Record) -> list[str]:
-    """Return the fields of `names` that a record has. Of a traced record, these are the fields that every record of the sample has."""
+    """Return the fields of `names` that a record has; if it is traced, those that every sampled record has."""
     among = getattr(record, "among", None)
     return [name for name in names if name in record] if among is None else among(names)
 

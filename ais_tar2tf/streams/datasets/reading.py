@@ -38,7 +38,7 @@ class Reading(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what the order depends on besides seed and epoch. Positions with another fingerprint are refused."""
+        """A digest of the order apart from seed and epoch. Positions with another fingerprint are refused."""
         ...
 
     @property
