@@ -1,7 +1,7 @@
 """Options: every limit and every default, with its unit and the reason for its value.
 
-The classes are frozen, take keywords only, check their values when they are made, and survive pickling. Each default
-is defined here and nowhere else.
+The classes are frozen, take keywords (`Cache` also a path), check their values when they are made, and survive
+pickling. Each default is defined here and nowhere else.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Retry(_Checked):
 
 @_options
 class Limits(_Checked):
-    """Bounds on what data may cost. Data that exceed a bound raise an error that names the field."""
+    """Bounds on what data may cost. The error about a bound ends with its name, such as `Limits.keys`."""
 
     template: int = 1_000_000  # shards named by a template or a listing: their names take some 100 MB
     listing_page: int = 10_000  # names requested at once: the largest page that AIStore returns

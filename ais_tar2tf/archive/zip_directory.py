@@ -36,7 +36,7 @@ _TAIL_BYTES = END_BYTES + 0xFFFF + LOCATOR_BYTES + END64_BYTES  # with the longe
 
 
 class Directory:
-    """The central entries of a zip, in the order of their members. An entry is parsed when it is iterated over."""
+    """The central entries of a zip, in the order of their members. Parsed entries are not kept."""
 
     def __init__(self, raw: bytes, end: DirectoryEnd, shard: str, limits: Limits) -> None:
         self.begins_at: int = end.offset
@@ -128,6 +128,6 @@ def find_directory(shard: str, limits: Limits, size: int, read_range: Callable[[
         end, end_at = parse_end64(record, shard, end64_at), end64_at
     check_limit(limits, "directory_bytes", end.size, "the directory", shard, end_at)
     if end.offset + end.size != end_at:
-        message = f"the directory is said to end at {end.offset + end.size:,}: something stands before it"
+        message = f"the directory ends at {end_at:,}, and is said to end at {end.offset + end.size:,}"
         raise ArchiveError(message, shard=shard, offset=end_at)
     return Directory(read(end.offset, end_at) if end.size else b"", end, shard, limits)

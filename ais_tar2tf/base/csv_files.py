@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -40,8 +41,19 @@ def csv_rows(path: str | os.PathLike[str]) -> Iterator[CsvRow]:
                 if cells:
                     yield CsvRow(begin, reader.line_num, cells)
                 begin = lines.end
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise SchemaError(f"{os.fspath(path)}, line {reader.line_num + 1}: this is no CSV ({error})") from error
+        except csv.Error as error:
+            raise SchemaError(f"{os.fspath(path)}, line {reader.line_num}: this is no CSV ({error})") from error
+        except UnicodeDecodeError as error:  # the text is decoded ahead of the reader
+            raise SchemaError(f"{os.fspath(path)}, line {_first_bad_line(path)}: this is no CSV ({error})") from error
+
+
+def _first_bad_line(path: str | os.PathLike[str]) -> int:
+    """Return the number of the first line that is not UTF-8."""
+    number = 0
+    with open(path, "rb") as raw, contextlib.suppress(UnicodeDecodeError):  # noqa: PTH123
+        for number, line in enumerate(raw, 1):  # noqa: B007  # the number of the line that fails
+            line.decode()
+    return number
 
 
 class _CountedLines:

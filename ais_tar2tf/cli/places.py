@@ -34,7 +34,7 @@ def store_of(url: str, endpoint: str | None) -> tuple[Store, str]:
 
 
 def as_listed(url: str) -> str:
-    """Return a URL, with a final slash if it names a bucket or a folder.
+    """Return a URL; a bucket or a local folder gets a final slash.
 
     >>> as_listed("ais://imagenet"), as_listed("ais://imagenet/train-{0..3}.tar")
     ('ais://imagenet/', 'ais://imagenet/train-{0..3}.tar')
@@ -86,7 +86,7 @@ def objects(
     Args:
         urls: Templates, prefixes, globs, buckets or folders.
         endpoint: The value of --endpoint.
-        shards_only: Whether objects that are no shards are left out, as `t2t.open` does.
+        shards_only: Whether to leave out objects that are no shards, by their names.
     """
     for url in map(as_listed, urls):
         store, name = store_of(url, endpoint)

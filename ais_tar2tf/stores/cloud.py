@@ -49,7 +49,7 @@ class CloudStore(Store):
 
     def __init__(self, scheme: str, bucket: str, read: Read, *, endpoint: str | None = None) -> None:
         if bucket in ("", ".", ".."):
-            raise StoreError("a bucket's name is not empty", url=f"{scheme}://")
+            raise StoreError(f"{bucket!r} is no name of a bucket", url=f"{scheme}://")
         self._scheme = scheme
         self._bucket = bucket
         self._read = read

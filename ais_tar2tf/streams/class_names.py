@@ -197,7 +197,7 @@ def read_class_names(store: Store, folder: str, read: Read) -> tuple[ClassNames,
 
 
 def _fetched(store: Store, name: str, read: Read) -> bytes:
-    """Return the bytes of a document; b"" if it does not exist or cannot be one of ours."""
+    """Return the bytes of a document; b"" if it is missing, denied, or cannot be one of ours."""
     try:
         return fetch_whole(store, name, read, limit="document_bytes")
     except (ShardNotFound, AccessDenied, LimitExceeded):  # the last: some servers answer any name with a page

@@ -228,6 +228,25 @@ def test_a_dataset_without_an_end(resuming_folder, tmp_path, chain):
     assert rest == expected[27:]
 
 
+@pytest.mark.parametrize("chain", ENDLESS)
+def test_an_interruption_at_the_last_batch_of_an_epoch_of_a_dataset_without_an_end(resuming_folder, tmp_path, chain):
+    """The next epoch of Keras begins where the last batch ended, in the middle of an epoch of the data."""
+
+    def run(*callbacks):
+        chosen = source(resuming_folder).dataset(number, shuffle=Shuffle(window=20, shards=2), seed=1)
+        dataset = ENDLESS[chain](chosen)
+        kept = t2t.Resume(dataset, tmp_path, every=4)
+        return fit(dataset, kept, *callbacks, epochs=5, steps_per_epoch=8).seen
+
+    seen = run(Break(16))
+    state = json.loads((tmp_path / "state.json").read_text())
+    assert (len(seen), state["epoch"], state["batches"]) == (16, 1, 8)
+    rest = run()
+    expected = run()
+    assert len(expected) == 40
+    assert seen + rest == expected
+
+
 def test_weights_match_the_batches_that_were_read(resuming_folder, tmp_path):
     """Use Keras's own loop, an optimizer with state, validation, and several batches in each step."""
 

@@ -500,9 +500,15 @@ def test_csv_files_of_spreadsheets_and_malformed_ones(tmp_path):
     rows.write_bytes(b"\xef\xbb\xbf0\r\n1\r\n")
     made = generate(tmp_path / "out", Number, rows, 1.0)["train"]
     assert sorted(int(x) for (x,) in tf_factory.generate_dataset(made)) == [0, 1]
-    for data in (b"0\n\xe9\n", b'0\n"1\n2\n'):
+    far = b"1\n" * 5_000  # more than the decoder reads at once
+    for data, line in (
+        (b"0\n\xe9\n", 2),
+        (b"0\n" + far + b"\xe9\n", 5_002),
+        (b'0\n1\n"2"3\n', 3),
+        (b'0\n"1\n2\n', 3),
+    ):
         rows.write_bytes(data)
-        with pytest.raises(SchemaError, match=r"rows\.csv, line \d: this is no CSV"):
+        with pytest.raises(SchemaError, match=rf"rows\.csv, line {line}: this is no CSV"):
             generate(tmp_path / "out", Number, rows)
 
 

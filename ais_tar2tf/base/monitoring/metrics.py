@@ -55,7 +55,7 @@ def bottleneck_line(stats: Stats) -> str:
     spent = f"{found[slowest]:.0%} of {stats.seconds:.1f} s ({others})"
     chosen = ", ".join(f"{name} {choice.value}" for name, choice in stats.chosen.items())
     by_itself = f"; chosen by itself: {chosen}" if chosen else ""
-    return f"{slowest} holds it up, {spent} at {rates}; to turn: {_ADVICE[slowest]}{by_itself}"
+    return f"{slowest} holds it up, {spent} at {rates}; advice: {_ADVICE[slowest]}{by_itself}"
 
 
 @known_options

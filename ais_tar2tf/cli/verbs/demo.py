@@ -1,4 +1,4 @@
-"""`demo`: make a bucket, serve it, and run the other verbs on it, up to a trained model."""
+"""`demo`: make a bucket, serve it, run five verbs on it, and train a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def demo(
     ] = Path("ais-tar2tf-demo"),
     train: Annotated[bool, typer.Option(help="train a small model, which takes half a minute")] = True,
 ) -> None:
-    """Make a small bucket, serve it, and try all verbs on it.
+    """Make a small bucket, serve it, and try five verbs on it.
 
     The demo lists the bucket, inspects it, makes a card of it, converts it, verifies the conversion, and trains a
     model on it. It needs neither a cluster nor a network. Everything that it writes is kept in DIR.

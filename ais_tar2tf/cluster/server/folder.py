@@ -1,7 +1,8 @@
 """Buckets and objects as folders and files. It must not know HTTP, nor reach outside its root.
 
-Except for `Upload.write` and `BucketRoot.erase`, everything here runs on the event loop. Opening and renaming take
-microseconds. Because they run on one thread, a file and its version number change together without a lock.
+Everything here runs on the event loop, except for `Upload.write`, `BucketRoot.erase` and what listings read. Opening
+and renaming take microseconds. Because they run on one thread, a file and its version number change together without
+a lock.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class BucketRoot:
         base, parts = self.bucket(bucket), name.split("/")
         if any(part in ("", ".", "..") or part.startswith(TEMPORARY) or "\0" in part for part in parts):
             raise refusals.bad_request(
-                f"object name {name!r} is invalid: no part may be empty, '.', '..' or hold a NUL"
+                f"object name {name!r} is invalid: a part is empty, '.', '..', begins with {TEMPORARY} or holds a NUL"
             )
         path = _real(base.joinpath(*parts))
         if not self.inside(path):

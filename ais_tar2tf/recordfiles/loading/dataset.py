@@ -74,7 +74,7 @@ class LoadRequest:
 
     @property
     def length(self) -> int:
-        """The number of records in all epochs; -1 if there is no end."""
+        """The number of records that are read; -1 if there is no end."""
         if self.epochs < 0 and len(self.records):
             return -1
         return abs(self.epochs) * len(self.records) - self.start_at
@@ -268,7 +268,7 @@ def _tar_records(request: LoadRequest) -> tf.data.Dataset[Any]:
         dataset = each if dataset is None else dataset.concatenate(each)
     if request.window:
         dataset = dataset.shuffle(request.window, request.seed)
-    dataset = request.cut(dataset)
-    if request.batch is not None:
-        return dataset.batch(request.batch, drop_remainder=request.drop_remainder)
-    return dataset.apply(tf.data.experimental.assert_cardinality(request.length))
+    dataset = request.cut(dataset).apply(tf.data.experimental.assert_cardinality(request.length))
+    if request.batch is None:
+        return dataset
+    return dataset.batch(request.batch, drop_remainder=request.drop_remainder)

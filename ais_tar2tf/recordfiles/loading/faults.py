@@ -1,6 +1,6 @@
 """Find the damaged TFRecord file and the offset of the fault, when TensorFlow's reader has failed.
 
-An error of TensorFlow states an offset at most, but no file. No file is read before such an error occurs.
+TensorFlow's error about damage states an offset at most, but no file. No file is read before such an error occurs.
 """
 
 from __future__ import annotations

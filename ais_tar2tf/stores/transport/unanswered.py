@@ -53,7 +53,7 @@ def no_answer(error: BaseException, endpoint: Endpoint, shown: str) -> StoreErro
     """Return the error for a request that was sent, and got no answer or one that is not HTTP."""
     netloc = endpoint[1]
     if isinstance(error, ssl.SSLError) and (reason := _MISTRUST.search(str(error))):
-        return _untrusted(reason[0], netloc, shown)  # TLS 1.3 requests the client's certificate after the handshake
+        return _untrusted(reason[0], netloc, shown)  # TLS 1.3 checks the client's certificate after the handshake
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
         line = str(error.args[0])
         if line.startswith(_TLS_ALERT):

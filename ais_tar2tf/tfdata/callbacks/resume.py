@@ -45,8 +45,8 @@ class Resume(FitCallback):
     Args:
         dataset: The dataset that `fit` gets. It is a dataset of `src.dataset(…)`, of `load_from_tar(…)` or of a
             mixture, or was derived from one by `.shuffle()`, `.repeat()`, `.map()`, `.batch()`, `.padded_batch()`,
-            `.ragged_batch()`, `.prefetch()`, `.take()`, `.skip()`, `.shard()` or `.with_options()`. With `every`, any
-            other stage, such as `.filter()` or `.cache()`, is refused.
+            `.ragged_batch()`, `.prefetch()`, `.take()`, `.skip()`, `.shard()` or `.with_options()`. With `every`, and
+            for an endless dataset, any other stage, such as `.filter()` or `.cache()`, is refused.
         folder: The folder for the state (`state.json`) and the weights. Each host needs a folder of its own.
         every: The number of batches between two saves; None to save after every epoch.
         batch: The number of records in a batch, if a dataset derived from `dataset` makes the batches.
@@ -54,7 +54,7 @@ class Resume(FitCallback):
     Raises:
         CheckpointError: In `fit`: the files in `folder` are damaged, or belong to a training with another dataset.
             The message names each difference.
-        OptionError: The number of records in a batch is unknown. The message names the stage of the dataset.
+        OptionError: The options do not fit, or batches cannot be counted. The message says why.
         OptionTypeError: `dataset` does not read shards.
 
     Example:
@@ -96,9 +96,10 @@ class Resume(FitCallback):
     def _check_countable(self) -> None:
         refused = self._follower.counting.refused
         if refused is not None:
+            remedy = "" if self._every is None else "Leave every= out to go on after whole epochs, or g"
             raise OptionError(
-                f"Resume cannot go on in the middle of an epoch of this dataset: {refused}. Leave every= out to go "
-                "on after whole epochs, or give Resume and fit a dataset without this stage"
+                f"Resume cannot go on in the middle of an epoch of this dataset: {refused}. {remedy or 'G'}ive "
+                "Resume and fit a dataset without this stage"
             )
 
     def _reset(self) -> None:
@@ -140,13 +141,19 @@ class Resume(FitCallback):
             )
 
     def _at_next_batch(self, state: State) -> State:
-        """Return the state; if its epoch has no more batches, return it for the start of the next epoch."""
+        """Return the state; if Keras's epoch has no more batches, return it for the start of the next epoch.
+
+        An endless dataset goes on in the middle of its own epoch, if that has more batches.
+        """
         place, follower = state.place, self._follower
         assert place is not None
-        if place == EpochOffset(place.epoch) or (state.batches < self._max_batches and follower.has_batch(place)):
+        is_over = state.batches >= self._max_batches
+        if place == EpochOffset(place.epoch) or (not is_over and follower.has_batch(place)):
             return state
         if follower.endless:
-            return replace(state, place=EpochOffset(place.epoch + follower.epochs))
+            next_place = place if follower.has_batch(place) else EpochOffset(place.epoch + follower.epochs)
+            state = replace(state, place=next_place)
+            return replace(state, epoch=state.epoch + 1, batches=0) if is_over else state
         return replace(
             state, epoch=state.epoch + 1, batches=0, place=EpochOffset((state.epoch + 1) * follower.epochs)
         )

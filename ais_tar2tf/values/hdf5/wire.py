@@ -10,7 +10,8 @@ A document describes one value. Offsets count from the first of the raw bytes. A
     {"blobs": [length, ...], "shape": [...], "at": offset}    an array of bytes only: the length of each
     {"fields": {name: document, ...}, "shape": [...]}         a structured array with fields of Python objects
 
-A hostile file may have taken over the process that writes the documents, so `unpack` checks them completely.
+A hostile file may have taken over the process that writes the documents, so `unpack` checks lengths, shapes and
+types.
 """
 
 from __future__ import annotations
@@ -99,11 +100,13 @@ def unpack(document: Any, fill: Callable[[int, Any], None], depth: int = 0) -> A
         depth: The number of documents around this one.
 
     Raises:
-        ValueError, TypeError, LookupError: The document is malformed.
+        ValueError, TypeError, LookupError, AttributeError, MemoryError: The document is malformed.
     """
     if depth > _MAX_DEPTH or not isinstance(document, dict):
         raise ValueError("a document is malformed or nested too deeply")
     if "plain" in document:
+        if not isinstance(document["plain"], _PLAIN):
+            raise ValueError("a plain value is a text, a number or null")
         return document["plain"]
     if "bytes" in document:
         at, size = document["bytes"]
