@@ -37,7 +37,7 @@ class Kind(Enum):
     """The meaning of the bytes after a header."""
 
     FILE = "file"
-    V7_FILE = "v7 file"  # or a directory, if the name, with its extensions, ends with a slash
+    V7_FILE = "v7 file"  # or a directory, if its full name (PAX, GNU) ends with a slash
     IGNORED = "ignored"  # directories, links, devices: they hold no field
     PAX = "pax"
     GLOBAL_PAX = "global pax"
@@ -193,7 +193,7 @@ def parse_pax(body: bytes, shard: str, offset: int) -> dict[bytes, bytes]:
         if length <= len(number) + 2 or end > len(body) or body[end - 1] != 0x0A or not equals or not key:
             raise ArchiveError(f"a PAX header is malformed at {body[at : at + 40]!r}", shard=shard, offset=offset)
         _check_pax(key, value, shard, offset)
-        if key in _SPARSE_PAIR:  # the only keys that may come more than once
+        if key in _SPARSE_PAIR:  # every value counts, and not only the last
             if key != _SPARSE_PAIR[len(sparse_map) % 2]:
                 raise ArchiveError("a sparse map has an offset without a length", shard=shard, offset=offset)
             sparse_map.append(value)

@@ -33,7 +33,7 @@ class ScanResult:
 
     Attributes:
         statistics: The statistics of the records.
-        stats: The counters of the source.
+        stats: The counters of the source; for an export, the size of its files.
         shards: How many shards, or record files, the URLs name.
         whole: Whether every record was read.
         stopped: Whether Ctrl-C ended the reading.

@@ -150,7 +150,7 @@ class AisStore(Store, MultiRange):
     def batch(self, ranges: Sequence[tuple[str, int, int]]) -> bytes:
         """Return a tar of each (name, start, length), in this order; a missing object is a member `__404__/…`.
 
-        The proxy collects the ranges from the targets. The whole answer is held in memory.
+        One target collects the ranges from the others. The whole answer is held in memory.
 
         Raises:
             StoreError: The server has no GetBatch, or every other failure.
@@ -180,7 +180,7 @@ class AisStore(Store, MultiRange):
 
         AIStore (1.5) states the names and sizes of the ranges, and no version. So `fetch` requests one in 64 ranges
         of a shard singly, to learn the content that the batches are read from. That range is wanted anyway: it takes
-        0.8 ms, where a batch takes 1.1 ms for each of 128 ranges, and an epoch does not become measurably slower.
+        0.8 ms alone and 1.1 ms as one of 128 ranges in a batch, and an epoch does not become measurably slower.
         A HEAD takes 3.5 ms, and records in random order come from nearly as many shards as records. A listing takes
         6 ms for 40 shards and 46 ms for 2,000, and proves only which versions existed before or after the batch.
         (Measured on two cores, with the cluster on cores of its own.)

@@ -312,6 +312,11 @@ def test_a_cache_file_is_bound_to_split_part_order_and_host(numbers, tmp_path):
         for host in range(2):
             of_host = loaded(numbers, read_config=TFRReadConfigs(input_context=(host, 2)), **settings)
             assert flat(of_host.val_fn("train")) == list(range(20 * host, 20 * host + 20))
+        for step in (1, -1):
+            ways = (lambda spans: spans[::1], lambda spans: spans[::-1])
+            sort = TFRReadConfigs(experimental_interleave_sort_fn=ways[step < 0])
+            found = flat(loaded(numbers, read_config=sort, **settings).val_fn("train"))
+            assert (found[0] == 0) == (step == 1)
 
 
 def test_full_dataset_is_one_batch_of_tensors(numbers):

@@ -64,6 +64,13 @@ def test_a_file_that_is_no_csv(tmp_path):
             t2t.pack(tmp_path / "list.csv", f"{tmp_path}/x.tar")
 
 
+def test_a_csv_with_an_empty_key(tmp_path):
+    (tmp_path / "list.csv").write_text("__key__,text\nfirst,a\n,b\n")
+    (url,) = t2t.pack(tmp_path / "list.csv", f"{tmp_path}/x.tar")
+    records = [(record["__key__"], record["text"]) for record in t2t.open(url).records()]
+    assert records == [("first", b"a"), ("00000001", b"b")]
+
+
 def test_a_csv(tmp_path):
     (tmp_path / "images").mkdir()
     for number in range(3):
@@ -76,6 +83,23 @@ def test_a_csv(tmp_path):
     (tmp_path / "list.csv").write_text("filename\nimages/none.png\n")
     with pytest.raises(ShardNotFound, match=r"none\.png"):
         t2t.pack(tmp_path / "list.csv", f"{tmp_path}/y.tar")
+
+
+def test_following_shards_of_an_earlier_run_are_kept_unless_they_are_to_be_replaced(tmp_path):
+    rows, template = [{"x": bytes([n])} for n in range(4)], f"{tmp_path}/{{}}.tar"
+    urls = t2t.pack(rows, template, shard_records=1)
+    Path(urls[0]).unlink()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for count in (1, 2):
+        with pytest.raises(ExportError, match=r"/1\.tar: there is a shard already; exists='replace'"):
+            t2t.pack(rows[:count], template, shard_records=1)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    Path(urls[1]).unlink()
+    with pytest.raises(ExportError, match=r"/2\.tar: there is a shard already"):
+        t2t.pack(rows[:2], template, shard_records=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"0.tar", "2.tar", "3.tar"}
+    t2t.pack(rows[:2], template, shard_records=1, exists="replace")
+    assert {path.name for path in tmp_path.iterdir()} == {"0.tar", "1.tar"}
 
 
 def test_rows_into_a_new_bucket(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Names of files and objects below a root, checked so that none can leave it. No I/O.
 
-Every name from a document, a CSV file, a listing or the path of a URL must become a `SafeName` before it is joined to
-a folder or sent to a store.
+Every name from a document, a CSV file or a listing must become a `SafeName` before it is used. For the names of
+objects that a user states, `check_object_name` is enough.
 """
 
 from __future__ import annotations

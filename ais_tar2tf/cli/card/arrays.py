@@ -39,7 +39,7 @@ def array_of(data: bytes) -> Array | None:
 
 def spread_values(array: Array) -> Array:
     """Return at most `_MOST_VALUES` of the array's values, spread evenly over it."""
-    step = max(1, array.size // _MOST_VALUES)
+    step = max(1, -(-array.size // _MOST_VALUES))
     return array.reshape(-1)[::step]
 
 

@@ -109,7 +109,7 @@ def _samples(stats: DataStatistics) -> str:
     if not samples:
         return "<p>There are no records.</p>"
     cells = "".join(_sample(sample, stats) for sample in samples)
-    chosen = f"{len(samples)} of {stats.records:,} records, chosen evenly from all of them."
+    chosen = f"{len(samples)} of {stats.records:,} records, drawn at random from all of them."
     return f"<p class=soft>{chosen}</p><ul class=sheet>{cells}</ul>"
 
 

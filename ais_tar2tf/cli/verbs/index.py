@@ -49,7 +49,7 @@ def index(
     if not any(url.startswith("ais://") for url in urls):
         advice = "only AIStore (ais://) can count records without reading; leave out --counts-only"
         refuse_flag("--counts-only", counts_only, f"for {shown_url(urls[0])!r}", advice)
-    place = out or "next to the shards"
+    place = f"at {out}" if out else "next to the shards"
     checked_grouping = chosen_grouping(grouping)
     if dry_run:
         show_dry_run(console, extent(urls, endpoint), f"write an index {place}")

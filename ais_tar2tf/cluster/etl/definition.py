@@ -39,7 +39,7 @@ class Definition:
     Attributes:
         conversions: Ops that are applied to each record first.
         selections: The values that are selected from the converted record.
-        record_to_example: A function of an installed module, as "package.module:function", applied last.
+        record_to_example: An installed function, as "package.module:function", used instead of selections.
         output: "tfrecord" or "tar".
         grouping: "first-dot" or "last-dot".
     """

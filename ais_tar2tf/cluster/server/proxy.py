@@ -1,4 +1,4 @@
-"""The proxy: answers for buckets, lists objects, and redirects to objects. It must not touch an object's bytes."""
+"""The proxy: answers for buckets, lists objects, and redirects to objects. It must not send an object's bytes."""
 
 from __future__ import annotations
 

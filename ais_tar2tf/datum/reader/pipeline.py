@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,8 +93,9 @@ class BatchPipeline:
         if not self.configs.cache_filename:
             return ""
         spans = [(file.name, start, stop) for file, start, stop in self.records.spans()]
-        order = replace(self._order(shuffle, not shuffle), sort=None)
-        identity = repr((self.directory.where, self.directory.schema, spans, order))
+        order = self._order(shuffle, not shuffle)
+        parts = (self.directory.where, self.directory.schema, spans, replace(order, sort=None), _code_of(order.sort))
+        identity = repr(parts)
         return f"{self.configs.cache_filename}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
     def _order(self, shuffle: bool, deterministic: bool) -> FileOrder:
@@ -186,8 +188,17 @@ def _metadata_shape(field: Field | None, spec: Any) -> Any:
     return [None] * (3 if is_image(field) else len(field.shape))
 
 
+def _code_of(function: Any) -> tuple[Any, ...]:
+    """Return what tells a function from others, in this run of the program and in later ones."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return (type(function).__qualname__,)
+    plain = [each for each in code.co_consts if not isinstance(each, types.CodeType)]
+    return function.__qualname__, code.co_code, code.co_names, plain
+
+
 def _needs_padding(shapes: Any, spec: Any) -> bool:
-    """Return whether examples must be padded: all features are dense tensors, and at least one varies in shape.
+    """Return whether to pad examples: all features are dense tensors, and a padded shape has an unknown size.
 
     TensorFlow can batch ragged and sparse tensors, but it cannot pad them.
     """

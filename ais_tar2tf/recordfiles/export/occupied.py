@@ -110,7 +110,7 @@ def _check_unknown_files(target: ExportTarget, destination: Destination, manifes
         unknown_files = _foreign_metadata(target, destination)
     if unknown_files:
         raise ExportError(
-            f"{destination.url(unknown_files[0])}: a file of that kind is there, and no manifest knows it; "
+            f"{destination.url(unknown_files[0])}: this file exists, and no manifest lists it; "
             "exists='replace' takes it away"
         )
 

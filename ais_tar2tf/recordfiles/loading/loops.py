@@ -21,32 +21,32 @@ def records_of(request: LoadRequest) -> Iterator[Record]:
     if not per_epoch:
         return
     seed = random.getrandbits(_SEED_BITS) if request.seed is None else request.seed
-    file_numbers, record_numbers = shuffle_numbers(seed), shuffle_numbers(seed)
+    file_draws, record_draws = shuffle_numbers(seed), shuffle_numbers(seed)
     first_epoch, start = divmod(request.start_at, per_epoch)
     for epoch in count() if request.epochs < 0 else range(request.epochs):
-        numbers = next(file_numbers), next(record_numbers)
+        draws = next(file_draws), next(record_draws)
         if epoch >= first_epoch:
-            yield from _epoch_records(request, *numbers, start if epoch == first_epoch else 0)
+            yield from _epoch_records(request, *draws, start if epoch == first_epoch else 0)
 
 
 def _epoch_records(
-    request: LoadRequest, file_numbers: Iterator[int], record_numbers: Iterator[int], start: int
+    request: LoadRequest, file_draws: Iterator[int], record_draws: Iterator[int], start: int
 ) -> Iterator[Record]:
     """Return the records of one epoch, without the first `start` of them."""
     if request.in_order:
         return iter(request.records.skip(start))
-    records = _interleaved_files(request, file_numbers)
+    records = _interleaved_files(request, file_draws)
     if request.window:
-        records = shuffled(records, request.window, record_numbers)
+        records = shuffled(records, request.window, record_draws)
     return islice(records, start, None)
 
 
-def _interleaved_files(request: LoadRequest, numbers: Iterator[int]) -> Iterator[Record]:
+def _interleaved_files(request: LoadRequest, draws: Iterator[int]) -> Iterator[Record]:
     """Return the records of one epoch before the shuffle window, in the order in which files are read."""
     files = request.records.readers()
     if not request.in_turns:
         return chain.from_iterable(read() for read in files)
     if request.window:
-        files = list(shuffled(iter(files), max(1, len(files)), numbers))
+        files = list(shuffled(iter(files), max(1, len(files)), draws))
     cycle = request.interleave or (SHUFFLED_FILES if request.window else 1)
     return interleaved(files, max(1, min(cycle, len(files))), TURN)

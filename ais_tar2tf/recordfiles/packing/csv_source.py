@@ -39,8 +39,8 @@ _NO_EXTENSION = "bin"  # the field of a file without an extension
 def inspect_csv(path: Path, options: PackOptions, on_count: Callable[[int], None] = lambda _: None) -> Contents:
     """Return the contents of the CSV file `path`; `on_count` is called with the number of rows read so far.
 
-    A row may name a file below `options.root`, by default the folder of the CSV file. Labels that are words become
-    class numbers, in the alphabetical order of the words.
+    A row may name a file below `options.root`, by default the folder of the CSV file. If any label is a word, all
+    labels become class numbers, in alphabetical order.
 
     Raises:
         SchemaError: The file is no CSV, a row lacks a label, or has more or fewer values than the header.
@@ -54,7 +54,8 @@ def inspect_csv(path: Path, options: PackOptions, on_count: Callable[[int], None
     by_class = summary.labels.counts if summary.labels.are_words else Counter[str]()
     read = partial(table.read, summary.offsets, limits.member_bytes)
     split = SplitContents("", read, len(summary.offsets), summary.bytes, by_class)
-    labels = "" if table.label is None else f"the labels are the values of the column {table.label!r}, unchanged"
+    are_unchanged = table.label is not None and not by_class
+    labels = "" if not are_unchanged else f"the labels are the values of the column {table.label!r}, unchanged"
     classes = tuple(sorted(by_class))
     return Contents((split,), classes, files=summary.files, labels=labels, undecoded=summary.undecoded)
 
@@ -173,7 +174,7 @@ class _CsvTable:
             key = self._naming.written_key(columns[key_column])
         if label_column is not None and not columns[label_column].strip():
             raise SchemaError(f"{self.where(number)}: there is no label")
-        used = (key_column, file_column, label_column)
+        used = (key_column, file_column, label_column, "__key__")
         others = {_field_name(name): value for name, value in columns.items() if name not in used}
         if field in others or (field == LABEL and label_column is not None):
             raise SchemaError(f"{self.where(number)}: the file and a column would both be the field {field!r}")

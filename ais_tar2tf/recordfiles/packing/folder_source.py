@@ -77,7 +77,7 @@ def _label_files_text(tree: FileTree) -> str:
 class _FolderRole:
     """What the records directly in one folder have in common: the split, the class, and the beginning of the keys."""
 
-    split: str | None  # None: the folder is outside of all split and class folders
+    split: str | None  # None: the folder is in no split, or in no class folder of its split
     class_name: str | None = None
     kind: str | None = None  # every record of the class must have a file of this kind
     key_prefix: str = ""
@@ -159,7 +159,7 @@ class _FolderRecords:
         return Reason.EMPTY if role.kind is not None and not size and role.kind != "text" else None
 
     def _check_one_example(self, where: str, kind: str, names: list[str]) -> None:
-        """Refuse `1.jpg` and `1.png` in a class folder, unless "first-dot" makes one record of them."""
+        """Refuse `1.jpg` and `1.png` in a class folder, unless the user chose `grouping="first-dot"`."""
         if self._naming.grouping == "first-dot":
             return
         examples = [name for name in names if kind_of(name) == kind]

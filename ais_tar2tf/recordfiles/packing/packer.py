@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 
@@ -180,7 +180,8 @@ def run_plan(
             check_bucket(store, name.partition("{")[0])
         names = {split: ShardNames(template) for split, template in plan.templates.items()}
         if options.exists == "error":
-            _refuse_existing(store, names.values())
+            for each in names.values():
+                _refuse_existing(store, each, 0)
         for split in plan.contents.splits:
             _refuse_too_few_names(split, names[split.name], options.bounds)
         class_files = ClassFiles(store, read, plan.contents, plan.templates)
@@ -190,7 +191,7 @@ def run_plan(
         with progress_for("pack", wanted=progress, size=contents.size) as bar:
             for split in contents.splits:
                 records = begun.get(split.name) or split.read(contents.class_numbers, plan.seed)
-                _write_split(store, names[split.name], split.name, records, options.bounds, packed, bar)
+                _write_split(store, names[split.name], split.name, records, options, packed, bar)
         packed.classes_files = class_files.write(contents)
     return packed
 
@@ -212,22 +213,29 @@ def _write_split(
     names: ShardNames,
     split: str,
     records: Iterator[Record],
-    bounds: Bounds,
+    options: PackOptions,
     packed: PackResult,
     bar: Progress,
 ) -> None:
     number = 0
+    replaces = options.exists == "replace"
     with tempfile.TemporaryDirectory(prefix="ais_tar2tf-") as folder:
         path = Path(folder, "shard.tar")
         shards = write_shards(
-            map(_checked, records), FillLevel(bounds), path, lambda record: bar.add(1, packed.add_record(record))
+            map(_checked, records),
+            FillLevel(options.bounds),
+            path,
+            lambda record: bar.add(1, packed.add_record(record)),
         )
         with contextlib.closing(shards):
             for shard in shards:
+                if not replaces:
+                    _refuse_existing(store, names, number)
                 upload_shard(store, names.at(number), shard)
                 packed.add_shard(split, store.url(names.at(number)))
                 number += 1
-    _remove_from(store, names, number)
+    if replaces:
+        _remove_from(store, names, number)
 
 
 def _checked(record: Record) -> Record:
@@ -253,11 +261,14 @@ def _refuse_too_few_names(split: SplitContents, names: ShardNames, bounds: Bound
         names.at(1)  # raises the error
 
 
-def _refuse_existing(store: Store, names: Iterable[ShardNames]) -> None:
-    for shard_names in names:
-        first = shard_names.at(0)
-        if _exists(store, first):
-            raise ExportError(f"{store.url(first)}: there is a shard already; exists='replace' replaces it")
+def _refuse_existing(store: Store, names: ShardNames, number: int) -> None:
+    """Raise ExportError if there is a shard with a number, or one that would follow it.
+
+    Whoever reads the new shards would otherwise also read the old ones that follow them.
+    """
+    for at in (number, number + 1) if names.has_number else (number,):
+        if _exists(store, names.at(at)):
+            raise ExportError(f"{store.url(names.at(at))}: there is a shard already; exists='replace' replaces it")
 
 
 def _exists(store: Store, name: str) -> bool:

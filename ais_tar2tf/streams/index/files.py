@@ -30,7 +30,7 @@ class IndexPlace:
     """The object that holds an index, or will hold it.
 
     Attributes:
-        named: The user named the place, so that an index must exist there.
+        named: Whether the user named the place. `find_index` then raises an error if no index is there.
     """
 
     store: Store
@@ -147,7 +147,7 @@ def write_index(
     if place.url.startswith(("http://", "https://")):
         raise StoreError("plain HTTP is read only here: say out=, where the index is to be kept", url=place.url)
     if any("?" in name for name in shards.names) and len({*map(shown_url, shards.names)}) < len(shards.names):
-        raise SchemaError("these URLs of shards differ only in a query that lets its bearer in, which no index holds")
+        raise SchemaError("these URLs of shards differ only in a query that grants access, which no index holds")
     folder = folder_of(shards.names)
     existing = _existing_index(shards, place, folder)
     if existing is None and split_url(place.url)[0] != "file":  # folders of files are created

@@ -1,9 +1,9 @@
 """The program of a helper process: reads one file after another until its standard input ends.
 
 The process reads requests from standard input and writes answers to the descriptor `answers`. A request or an answer
-is its length (8 bytes, little-endian) and JSON. The bytes of the file to read are in the descriptor `file`. The
-process writes the bytes of the values to the descriptor `values`. Time and memory for a file are limited: a request
-that takes too long ends the process, even when the parent process no longer waits for the answer.
+is its length (8 bytes, little-endian) and JSON. The file is at the path in the request, or in the descriptor `file`.
+The process writes the bytes of the values to the descriptor `values`. Time and memory for a file are limited: a
+request that takes too long ends the process, even when the parent process no longer waits for the answer.
 """
 
 from __future__ import annotations
