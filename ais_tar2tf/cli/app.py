@@ -1,4 +1,4 @@
-"""The program: its verbs and its help. A verb imports other rooms only when it runs, so that `--help` is quick."""
+"""The program: its verbs and its help. A verb imports slow rooms only when it runs, for a quick `--help`."""
 
 from __future__ import annotations
 

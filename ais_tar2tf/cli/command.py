@@ -242,7 +242,7 @@ def _check_endpoint(given: Mapping[str, object]) -> None:
     values = [given.get(name) for name in _URL_PARAMETERS]
     urls = [str(each) for value in values if value for each in (value if isinstance(value, list) else [value])]
     if urls and not any(map(has_endpoint, urls)):
-        advice = "a URL that begins with one of ais://, s3://, gs://, az:// has an endpoint; leave it out"
+        advice = "only URLs that begin with ais://, s3://, gs:// or az:// have an endpoint; leave it out"
         refuse_flag("--endpoint", given.get("endpoint"), f"for {shown_url(urls[0])!r}", advice)
 
 

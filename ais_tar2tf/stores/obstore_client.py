@@ -78,7 +78,9 @@ class ObstoreClient:
         raise failure from failure.__cause__
 
     def _completed(self, failure: TransportError, began: float) -> TransportError:
-        """Complete the error for a failure with the silence of its endpoint; return the error.
+        """Return the error to raise for a failed try, after setting its `silence`.
+
+        The silence is how long the endpoint has not answered; None if it has answered.
 
         obstore tells little about the endpoint. So if the endpoint has never answered, and did not time out just now,
         this sends a request of its own.

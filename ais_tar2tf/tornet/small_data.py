@@ -31,7 +31,7 @@ _MEAN = {"DBZ": 25.0, "VEL": 0.0, "KDP": 0.5, "RHOHV": 0.95, "ZDR": 0.5, "WIDTH"
 _SPREAD = {"DBZ": 12.0, "VEL": 10.0, "KDP": 0.6, "RHOHV": 0.04, "ZDR": 1.0, "WIDTH": 1.5}
 _KNOTS = (9, 17)  # of smooth arrays, over azimuth and range
 _TEXTURE = 0.15  # of the spread; neighbours differ by one or two steps, and a file has 0.7 MB (real files: 0.8 MB)
-_GAP = 0.25  # of a smooth array; about 60 % of the gates are below and have no echo
+_GAP = 0.25  # where the smooth array of an echo is below it, at about 60 % of the gates, there is no echo
 _FRAME_INTERVAL = timedelta(minutes=5)
 _TEST_EVERY = 4  # rounds of years
 _TORNADO_SHARE = 0.25  # real data has 7 %, too few for a few dozen samples

@@ -150,6 +150,7 @@ def test_a_signature_is_valid_only_for_the_signed_request(method: str, path: str
     assert not grants.allows(method, f"{path}x", [*query, grant])
     assert not grants.allows(method, path, [*query, ("x", ""), grant])
     assert not grants.allows(method, path, query)
+    assert not grants.allows(method, path, [*query, ("grant", "9999999999.\udcff")])  # bytes that are not UTF-8
     now[0] += LIFETIME + 1
     assert not grants.allows(method, path, [*query, grant])
 

@@ -72,7 +72,7 @@ def escape(text: str) -> str:
 
 
 def check_spelling(template: str) -> None:
-    r"""Refuse a template if it writes the names of shards to read in a notation other than `{first..last}`.
+    r"""Refuse a template of shards to read that numbers them in another notation than `{first..last}`.
 
     >>> check_spelling("train-{000..007}.tar")  # {000-007}, {:03d} and %03d are refused
     """

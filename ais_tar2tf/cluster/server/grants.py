@@ -51,7 +51,8 @@ class Grants:
         expiry, _, signature = grant.partition(".")
         if len(grant) > _LONGEST or not (expiry.isascii() and expiry.isdecimal()) or int(expiry) < self._clock():
             return False
-        return hmac.compare_digest(signature.encode(), self._signature(method, path, others, expiry).encode())
+        stated = signature.encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(stated, self._signature(method, path, others, expiry).encode())
 
     def _signature(self, method: str, path: str, query: Iterable[tuple[str, str]], expiry: str) -> str:
         parts = [method, path, expiry, *(part for pair in sorted(query) for part in pair)]

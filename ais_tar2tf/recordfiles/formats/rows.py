@@ -1,6 +1,7 @@
 """Encode many records as tf.train.Examples at once, column by column: the fast path for fields that stay bytes.
 
-A *row* holds the bytes of one record as a tuple of pieces. Small pieces are joined; large fields are never copied.
+A *row* holds the bytes of one record as a tuple of pieces. The pieces are
+joined to one, unless records are large on average (`_LARGE`): then their fields are not copied.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _refuse_doubtful(folder: _FolderSummary, kind: str | None, options: _LayoutO
     if parts:
         raise options.unclear(
             f"folders named {_listed(parts)} usually hold parts of records, not classes. The files of "
-            f"a record have one name and lie in one folder; give t2t.pack any other records as dicts. {_TO_DECIDE}",
+            f"a record must have one name and lie in one folder; give t2t.pack others as dicts. {_TO_DECIDE}",
             folder.path,
         )
     without = [child for child in filled if not folder.children[child][kind]]

@@ -143,7 +143,7 @@ class _SeekingLane:
 
     def _open(self) -> None:
         self._sizes: list[int] = []
-        self._first = 0  # the number in its shard of the record that `_sizes` begins with
+        self._first = 0  # `_sizes` begins with this record of the shard
         self._taken = 0  # records of `_sizes` that were taken
         if self._step < len(self._order.shards):
             shard = self._entry_of(self._order.shards[self._step])

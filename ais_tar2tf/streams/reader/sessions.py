@@ -32,7 +32,7 @@ class ReadSession:
         return ReadSession(shards, tuning=tuning, streams=self._streams)
 
     def among(self, read: Read, readers: int) -> ReadSession:
-        """Return the session of one of `readers` concurrent readers, where each reads with the options `read`."""
+        """Return a session for one of `readers` readers that read at the same time, each with the options `read`."""
         return ReadSession(
             replace(self.shards, read=read), tuning=self.tuning.among(read, readers), streams=self._streams
         )

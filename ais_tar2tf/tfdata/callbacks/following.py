@@ -37,7 +37,7 @@ class Follower:
 
     def _reset(self) -> None:
         self._iterator: int | None = None  # the number of the iterator from which batches are consumed
-        self._consumed = 0  # elements consumed from it, counted before `.repeat()`
+        self._consumed = 0  # elements consumed from it, of the dataset that `.repeat()` repeats
         self._begun_before = 0  # the number of iterators that began before this epoch of Keras
         self._epoch_is_new = True  # no batch of this epoch of Keras has been consumed
         self._loops_before = self._source.start.loops  # the number of loops over the dataset that began before fit
@@ -115,9 +115,8 @@ class Follower:
         elif is_first or progress.begun > self._begun_before or self._is_over(progress):
             self._iterator, self._consumed = progress.begun - 1, 0
             begin = progress.get(self._iterator).begin
-            self._source.start.offset = EpochOffset(
-                begin.epoch + self.epochs
-            )  # where iterators of other readers begin
+            # Iterators that others create meanwhile, such as an evaluation, begin at the following epoch.
+            self._source.start.offset = EpochOffset(begin.epoch + self.epochs)
 
     def _is_over(self, progress: ProgressLog) -> bool:
         """Return whether all batches of the current iterator were consumed."""
@@ -196,5 +195,5 @@ class Follower:
             has = f"has {batches:,}" if batches >= 0 else "does not know how many it has"
             raise OptionError(
                 f"fit takes {steps:,} batches for an epoch, and the dataset that Resume was given {has}: give Resume "
-                "the same dataset as fit, and with steps_per_epoch= one that does not end, by .repeat()"
+                "the same dataset as fit; to use steps_per_epoch=, make that dataset endless by .repeat()"
             )

@@ -38,7 +38,7 @@ _REMEDY = (
     "only once, for all records"
 )
 _TRACES_DIFFER = f"{RANDOMNESS} or keeps state (traced again, it gave another graph)"
-_SEEDED = "it draws random numbers of a seed, which are the same again in the same order"
+_SEEDED = "it draws random numbers of a seed, which repeat only if calls run in the same order"
 # In the text of an error: the function would fail as Python, too.
 _MISTAKE = re.compile(r"module '[\w.]+' has no attribute '|\bname '\w+' is not defined")
 _log = logging.getLogger("ais_tar2tf")

@@ -129,7 +129,7 @@ class _BytecodeReader:
         self._top: VariableRead | None = None  # the expression on top of the stack; None for any other value
         self._module: VariableRead | None = None  # the module of a `from … import`
         self._expressions: dict[_Location, VariableRead] = {}  # by the line and column at which the expression begins
-        # An instruction that loads two variables has one place: the second variable is kept here.
+        # One instruction may load two variables, but has one source position, that of the first. The second is here.
         self._unlocated: VariableRead | None = None
         self._calls = {_begin(each) for each in self._instructions if each.opname in _CALL}
         self._subexpressions = {_begin(each) for each in self._instructions if each.opname in _SUBEXPRESSION}

@@ -25,9 +25,8 @@ __all__ = [
     "top_package",
 ]
 
-INERT = frozenset(
-    {"tensorflow", "keras", "tf_keras", "numpy", "google"}
-)  # their state needs no search: TensorFlow's works in a graph
+# The state of these packages is not searched. TensorFlow's own state, such as variables, also works in a graph.
+INERT = frozenset({"tensorflow", "keras", "tf_keras", "numpy", "google"})
 _STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 _OURS = (
     "ais_tar2tf.ops",

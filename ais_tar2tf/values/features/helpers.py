@@ -89,7 +89,7 @@ def serialize_example(*values: Any, names: Sequence[str] = _NAMES) -> bytes:
         names: The names of the features, one for each value; by default `image_binary` and `label`.
 
     Raises:
-        NoFeature: A tf.train.Example cannot hold a value.
+        NoFeature: One of the values is of a type that a tf.train.Example cannot hold.
         FeatureOverflow: A number does not fit into int64 or float32.
     """
     return encode(dict(zip(names, map(as_numpy, values), strict=True)))
