@@ -293,7 +293,7 @@ def test_an_index_without_offsets_is_reported_if_offsets_are_needed(
     assert shared(source, 0, "stop").startswith("0 of 2: whole shards")
     assert not caplog.records
     assert shared(source, 0, "pad").startswith("0 of 2: turns at all records")
-    assert "holds counts alone, and even='pad' needs places" in caplog.text
+    assert "holds counts alone, and even='pad' needs offsets" in caplog.text
 
 
 @pytest.fixture
