@@ -266,7 +266,7 @@ def test_documents_of_another_data_set_are_not_overwritten(words_folder: Path, n
     Path("tfds").mkdir()
     Path("tfds", name).write_text("{}")
     done = run("convert", "classed", "tfds", "--workers", "1", "--types", "cls=int64")
-    assert (done.exit_code, "no manifest knows it" in done.stderr) == (1, True)
+    assert (done.exit_code, "this file exists, and no manifest lists it" in done.stderr) == (1, True)
     assert [(each.name, each.read_text()) for each in Path("tfds").iterdir()] == [(name, "{}")]
 
 
