@@ -8,7 +8,7 @@
     ├── StoreError             .url                 a store refuses a request, or does not support it
     │   ├── ShardNotFound      (FileNotFoundError)  a shard that was named or listed does not exist
     │   ├── AccessDenied       (PermissionError)    the store answered 401 or 403
-    │   ├── TransportError     (ConnectionError)    refused, timed out, broke off, 408, 429, 5xx: after all retries
+    │   ├── TransportError     (ConnectionError)    network or server (408, 429, 5xx) failed, after all retries
     │   ├── ObjectChanged                           the object was replaced while it was read
     │   ├── ChecksumMismatch                        the bytes do not have the checksum that the store states
     │   └── IndexMissing       (TypeError)          the call needs an index, and there is none
@@ -17,16 +17,16 @@
     │   ├── UnsupportedArchive                      the archive has a format or a feature that is not supported
     │   └── LimitExceeded                           a limit of options.Limits was exceeded
     ├── RecordError            .shard .key          members do not make a record
-    │   ├── MissingField                            a record lacks a field that was asked for
+    │   ├── MissingField                            a record lacks a field that was requested
     │   ├── DuplicateField                          two members are the same field of one record
     │   ├── DuplicateKey                            a key comes again after other records
     │   └── StrayMember                             a member belongs to no record
-    ├── MappingError           .shard .key          a mapping raised, or a field could not be decoded
+    ├── MappingError           .shard .key          a mapping raised an error, or a field could not be decoded
     ├── SchemaError            (ValueError)         records do not fit their schema
     │   ├── NoFeature          (TypeError)          a value has no form in a tf.train.Example
-    │   ├── UnclearLayout                           names of files do not tell records, classes or splits apart
+    │   ├── UnclearLayout                           names of files leave records, classes or splits unclear
     │   ├── FeatureOverflow    (OverflowError)      a number does not fit an int64 or a float32
-    │   └── MalformedExample   .offset              bytes are no serialized tf.train.Example
+    │   └── MalformedExample   .offset              bytes are not a serialized tf.train.Example
     ├── UnsafeName             (ValueError)         a name in a document or a listing could leave its root
     ├── CheckpointError        (ValueError)         a checkpoint does not fit the dataset that it is restored into
     ├── ExportError            (OSError)            a record file could not be written or published
@@ -35,10 +35,10 @@
     │   └── FolderMissing      (NotADirectoryError) the folder to serve does not exist
     └── MissingDependency      (ImportError)        an optional package is needed; names the extra to install
 
-The text of an error says what to do next. Its attributes say where the error happened; the text says so, too.
+The text of an error says where the error happened and what to do next. The attributes also say where it happened.
 
-TensorFlow turns errors into text. An iterator over a dataset of this package turns the text into the error again.
-After further stages, as in `model.fit`, `original` does so.
+TensorFlow keeps only the text of an error. An iterator over a dataset of this package finds the original error by the
+text, and raises it. When further stages of tf.data follow, as in `model.fit`, call `original` to find the error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ __all__ = [
     "original",
 ]
 
-_REMEMBERED = 64  # errors that TensorFlow has turned into text, and that `original` can return
+_REMEMBERED = 64  # the most errors, and the most finders, that `original` searches
 
 
 def __dir__() -> list[str]:
@@ -137,7 +137,7 @@ class TemplateError(Tar2TFError, ValueError):
 
 
 class StoreError(Tar2TFError):
-    """A store refuses a request, or does not support it. `url` names the object or the bucket."""
+    """A store refuses a request, or does not support the request. `url` names the object or the bucket."""
 
     def __init__(self, message: str, *, url: str) -> None:
         self.url: str = shown_url(url)
@@ -149,7 +149,7 @@ class ShardNotFound(StoreError, FileNotFoundError):
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store answered 401 or 403, which is the error's `status`. The text never contains the token."""
+    """The store denied access. `status` is 401 or 403, or None if a file or a cloud's library denied it."""
 
     def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
         super().__init__(message, url=url)
@@ -157,11 +157,11 @@ class AccessDenied(StoreError, PermissionError):
 
 
 class Silence(NamedTuple):
-    """How long an endpoint has been silent that has never answered any request."""
+    """The silence of an endpoint that has never answered any request."""
 
     seconds: float  # since the first attempt
     last: float  # seconds of the last attempt
-    accepts: bool = False  # whether it accepts connections: a program listens, and may be busy
+    accepts: bool = False  # whether the endpoint accepts connections: a program listens, and may be busy
 
 
 class TransportError(StoreError, ConnectionError):
@@ -178,13 +178,13 @@ class TransportError(StoreError, ConnectionError):
     ) -> None:
         super().__init__(message, url=url)
         self.retry_after: float | None = retry_after  # seconds that the server asked to wait
-        self.silence: Silence | None = silence  # None if the endpoint has ever answered a request
-        self.final: bool = final  # whether another attempt would not help
-        self.next_try: float | None = None  # seconds from this failure to the next attempt, when they are known
+        self.silence: Silence | None = silence  # None if the endpoint has answered any request
+        self.final: bool = final  # True: another attempt cannot help
+        self.next_try: float | None = None  # seconds from this failure to the next attempt; None if unknown
 
 
 class ObjectChanged(StoreError):
-    """The object is another one than that of the first part of the stream, or of a checkpoint."""
+    """The object was replaced after its first bytes were read, or after a checkpoint was written."""
 
 
 class ChecksumMismatch(StoreError):
@@ -194,12 +194,12 @@ class ChecksumMismatch(StoreError):
 class IndexMissing(StoreError, TypeError):
     """The call needs an index of the shards, and there is none that describes them.
 
-    This is also a TypeError, which `len()` raises for objects without a length, so that `list(source)` works.
+    The error is also a TypeError. `list(source)` asks for the length first, and ignores only a TypeError.
     """
 
 
 class ArchiveError(Tar2TFError):
-    """The bytes of a shard are no well-formed archive. `offset` counts decompressed bytes."""
+    """The bytes of a shard are not a well-formed archive. `offset` counts decompressed bytes."""
 
     def __init__(self, message: str, *, shard: str, offset: int) -> None:
         super().__init__(f"{shard}, offset {offset}: {message}")
@@ -229,7 +229,7 @@ class RecordError(Tar2TFError):
 
 
 class MissingField(RecordError):
-    """A record lacks a field that was asked for."""
+    """A record lacks a field that was requested."""
 
 
 class DuplicateField(RecordError):
@@ -237,7 +237,7 @@ class DuplicateField(RecordError):
 
 
 class DuplicateKey(RecordError):
-    """The key of an earlier record comes again after other records."""
+    """A key comes again, after members of other records."""
 
 
 class StrayMember(RecordError):
@@ -254,7 +254,7 @@ class MappingError(Tar2TFError):
 
 
 class SchemaError(Tar2TFError, ValueError):
-    """Records do not fit the schema that was given, or that the first records have."""
+    """Records do not fit the given schema, or the schema of the first records."""
 
 
 class NoFeature(SchemaError, TypeError):
@@ -262,7 +262,7 @@ class NoFeature(SchemaError, TypeError):
 
 
 class UnclearLayout(SchemaError):
-    """The names of files do not tell records, classes or splits apart. The text names the options that do."""
+    """The names of files leave open which records, classes or splits they form. The text names options that help."""
 
 
 class FeatureOverflow(SchemaError, OverflowError):
@@ -270,7 +270,7 @@ class FeatureOverflow(SchemaError, OverflowError):
 
 
 class MalformedExample(SchemaError):
-    """Bytes are no serialized tf.train.Example. `offset` is that of the first wrong byte."""
+    """Bytes are not a serialized tf.train.Example. `offset` is the offset of the first wrong byte."""
 
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(f"offset {offset}: {message}")
@@ -290,7 +290,7 @@ class ExportError(Tar2TFError, OSError):
 
 
 class PartMissing(ExportError):
-    """Hosts of a job array have not written their parts yet: those numbered `hosts`, of `of` hosts."""
+    """Some hosts of a job array have not written their parts yet. `hosts` are their numbers, of `of` hosts in all."""
 
     def __init__(self, message: str, *, hosts: Sequence[int], of: int) -> None:
         super().__init__(message)
@@ -303,7 +303,7 @@ class ServerError(Tar2TFError, OSError):
 
 
 class FolderMissing(ServerError, NotADirectoryError):
-    """The folder that the embedded server should serve does not exist, or is no folder."""
+    """The folder that the embedded server should serve does not exist, or is not a folder."""
 
 
 class MissingDependency(Tar2TFError, ImportError):
@@ -318,7 +318,7 @@ class MissingDependency(Tar2TFError, ImportError):
         self.extra: str = extra
 
 
-# TensorFlow keeps only the text of an error that passes through it. The rest of this module finds the error again.
+# TensorFlow keeps only the text of an error. The rest of this module finds the error by its text.
 
 _passed: deque[Tar2TFError] = deque(maxlen=_REMEMBERED)
 _finders: deque[ReferenceType[Finder]] = deque(maxlen=_REMEMBERED)
@@ -331,8 +331,9 @@ def original(error: BaseException | None) -> Tar2TFError | None:
         error: The caught error, in any thread of the process that made the dataset.
 
     Returns:
-        An error equal to the one that was raised, with its attributes and its cause; `error` itself if it is an error
-        of this package. None if there is no such error, or if more than 64 others were raised since.
+        The first error of this package among `error` and its causes. If there is none, a copy of the error that
+        TensorFlow turned into text, with its attributes and its cause. None if there is no such error either, or if
+        more than 64 other errors were raised into TensorFlow since.
 
     Example:
         >>> error = SchemaError("field 'cls' is missing")
@@ -359,7 +360,7 @@ def original(error: BaseException | None) -> Tar2TFError | None:
 
 
 class Finder(Protocol):
-    """An object that recognizes errors by TensorFlow's text, such as a dataset that knows its files."""
+    """An object that finds an error by the text that TensorFlow kept, such as a dataset that knows its files."""
 
     def original_of(self, text: str) -> Tar2TFError | None:
         """Return the error that the text of TensorFlow's error describes, or None."""
@@ -367,7 +368,7 @@ class Finder(Protocol):
 
 
 def ask_for_originals(finder: Finder) -> None:
-    """Let `original` ask `finder`, an object that recognizes errors by their text and is referenced weakly."""
+    """Let `original` ask `finder` for errors, as long as the finder exists: it is referenced weakly."""
     _finders.append(ReferenceType(finder))
 
 
@@ -392,5 +393,5 @@ def _text_of(error: Tar2TFError) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Return the text with bytes that are not UTF-8 escaped, because TensorFlow drops a text with such bytes."""
+    """Escape the characters that UTF-8 cannot encode, because TensorFlow drops a text that has any of them."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -3,8 +3,8 @@
 To add a format, describe it here and append it to `COMPRESSIONS`: `sniff.py` recognises it by its magic bytes, and
 `decompression.py` reads it.
 
-A compressed stream is one frame or several, one after the other. gzip calls a frame a member, xz and bzip2 call it a
-stream; in this package it is a frame.
+A compressed shard consists of one or more frames, one after another. gzip calls a frame a member; xz and bzip2 call
+it a stream. In this package it is always a frame.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Compression:
     name: str
     magic: bytes  # the first bytes of every frame
     open: Callable[[Limits], Frame]
-    errors: Callable[[], tuple[type[Exception], ...]]  # for damaged bytes; called late, as is `open`
-    memory_message: str | None = None  # part of the error's text when a frame needs more than Limits.window_bytes
+    errors: Callable[[], tuple[type[Exception], ...]]  # for damaged bytes; the call imports the library
+    memory_message: str | None = None  # part of the library's error if a frame needs more than Limits.window_bytes
     padding: int = 0  # zeros after a frame come in multiples of this number; 0: the format has no padding
-    skippable: bool = False  # there may be frames without content, which are skipped, as in zstd and lz4
-    input_bytes: int = 256 * KIB  # fed at once; the libraries copy input that they cannot use yet
-    # The largest output at once: a smaller one cuts more members in two, a larger one exceeds the processor's cache.
+    skippable: bool = False  # the format has frames without content, which the reader skips
+    input_bytes: int = 256 * KIB  # bytes fed at once; few, because the libraries copy input that they cannot use yet
+    # The most output of one call. Smaller outputs cut more members in two; larger ones exceed the processor's cache.
     output_bytes: int = 1 * MIB
 
 
@@ -84,8 +84,8 @@ GZIP = Compression(
     open=lambda _limits: cast("Frame", igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
     errors=lambda: (cast("type[Exception]", igzip_lib.IsalError),),  # isal's stub takes the class for an instance
     padding=1,  # the gzip program accepts any number of zeros
-    input_bytes=1 * MIB,  # isal consumes all of it, except the part that a decompression bomb holds back
-    output_bytes=3 * MIB,  # usually all of one input: every further call waits for the interpreter's lock
+    input_bytes=1 * MIB,  # isal consumes its whole input, unless a decompression bomb fills the output
+    output_bytes=3 * MIB,  # usually the output of one whole input: each further call waits for the interpreter's lock
 )
 ZSTD = Compression(
     name="zstd",
@@ -97,7 +97,7 @@ ZSTD = Compression(
 )
 LZ4 = Compression(
     name="lz4",
-    magic=b"\x04\x22\x4d\x18",  # of the frame format, which the lz4 program writes
+    magic=b"\x04\x22\x4d\x18",  # of lz4's frame format, which the lz4 program writes
     open=_open_lz4,
     errors=lambda: (RuntimeError,),
     skippable=True,

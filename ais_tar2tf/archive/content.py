@@ -9,15 +9,16 @@ from ais_tar2tf.options import MIB
 
 __all__ = ["MemberContent"]
 
-# Above this size memory matters more than time. Below it, joining pieces is several times as fast as appending.
+# Larger content is appended to one buffer, which saves memory. Smaller content is kept as pieces that are joined at
+# the end, which is several times as fast.
 _LARGE = 16 * MIB
 
 
 class MemberContent:
     """Collects the bytes of one member. Large content is never in memory twice.
 
-    `expected` is the size that the member's header states. It only selects the method; no memory is reserved, since
-    the header may be wrong.
+    `expected` is the size that the member's header states. This size only decides how the bytes are collected. It
+    reserves no memory, because the header may be wrong.
     """
 
     __slots__ = ("_large", "_pieces", "size")
@@ -36,5 +37,5 @@ class MemberContent:
             self._large.write(piece)
 
     def whole(self) -> bytes:
-        """Return all bytes so far."""
+        """Return all bytes that were added."""
         return b"".join(self._pieces) if self._large is None else self._large.getvalue()

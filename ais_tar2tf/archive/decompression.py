@@ -1,7 +1,8 @@
 """Decompression of a shard: compressed blocks in, decompressed blocks of bounded size out. No I/O.
 
-The libraries verify the checksums and lengths that a frame carries. This module finds where frames begin and end,
-and bounds their memory and the ratio of output to input.
+A compressed stream consists of *frames*, one after the other, and each frame can be decompressed by itself. A library
+for each format decompresses a frame, and verifies the checksums and lengths in it. This module finds where frames
+begin and end, and bounds their memory and the ratio of output to input.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ais_tar2tf.options import KIB, MIB, Limits
 
 __all__ = ["RATIO_SLACK", "FrameDecoder"]
 
-RATIO_SLACK = 1 * MIB  # output that is always allowed, because the ratio of little input means nothing
-_FIRST_INPUT = 8 * KIB  # of a frame. Small, because the bytes after a tiny frame are copied with it
-_SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # magic bytes, of zstd and lz4
-_SKIPPABLE_HEAD = 8  # bytes: the magic, and the length of the frame's content
+RATIO_SLACK = 1 * MIB  # bytes of output that are always allowed, since the ratio means nothing for little input
+_FIRST_INPUT = 8 * KIB  # bytes of the first input of a frame. If the frame is tiny, the rest is copied in vain
+_SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # magic bytes of frames to skip
+_SKIPPABLE_HEAD = 8  # bytes: the magic bytes, and the number of bytes to skip
 
 
 class FrameDecoder:
-    """Decompresses the frames of one shard. Call `feed()` with each block, then `finish()`."""
+    """Decompresses the frames of one shard. Call `feed()` with each block of the shard, and then `finish()`."""
 
     def __init__(self, shard: str, limits: Limits, compression: Compression) -> None:
         self._shard = shard
@@ -30,15 +31,15 @@ class FrameDecoder:
         self._compression = compression
         self._bytes_in = 0
         self._bytes_out = 0
-        self._any_frame = False
-        self._frame: Frame | None = None
-        self._input_bytes = _FIRST_INPUT
+        self._any_frame = False  # whether a frame has begun
+        self._frame: Frame | None = None  # the frame that is being decompressed
+        self._input_bytes = _FIRST_INPUT  # the largest size of the next input of the frame; it doubles each time
         self._skip = 0  # remaining bytes of a skippable frame
-        self._zeros = 0  # bytes of padding since the last frame
-        self._head = b""  # the first bytes of the next frame, while they are too few to recognise it
+        self._zeros = 0  # zero bytes of padding since the last frame
+        self._head = b""  # the first bytes of the next frame, if they are too few to recognise the frame
 
     def feed(self, block: Bytes) -> Iterator[bytes]:
-        """Yield the decompressed bytes of a block. A block may end anywhere."""
+        """Yield the decompressed bytes of a block. The block may end anywhere, also within a frame."""
         view = memoryview(block)
         self._bytes_in += len(view)
         position = 0
@@ -52,7 +53,7 @@ class FrameDecoder:
             position += len(piece) - unused
 
     def finish(self) -> None:
-        """Check that the stream does not end inside a frame."""
+        """Check that the stream has a frame, that it does not end within a frame, and that its padding is valid."""
         if self._frame is not None or self._skip or self._head or not self._any_frame:
             raise TruncatedArchive(
                 f"the {self._compression.name} stream ends within a frame, after {self._bytes_in:,} compressed bytes",
@@ -62,7 +63,7 @@ class FrameDecoder:
         self._check_padding()
 
     def _decompress_all(self, frame: Frame, data: Bytes) -> Iterator[bytes]:
-        """Yield all output of a piece of input; return how many of its bytes follow the end of the frame."""
+        """Yield all output of a piece of input; return how many bytes of the piece follow the end of the frame."""
         while True:
             out = self._decompress(frame, data)
             if out:
@@ -77,6 +78,7 @@ class FrameDecoder:
             data = b""
 
     def _decompress(self, frame: Frame, data: Bytes) -> bytes:
+        """Return some output of a frame. Translate errors of the library."""
         compression = self._compression
         try:
             return frame.decompress(data, compression.output_bytes)
@@ -91,7 +93,10 @@ class FrameDecoder:
             ) from error
 
     def _find_frame(self, view: memoryview, position: int) -> int:
-        """Consume bytes between frames, and open a frame at its magic bytes; return the position after them."""
+        """Consume bytes between frames, and open a frame if its magic bytes are complete.
+
+        Return the position in `view` after the consumed bytes.
+        """
         if self._skip:
             skipped = min(self._skip, len(view) - position)
             self._skip -= skipped
@@ -118,6 +123,7 @@ class FrameDecoder:
         return position
 
     def _head_bytes(self, head: bytes) -> int:
+        """Return how many bytes are needed to recognise the frame that begins with `head`."""
         return _SKIPPABLE_HEAD if self._is_skippable(head) else len(self._compression.magic)
 
     def _is_skippable(self, head: bytes) -> bool:
@@ -130,12 +136,14 @@ class FrameDecoder:
         return self._compression.skippable and any(magic.startswith(head[:4]) for magic in _SKIPPABLE)
 
     def _skip_zeros(self, view: memoryview, position: int) -> int:
+        """Count the zeros at a position as padding; return the position after them."""
         rest = bytes(view[position : position + self._compression.input_bytes])
         zeros = len(rest) - len(rest.lstrip(b"\0"))
         self._zeros += zeros
         return position + zeros
 
     def _check_padding(self) -> None:
+        """Check the number of zeros since the last frame, and begin to count anew."""
         zeros, self._zeros = self._zeros, 0
         padding = self._compression.padding
         if padding and zeros % padding:

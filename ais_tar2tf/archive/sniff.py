@@ -1,4 +1,4 @@
-"""Recognition of a shard's format by its first bytes, never by its name. No I/O."""
+"""Recognises the format of a shard by the first bytes of the shard, never by its name. No I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Container = Literal["tar", "zip", "tfrecord"]
 """A format that holds members."""
 
 SUPPORTED = "tar, zip and TFRecord are read, and these within gzip, zstd, lz4, bzip2 or xz"
-# "BZh" alone may be text: in bzip2, the magic bytes of a block, or of the end, follow at offset 4.
+# "BZh" alone may begin a text. In bzip2, the magic bytes of a block, or of the end, follow at offset 4.
 _BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")
-_SKIPPABLE = b"\x2a\x4d\x18"  # after one of 16 bytes: a skippable frame, with which pzstd begins its files
+_SKIPPABLE = b"\x2a\x4d\x18"  # bytes 1 to 3 of a skippable frame, with which pzstd begins files; byte 0 is 50 to 5F
 _REFUSED = {
     b"\x02\x21\x4c\x18": "an lz4 file of the legacy format",  # of `lz4 -l`, for old Linux kernels
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
@@ -32,7 +32,7 @@ _REFUSED = {
 
 
 class FormatSniffer:
-    """Collects first bytes until the format is recognised. Its length is the number of bytes collected so far."""
+    """Collects the first bytes of a shard until they show the format. Its `len` is the number of collected bytes."""
 
     def __init__(self, shard: str, offset: int = 0) -> None:
         self._shard = shard
@@ -76,7 +76,7 @@ class FormatSniffer:
             return None
         if first != ZERO_BLOCK and first[257:262] != b"ustar":
             try:
-                parse_header(first, self._shard, 0)  # v7 has no magic, but a checksum
+                parse_header(first, self._shard, 0)  # a tar of the old v7 format has no magic bytes, but a checksum
             except ArchiveError as error:
                 raise self._refused(f"this is not an archive: it begins with {first[:16]!r}; {SUPPORTED}") from error
         return "tar"

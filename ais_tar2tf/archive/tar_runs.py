@@ -1,9 +1,10 @@
 """Finds many plain members of one block of a tar at once. No I/O.
 
-A header is plain if it is a ustar or GNU header with octal numbers and a correct checksum, and has the type of a
-file, a link, a device, a directory or a PAX header. `PlainMembers` returns runs of consecutive members with plain
-headers, whose bodies end in the block. All other headers, and every error, are left to `tar.py`, which reads one
-header at a time.
+A *plain header* is a ustar or GNU header with octal numbers and a correct checksum. Its type is a file, a link, a
+device, a directory, a FIFO or a PAX header. A *plain member* has a plain header, and its data end in the same block.
+
+`PlainMembers` returns runs of consecutive plain members. This module must not raise errors about the archive: it
+leaves all other members, and every fault, to `tar.py`, which reads one header at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from ais_tar2tf.options import Limits
 
 __all__ = ["PlainMembers", "PlainRun"]
 
-_SPARSE_ROWS = 32  # rows for each header, as with members of 16 KB: with more, a walk is faster than a table
+# With more rows (of 512 bytes) than this for each header, as with members over 16 KB, a walk is faster than a table.
+_SPARSE_ROWS = 32
 _PAX_TYPE = ord("x")
 _FILE_TYPE = ord("0")
 
@@ -32,14 +34,19 @@ class PlainRun(NamedTuple):
 
     members: Members
     ignored: int  # members among them that are not files
-    end: int  # position in the block after the last member and its padding, which may lie outside the block
+    end: int  # position after the last member's padding; the padding may reach beyond the end of the block
 
 
 class PlainMembers:
     """Finds runs of plain members in one block of a tar.
 
-    A header begins at `start` in the block. `base` is the offset of the block in the archive. `dense` selects how
-    headers are found: by a table of all rows of the block, or by a walk from header to header.
+    Args:
+        block: The block.
+        start: The position in the block at which a header begins.
+        base: The offset of the block in the archive.
+        limits: Bounds on the sizes of members and headers.
+        dense: Whether the block is expected to have many headers. If so, a table of all rows of the block finds the
+            headers. Otherwise, a walk from each header to the next one finds them.
     """
 
     def __init__(self, block: memoryview, start: int, base: int, limits: Limits, *, dense: bool) -> None:
@@ -53,11 +60,11 @@ class PlainMembers:
 
     @property
     def is_dense(self) -> bool:
-        """Whether a table would have been faster for this block than a walk."""
+        """Whether this block has so many headers that a table is faster than a walk."""
         return len(self._table.rows) * _SPARSE_ROWS > (len(self._block) - self._start) // BLOCK
 
     def take(self, position: int) -> PlainRun | None:
-        """Return the run of plain members from `position` on; None if the header there is not plain."""
+        """Return the run of plain members from `position` on; None if `tar.py` must read the member there."""
         table = self._table
         run = table.run((position - self._start) // BLOCK)
         if run and self._position(run[-1]) + BLOCK + table.sizes[run[-1]] > len(self._block):
@@ -77,10 +84,11 @@ class PlainMembers:
         return PlainRun(members, ignored, end + (self._start - end) % BLOCK)
 
     def _position(self, index: int) -> int:
-        """Return the position in the block of a header of the table."""
+        """Return the position in the block of the header with the number `index` in the table."""
         return self._start + self._table.rows[index] * BLOCK
 
     def _all_of(self, run: range) -> Members:
+        """Return the members of a run that has only files."""
         chosen = slice(run.start, run.stop)
         positions = np.array(self._table.rows[chosen], np.int64) * BLOCK + self._start
         return Members(
@@ -94,12 +102,12 @@ class PlainMembers:
     def _files_among(self, run: Sequence[int]) -> tuple[Members, int, Sequence[int]]:
         """Return the files of a run, the number of its other members, and the part of the run that was read.
 
-        The run is read up to the first PAX header that is left to `tar.py`.
+        This part ends before the first PAX header that `tar.py` must read.
         """
         names, offsets, starts, sizes = list[bytes](), list[int](), list[int](), list[int]()
         rows, types, raw_names = self._table.rows, self._table.types, self._table.names
         ignored = 0
-        pax_at: int | None = None  # where the PAX header before this header begins
+        pax_at: int | None = None  # where the PAX header begins that precedes the current header, if any
         pax_name: bytes | None = None  # the path that the PAX header states
         for at, index in enumerate(run):
             begin = self._start + rows[index] * BLOCK
@@ -124,9 +132,10 @@ class PlainMembers:
         return Members(_decode_all(names), offsets, starts, sizes, self._block), ignored, run
 
     def _read_pax(self, begin: int, size: int) -> tuple[bool, bytes | None]:
-        """Return whether a PAX header changes at most the name of the next member, and that name.
+        """Return (True, name) for a PAX header that changes at most the name of the next member, else (False, None).
 
-        A malformed header is left to `tar.py`, which raises the error after the members before it were handed out.
+        The name is None if the header leaves it unchanged. For a malformed header, the result is (False, None). Then
+        `tar.py` raises the error, after the members before this header were handed out.
         """
         if size > self._limits.name_bytes or size > self._limits.header_bytes:
             return False, None

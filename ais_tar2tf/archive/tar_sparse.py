@@ -1,12 +1,13 @@
-"""Reads sparse members of a tar: a tar stores only parts of such a file, and zeros lie between the parts. No I/O.
+"""Reads sparse members of a tar. A tar stores only parts of a sparse file; zeros lie between the parts. No I/O.
 
-A map states the offset and the length of each part. A block is a tar block of 512 bytes. Four formats exist:
+A map states the offset and the length of each part. In this module, a block is a tar block of 512 bytes. Four formats
+exist:
 
 format    size of the file      map
 Old GNU   byte 483 of header    up to 4 pairs (offset, length) in the header, up to 21 in each block after it
 PAX 0.0   GNU.sparse.size       GNU.sparse.offset and GNU.sparse.numbytes, once for each part
 PAX 0.1   GNU.sparse.size       GNU.sparse.map: offset,length,offset,length…
-PAX 1.0   GNU.sparse.realsize   precedes the parts; lines: the number of parts, then each offset and each length
+PAX 1.0   GNU.sparse.realsize   before the parts, one number in each line: how many parts, then offset, length, …
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ __all__ = ["SparseMember", "gnu_parts", "gnu_real_size", "is_sparse", "pax_spars
 Parts = list[tuple[int, int]]
 _PREFIX = b"GNU.sparse"
 _ENTRY = 24  # bytes of an entry of an old GNU map: an offset and a length
-# where the entries of a header or a block begin, and where the byte is that is not 0 if another block follows
+# The offsets of the entries in a header or block, and the offset of a byte that is not 0 if another block follows.
 _HEADER_ENTRIES, _HEADER_CONTINUES = range(386, 386 + 4 * _ENTRY, _ENTRY), 482
 _BLOCK_ENTRIES, _BLOCK_CONTINUES = range(0, 21 * _ENTRY, _ENTRY), 504
-_MAX_DIGITS = 20  # of a number in a PAX map; any size has fewer
+_MAX_DIGITS = 20  # the most digits of a number in a PAX map; the size of any file has fewer
 _NEWLINE = b"\n"
 
 
 @dataclass(slots=True)
 class SparseMember:
-    """The size of a sparse file, and the map of its stored parts. The caller bounds `real_size`."""
+    """The size of a sparse file, and the map of its stored parts. The caller must bound `real_size`."""
 
-    real_size: int
-    parts: Parts | None  # None: the map is at the beginning of the stored bytes
-    shard: str
-    offset: int
+    real_size: int  # bytes of the whole file
+    parts: Parts | None  # the map; None: it is at the beginning of the stored bytes
+    shard: str  # for errors
+    offset: int  # of the member in the shard, for errors
 
     def expand(self, stored: bytes, map_bytes: int) -> bytes:
-        """Return the whole file.
+        """Return the whole file, with its zeros.
 
         Args:
             stored: The stored bytes of the member.
-            map_bytes: The largest size of a map that precedes the parts.
+            map_bytes: The largest permitted size of a map at the beginning of the stored bytes.
         """
         parts, at = self.parts, 0
         if parts is None:
@@ -55,13 +56,13 @@ class SparseMember:
             whole.seek(begin)  # the next write fills the gap with zeros
             whole.write(view[at : at + length])
             at += length
-        if whole.seek(0, SEEK_END) < self.real_size:  # zeros end the file: an empty last part writes nothing
+        if whole.seek(0, SEEK_END) < self.real_size:  # the file ends with zeros, which no part wrote
             whole.seek(self.real_size - 1)
             whole.write(b"\0")
         return whole.getvalue()
 
     def _parse_map(self, stored: bytes, map_bytes: int) -> tuple[Parts, int]:
-        """Return the map at the beginning of the stored bytes, and the offset of the first part in these bytes."""
+        """Return the map at the beginning of the stored bytes, and the offset in `stored` of the first part."""
         head = stored[:map_bytes]
         first, _, rest = head.partition(_NEWLINE)
         count = 2 * int(first) if _is_number(first) else len(head)
@@ -73,6 +74,7 @@ class SparseMember:
         return _pairs(numbers), at + -at % BLOCK
 
     def _check_parts(self, parts: Parts, stored_bytes: int) -> None:
+        """Check that the parts are in order, lie within the file, and have `stored_bytes` bytes together."""
         end = 0
         for begin, length in parts:
             if begin < end or length < 0:
@@ -89,6 +91,7 @@ class SparseMember:
 
 
 def _pairs(numbers: Sequence[int]) -> Parts:
+    """Return the parts of a map whose numbers are offset, length, offset, length and so on."""
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
@@ -103,10 +106,10 @@ def gnu_real_size(header: bytes, shard: str, offset: int) -> int:
 
 
 def gnu_parts(raw: bytes, shard: str, offset: int, *, is_header: bool) -> tuple[Parts, bool]:
-    """Return the parts that a header or a block after it lists, and whether another such block follows."""
+    """Return the parts that `raw`, a header or a block after it, lists; and whether another block follows."""
     parts: Parts = []
     for at in _HEADER_ENTRIES if is_header else _BLOCK_ENTRIES:
-        if not raw[at]:  # the first unused part ends the list
+        if not raw[at]:  # the first unused entry ends the list
             break
         begin = parse_number(raw[at : at + 12], "sparse offset", shard, offset)
         length = parse_number(raw[at + 12 : at + 24], "sparse length", shard, offset)
@@ -122,7 +125,7 @@ def is_sparse(pax: Mapping[bytes, bytes]) -> bool:
 
 
 def pax_sparse(pax: Mapping[bytes, bytes], shard: str, offset: int) -> SparseMember:
-    """Return the sparse member that PAX records describe."""
+    """Return the sparse member that PAX records describe. `parse_pax` gave format 0.0 the map of format 0.1."""
     version = (pax.get(b"GNU.sparse.major", b""), pax.get(b"GNU.sparse.minor", b""))
     stated = pax.get(b"GNU.sparse.realsize") or pax.get(b"GNU.sparse.size") or b""
     text = pax.get(SPARSE_MAP)

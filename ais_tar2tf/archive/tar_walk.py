@@ -1,7 +1,10 @@
 """Finds the plain tar headers of a block with few, large members, by going from each header to the next. No I/O.
 
-For such a block, a `HeaderTable` would be slower: it loads every 512 bytes from memory, and calls numpy for few rows.
-A header is plain under the same conditions as in `tar_table.py`.
+For such a block, a `HeaderTable` (`tar_table.py`) would be slower: it loads every 512 bytes from memory, and calls
+numpy for few rows.
+
+A *plain* header is a ustar or GNU header with ordinary octal numbers and a correct checksum. Both modules must accept
+the same headers as plain. This module leaves all other headers to the caller.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ _FILE, _PAX = ord("0"), ord("x")
 
 
 def _byte_sum(data: bytes) -> int:
-    """Return the sum of at most 256 bytes: it is the lower half of Adler-32, which counts modulo 65521."""
+    """Return the sum of at most 256 bytes. The lower half of Adler-32 is this sum plus 1, modulo 65521."""
     return (zlib.adler32(data) & 0xFFFF) - 1
 
 
 class HeaderWalk:
-    """Finds the plain headers of `block[start:]`, and keeps them in the same lists as `HeaderTable`."""
+    """Finds the plain headers of `block[start:]`. Its lists have the same meaning as the lists of `HeaderTable`."""
 
     def __init__(self, block: memoryview, start: int, member_bytes: int) -> None:
         self._block = block
@@ -49,6 +52,7 @@ class HeaderWalk:
         return range(first, last) if first < last and self.rows[first] == row else range(0)
 
     def _walk(self, row: int) -> None:
+        """Append the chain of plain headers that begins at `row` to the lists."""
         while row < self._row_count:
             at = self._start + row * BLOCK
             raw = bytes(self._block[at : at + BLOCK])

@@ -1,13 +1,13 @@
-"""A reader of TFRecord files. Its input is blocks, which may end anywhere. Each payload is a member. No I/O.
+"""A reader of TFRecord files. It is fed with blocks, which may end anywhere, and makes a member of each payload.
 
-A record is:
+This module must not do I/O. A record is:
 
 length   uint64, little-endian
 crc      uint32, masked CRC-32C of the length
 payload  `length` bytes
 crc      uint32, masked CRC-32C of the payload
 
-The format has no end mark: a file that is cut between two records looks complete.
+The format has no end mark, so a file that is cut off between two records looks complete.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["FRAME_BYTES", "HEAD_BYTES", "MASK_DELTA", "TFRecordReader", "is_tfre
 
 HEAD_BYTES = 12
 _TAIL_BYTES = 4
-FRAME_BYTES = HEAD_BYTES + _TAIL_BYTES  # of a record, without its payload
+FRAME_BYTES = HEAD_BYTES + _TAIL_BYTES  # the size of a record without its payload
 _HEAD = struct.Struct("<QI")
 MASK_DELTA = 0xA282EAD8
 
 
 def masked_crc(data: bytes | npt.NDArray[np.uint8]) -> int:
-    """Return the CRC-32C as TFRecord files mask it, because a checksum of a checksum would otherwise be trivial."""
+    """Return the CRC-32C of data, masked as in TFRecord files. Plain CRCs are weak for data that contains CRCs."""
     crc: int = google_crc32c.value(data)  # type: ignore[arg-type]  # any object with a buffer
     return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
 
@@ -44,7 +44,7 @@ def is_tfrecord(head: bytes) -> bool:
 
 
 def record_name(number: int) -> str:
-    """Return the name of a record without a name: its number in the file, padded so that names sort as numbers.
+    """Return the name of a record, since TFRecord has none: its number, padded so that names sort as numbers.
 
     >>> record_name(42)
     '000000042'
@@ -53,15 +53,15 @@ def record_name(number: int) -> str:
 
 
 class TFRecordReader:
-    """Reads the payloads of one file. `start` is the offset of a record. `number` records precede that record."""
+    """Reads the payloads of one file. Reading begins at the offset `start`, with the record of number `number`."""
 
     def __init__(self, shard: str, limits: Limits, *, start: int = 0, number: int = 0) -> None:
-        self.ignored: int = 0
+        self.ignored: int = 0  # the number of members that are not files; always 0 in this format
         self._shard = shard
         self._limit = limits.record_bytes
-        self._at = start  # offset of the next record that has not been handed out
+        self._at = start  # offset of the first record that was not yielded yet
         self._number = number
-        self._partial = bytearray()  # the beginning of a record, whose rest is in the next block
+        self._partial = bytearray()  # the bytes so far of a record that ends in a later block
 
     @property
     def end(self) -> int:
@@ -70,11 +70,11 @@ class TFRecordReader:
 
     @property
     def ended(self) -> bool:
-        """Always true: no later bytes can change a record that was handed out."""
+        """Whether the last record is complete. Always true, since no later bytes can change a yielded record."""
         return True
 
     def feed(self, block: Bytes) -> Iterator[Members]:
-        """Yield the records that end in this block."""
+        """Yield the payloads of the records that end in this block, several at a time."""
         view = memoryview(block)
         position = 0
         while self._partial and position < len(view):
@@ -100,7 +100,7 @@ class TFRecordReader:
             )
 
     def _completed(self) -> Members:
-        """Return the record whose rest has arrived. Its payload is copied, so that it is in memory only once."""
+        """Return the payload of the partial record, which is complete now. Copy it, and free the partial record."""
         members, _ = self._read_whole(memoryview(self._partial), 0)
         start, size = members.starts[0], members.sizes[0]
         payload = bytes(members.data[start : start + size])
@@ -108,15 +108,15 @@ class TFRecordReader:
         return members._replace(starts=[0], data=payload)
 
     def _record_bytes(self) -> int:
-        """Return the size of the partial record; while its head is incomplete, the size of a head."""
+        """Return the size that the partial record will have. While its head is incomplete, return the head's size."""
         if len(self._partial) < HEAD_BYTES:
             return HEAD_BYTES
         return FRAME_BYTES + self._payload_bytes(bytes(self._partial[:HEAD_BYTES]))
 
     def _read_whole(self, view: memoryview, position: int) -> tuple[Members, int]:
-        """Return the whole records of the view, and where they end.
+        """Return the payloads of the complete records in the view from `position` on, and where the records end.
 
-        A damaged record raises its error only when no record precedes it in the view.
+        A damaged record raises its error only if it is the first. Otherwise the records before it are returned.
         """
         names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
         data = np.frombuffer(view, np.uint8)

@@ -1,11 +1,13 @@
 """A reader of zips. Its input is blocks of bytes, and a block may end anywhere. No I/O.
 
-Members are read in the order of the file, before the directory at its end is known. If a local header states the
-sizes of its member, the reader uses them. When the directory arrives, `zip_check.py` compares it with all local
+In a zip, a local header stands before each member. The directory at the end has a central entry for each member.
+
+The reader yields members in the order of the file, before the directory arrives. If a local header states the sizes
+of its member, the reader uses these sizes. When the directory arrives, `zip_check.py` compares it with all local
 headers.
 
 A local header may instead leave the sizes to a data descriptor after the member. Then the reader cannot know where
-the member ends. The reader sets `needs_directory`, and continues when the caller passes the directory to `resume()`.
+the member ends. It sets `needs_directory`, and continues when the caller passes the directory to `resume()`.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ class _RatioExceeded(Exception):
 
 
 class _ZipBody:
-    """Collects the bytes of one member, and inflates and checks them. Raises ValueError if they are damaged."""
+    """Collects the bytes of one member, and inflates and checks them. Without `keep`, it only counts them.
+
+    It raises ValueError if the bytes are damaged.
+    """
 
     def __init__(self, entry: ZipEntry, *, keep: bool) -> None:
         self.entry = entry
@@ -66,7 +71,7 @@ class _ZipBody:
         return self._content.size
 
     def add(self, view: memoryview, most: int) -> None:
-        """Add the next bytes of the archive, which may inflate to at most `most` bytes."""
+        """Add the next bytes of the member, which may inflate to at most `most` bytes."""
         self.left -= len(view)
         if not self._keep:
             return
@@ -89,6 +94,10 @@ class _ZipBody:
         return self._content.whole()
 
     def _inflate(self, frame: Frame, piece: Bytes, most: int) -> int:
+        """Decompress, and return the number of inflated bytes.
+
+        One call of `decompress` may leave input or output for further calls.
+        """
         before = self.size
         while not frame.eof:
             try:
@@ -118,7 +127,7 @@ class ZipReader:
         shard: The shard, for errors.
         limits: Bound the sizes of members, names and headers.
         start: The offset in the zip of the first block, which begins with a local header.
-        wanted: Tells by its name whether a member is wanted. The bytes of other members are not collected.
+        wanted: Tells by a member's name whether the member is wanted. The bytes of other members are not collected.
     """
 
     def __init__(self, shard: str, limits: Limits, *, start: int = 0, wanted: Wanted | None = None) -> None:
@@ -128,11 +137,11 @@ class ZipReader:
         self._limits = limits
         self._wanted = wanted
         self._at = start  # offset of the next byte
-        self._record = b""  # the beginning of a record or a data descriptor, whose rest is in the next block
+        self._record = b""  # the beginning of a header, entry or data descriptor, whose rest is in the next block
         self._held = b""  # the rest of the last block, which `resume()` reads
-        self._descriptor_bytes = 0  # size of the data descriptor that comes next; 0 if none does
+        self._descriptor_bytes = 0  # size of the data descriptor that comes next; 0: none comes
         self._body: _ZipBody | None = None
-        self._packed = self._unpacked = 0  # bytes of the members so far: read from the zip, and unpacked
+        self._packed = self._unpacked = 0  # bytes of the members so far, as they are in the zip, and unpacked
         self._directory: Directory | None = None  # None until it is needed
         self._entries: Iterator[ZipEntry] = iter(())  # central entries of the members to come
         self._next: ZipEntry | None = None  # the central entry of the next member
@@ -153,18 +162,18 @@ class ZipReader:
         return self._check.begun
 
     def feed(self, block: Bytes) -> Iterator[Members]:
-        """Yield the members that end in this block; stop before a member that needs the directory."""
+        """Yield the members that end in this block. Stop before a member that needs the directory."""
         view = memoryview(block)
         position = 0
         while position < len(view) and not self.needs_directory:
             try:
                 position += self._step(view[position:])
             except ArchiveError:
-                if self._names:  # members before the error
+                if self._names:  # hand out the members before the error first
                     yield self._hand_out()
                 raise
             next_is_large = self._body is not None and self._body.entry.size >= _GROUP_BYTES
-            # A large member is handed out alone: then its bytes are not copied.
+            # A large member is handed out alone, so that its bytes are not copied.
             if self._group_bytes >= _GROUP_BYTES or (self._names and next_is_large):
                 yield self._hand_out()
         self._held = bytes(view[position:])
@@ -172,7 +181,7 @@ class ZipReader:
             yield self._hand_out()
 
     def resume(self, directory: Directory) -> Iterator[Members]:
-        """Continue with the member that needed the directory, and yield the members that end in the last block."""
+        """Continue with the member that needed the directory. Yield the members that end in the block fed last."""
         raw, held = self._record, self._held
         self.needs_directory, self._record, self._held = False, b"", b""
         self._at -= len(raw)
@@ -200,7 +209,7 @@ class ZipReader:
         )
 
     def _step(self, view: memoryview) -> int:
-        """Read the next part of a descriptor, a body or a record; return the number of bytes consumed."""
+        """Read the next part of a descriptor, a body or another record; return the number of bytes consumed."""
         if self._check.ended:
             raise self._error("other bytes follow the end of the zip")
         if self._descriptor_bytes:
@@ -216,6 +225,10 @@ class ZipReader:
         return count
 
     def _read_descriptor(self, view: memoryview) -> int:
+        """Check the data descriptor, and return the number of bytes consumed.
+
+        The descriptor must equal one that the central entry implies.
+        """
         piece = view[: self._descriptor_bytes - len(self._record)]
         self._record += piece
         if len(self._record) == self._descriptor_bytes:
@@ -226,7 +239,7 @@ class ZipReader:
         return len(piece)
 
     def _read_record(self, view: memoryview) -> int:
-        """Read one record, or a part of it; return the number of bytes consumed."""
+        """Read one record of the zip (see `zip_records.py`), or a part; return the number of bytes consumed."""
         begin = self._at - len(self._record)
         if not self._record and len(view) >= LONGEST_FIXED:
             need = record_bytes(bytes(view[:LONGEST_FIXED]), self._shard, begin)
@@ -243,7 +256,7 @@ class ZipReader:
         return len(piece)
 
     def _use_record(self, raw: bytes, begin: int) -> None:
-        """Begin a member at its local header; pass any other record to `DirectoryCheck`."""
+        """Begin a member if the record is its local header. Pass any other record to `DirectoryCheck`."""
         if raw[:4] != LOCAL:
             self._check.add_record(raw, begin)
             return
@@ -263,7 +276,7 @@ class ZipReader:
         self._body = _ZipBody(entry, keep=keep)
 
     def _check_sizes(self, entry: ZipEntry) -> None:
-        """Check the sizes that a member's header states, before any of its bytes are kept or inflated."""
+        """Check the stated sizes of a member, before any of its bytes are kept or inflated."""
         self._check_limit("member_bytes", entry.size, f"member {entry.name!r}")
         if entry.method == STORED and entry.packed != entry.size:
             raise self._damaged(
@@ -279,7 +292,7 @@ class ZipReader:
             )
 
     def _listed(self, entry: ZipEntry) -> ZipEntry:
-        """Return the central entry of the member with the local header `entry`, after checking that they agree."""
+        """Return the central entry of a member, after checking that its local header `entry` agrees with it."""
         listed = self._next
         if listed is None or (listed.offset, listed.raw_name, listed.method) != (
             entry.offset,
@@ -326,7 +339,7 @@ class ZipReader:
             self._last = entry
 
     def _bytes_to_next(self, directory: Directory) -> int:
-        """Advance to the next central entry; return how many bytes lie between here and its member."""
+        """Advance to the next central entry; return how many bytes are left before its member."""
         self._next = next(self._entries, None)
         following = directory.begins_at if self._next is None else self._next.offset
         if following < self._at:

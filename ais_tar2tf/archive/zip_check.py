@@ -1,4 +1,8 @@
-"""Compares the directory of a zip with the local headers, which were read before it. No I/O."""
+"""Compares the directory of a zip with the zip's local headers. No I/O.
+
+In a zip, a local header precedes each member. The directory comes after all members, and lists them again. The end of
+the zip states where the directory is. Here, a record is an entry of the directory, or a part of the end.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +29,16 @@ class DirectoryCheck:
     """Checks that the directory of a zip describes the same members as the local headers did.
 
     Call `add_member()` for each member, then `add_record()` for each record of the directory and of the end of the
-    zip. Only the sums of the fingerprints are compared. So no member is kept in memory, and their order is free.
+    zip. A fingerprint is a hash of what the local header and the directory must both state about a member. Only the
+    sums of all fingerprints are compared. So no member is kept in memory, and the directory may have any order.
     """
 
     def __init__(self, shard: str, limits: Limits, start: int) -> None:
         self.begun: bool = False  # whether the directory has begun
-        self.ended: bool = False  # whether the end record has been read, and everything agrees
+        self.ended: bool = False  # whether the end has been read, and agrees with the members and the directory
         self.begins_at: int = 0  # offset of the directory
-        # Members before this offset were read by their local headers, which do not show whether a member is a link.
+        # Members before this offset were read without the directory. Local headers do not show whether a member is a
+        # link.
         self.links_known_from: int = 1 << 64
         self._shard = shard
         self._limits = limits

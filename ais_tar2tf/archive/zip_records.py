@@ -1,6 +1,7 @@
 """Parsers of the records of a zip, one function for each kind. No I/O.
 
-A zip has these records, in this order:
+In this module, a record is a structure of the zip format, not a record of a data set. A zip has these records, in
+this order:
 
 local header        before each member
 data descriptor     after a member whose local header left out its checksum and sizes
@@ -8,8 +9,8 @@ central entry       one for each member; all of them together are the directory
 zip64 end, locator  only where numbers need 64 bits; the locator states where the zip64 end is
 end                 the size and the offset of the directory, and a comment
 
-Numbers are little-endian. A number that does not fit its field is stored as 0xFFFF or 0xFFFFFFFF, and its value in a
-zip64 field.
+Numbers are little-endian. If a number does not fit its field, the field is 0xFFFF or 0xFFFFFFFF, and the number is in
+an extra field called zip64, or in the zip64 end.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ STORED, DEFLATED = 0, 8
 _DESCRIPTOR = b"PK\x07\x08"
 LONGEST_DESCRIPTOR = 24  # bytes: a signature, a checksum and two sizes of 64 bits
 _LOCAL = struct.Struct("<4s5H3I2H")  # signature, version, flags, method, time, date, crc, packed, size, name, extra
-# As the local header, but with two versions, and at the end: name, extra, comment, disk, internal and external
-# attributes, offset of the local header.
+# As the local header, but with two versions, and at the end: the lengths of name, extra and comment, then disk,
+# internal and external attributes, and the offset of the local header.
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")  # signature, disk, disk of directory, entries here, entries, size, offset, comment
 _END64 = struct.Struct("<4sQ2H2I4Q")  # signature, bytes, versions, disks, entries here, entries, size, offset
 _LOCATOR = struct.Struct("<4sIQI")  # signature, disk, offset of END64, disks
 END_BYTES, END64_BYTES, LOCATOR_BYTES = _END.size, _END64.size, _LOCATOR.size
 _FIXED = {LOCAL: _LOCAL, CENTRAL: _CENTRAL, END: _END, END64: _END64, LOCATOR: _LOCATOR}
-LONGEST_FIXED = _END64.size  # from so many bytes on, `record_bytes` is exact
+LONGEST_FIXED = _END64.size  # with so many bytes or more, `record_bytes` is exact
 _FULL_16, _FULL_32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
 _ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags: simple, strong, with encrypted names
@@ -77,13 +78,13 @@ class ZipEntry:
 
     name: str
     raw_name: bytes
-    offset: int  # of its local header
+    offset: int  # of the local header
     method: int
     crc: int
     packed: int  # bytes in the archive
     size: int  # bytes when unpacked
     has_descriptor: bool  # then the local header may leave out the checksum and the sizes
-    is_link: bool = False  # only a central entry tells
+    is_link: bool = False  # always False for a local header, which does not state it
 
     @property
     def is_file(self) -> bool:
@@ -131,7 +132,14 @@ class _RecordPlace:
 
 
 def record_bytes(head: bytes, shard: str, offset: int) -> int:
-    """Return the length of the record that begins with `head`, or a smaller length if `head` is too short to tell."""
+    """Return the length of the record that begins with `head`.
+
+    If `head` is too short to tell, return a smaller length: that of a longer head with which to call again.
+
+    Raises:
+        ArchiveError: No record begins with these bytes.
+        UnsupportedArchive: The zip has several volumes, or an encrypted directory.
+    """
     signature = head[:4]
     if len(signature) < 4:
         return 4
@@ -197,6 +205,7 @@ def _entry(
     *,
     is_link: bool = False,
 ) -> ZipEntry:
+    """Return the entry of a member. Refuse an encrypted member, and a member that is neither stored nor deflated."""
     name = _name(raw_name, extra.get(_UNICODE_PATH, b""), utf8=bool(flags & _UTF8))
     if not name or "\0" in name:
         place.fail(f"a member's name is empty or has a NUL in it: {name[:80]!r}")
@@ -209,7 +218,10 @@ def _entry(
 
 
 def _name(raw: bytes, unicode_path: bytes, *, utf8: bool) -> str:
-    """Decode a name: as UTF-8 if a flag or an extra field says so, else as cp437, as the format demands."""
+    """Decode a name: as UTF-8 if a flag says so, else as cp437, as the format demands.
+
+    Without the flag, `unicode_path` may hold the name in UTF-8. It counts only if its checksum is that of `raw`.
+    """
     if utf8:
         return raw.decode("utf-8", "surrogateescape")
     if len(unicode_path) > 5 and int.from_bytes(unicode_path[1:5], "little") == zlib.crc32(raw):
@@ -218,7 +230,7 @@ def _name(raw: bytes, unicode_path: bytes, *, utf8: bool) -> str:
 
 
 def _extra(raw: bytes, place: _RecordPlace) -> dict[int, bytes]:
-    """Return the extra fields by number. Bytes that are too few for a field are padding."""
+    """Return the extra fields by number. Bytes at the end that are too few for a field are padding."""
     found: dict[int, bytes] = {}
     at = 0
     while at + 4 <= len(raw):
@@ -233,7 +245,7 @@ def _extra(raw: bytes, place: _RecordPlace) -> dict[int, bytes]:
 
 
 def _wide(field: bytes, numbers: tuple[int, ...], place: _RecordPlace) -> tuple[int, ...]:
-    """Replace the numbers that did not fit in 32 bits. The zip64 field holds only their values, in the same order."""
+    """Replace the numbers that did not fit in 32 bits. The zip64 field holds only these numbers, in order."""
     wide: list[int] = []
     at = 0
     for number in numbers:
@@ -269,7 +281,10 @@ def parse_locator(raw: bytes) -> int:
 
 
 def find_end(tail: bytes) -> int:
-    """Return where the end record begins in the last bytes of a zip, or -1. Its comment reaches to the last byte."""
+    """Return the offset of the end record in `tail`, the last bytes of a zip; -1 if there is none.
+
+    An end record counts only if its comment ends at the last byte.
+    """
     at = tail.rfind(END)
     while at >= 0:
         if len(tail) - at >= _END.size and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):

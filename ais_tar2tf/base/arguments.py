@@ -1,7 +1,7 @@
 """Checks of the arguments of a public function: their number and their types. No I/O.
 
 The annotations of the parameters state the types. If an annotation cannot be checked here, the function itself must
-check the argument. Unknown names are refused by `nearest.py`.
+check the argument. This module ignores arguments with unknown names, which `nearest.py` refuses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Arguments:
     Args:
         function: The function.
         shown: The function's name in errors.
-        within: The class in front of the names of arguments in errors, as in `Tls.verify`; "" for none.
+        within: The class that errors put before the name of an argument, as in `Tls.verify`; "" for no class.
     """
 
     def __init__(self, function: Callable[..., Any], shown: str, *, within: str = "") -> None:
@@ -108,7 +108,10 @@ class Arguments:
 
     @cached_property
     def _kinds(self) -> dict[str, list[_ValueKind]]:
-        """The kinds of each parameter that can be checked. Computed late, because annotations name other modules."""
+        """The kinds of values of each parameter that can be checked.
+
+        The kinds are found at the first use, because annotations name classes of modules that are imported later.
+        """
         found: dict[str, list[_ValueKind]] = {}
         for name, parameter in self._parameters.items():
             kinds = [] if name in _CHOICES else self._kinds_of(parameter)
@@ -124,7 +127,7 @@ class Arguments:
         except (NameError, AttributeError):  # a name that is imported only for type checkers
             return []
         is_location = any(_origin(part) is os.PathLike for part in _parts_of(annotation))
-        if is_location and parameter.default is parameter.empty:  # the function refuses it with TemplateError
+        if is_location and parameter.default is parameter.empty:  # the function raises TemplateError
             return []
         return _kinds_in(annotation)
 
@@ -145,7 +148,7 @@ class Arguments:
         return OptionTypeError(f"{option} is {takes}, not {shown}{advice}")
 
     def advice_on(self, value: Any) -> str:
-        """Return the end of an error's text: if the value is a function, where it can be passed instead; else ""."""
+        """Return the end of an error's text: where a user can pass the function `value` instead; else ""."""
         return _ADVICE_ON_FUNCTIONS.get(self._shown, "") if callable(value) else ""
 
 
@@ -163,7 +166,7 @@ def _advice(name: str, kinds: list[_ValueKind], value: Any) -> str:
 
 
 def _as_options(options: type, value: Any) -> str:
-    """Return the arguments of a class of options that a value suggests."""
+    """Return the text of arguments for a class of options, as the user probably meant by `value`."""
     known = {each.name: each for each in fields(options)}
     if isinstance(value, Mapping) and value and value.keys() <= known.keys():
         return ", ".join(f"{name}={each!r}" for name, each in value.items())
@@ -209,7 +212,7 @@ def _kind_of(annotation: Any) -> _ValueKind | None:
 
 
 def _tuple_of(parts: tuple[Any, ...]) -> _ValueKind | None:
-    """Return the kind of a tuple. A list of the same values fits, too."""
+    """Return the kind of a tuple, which a list of the same values fits, too; None if a part cannot be checked."""
     endless = len(parts) == 2 and parts[1] is Ellipsis
     kinds = [_kinds_in(part) for part in (parts[:1] if endless else parts)]
     if not all(kinds):

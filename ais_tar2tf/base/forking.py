@@ -1,9 +1,11 @@
 """Locks that stay usable in a forked child, and a hook for objects that must act on a fork.
 
 A fork copies every lock in its current state. A lock that another thread of the parent holds is never released in the
-child, because that thread does not exist there. So this package makes all its locks here, and each of them is free
-again in a forked child. The state that a lock protects may be half changed at the fork: an object for which that
-matters repairs itself in `forked()`.
+child, because that thread does not exist there. So this package makes all its locks here, and each of these locks
+is free again in a forked child.
+
+This module must not repair the state that a lock protects. At the fork, this state may be half changed. An object for
+which this matters repairs its state in `forked()`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def condition() -> threading.Condition:
 
 
 def event() -> threading.Event:
-    """Return a new event that a forked child can set and wait for. The child inherits whether it is set."""
+    """Return a new event that a forked child can set and wait for. The child inherits whether the event is set."""
     made = threading.Event()
     _locks.add(made)
     return made
@@ -64,12 +66,12 @@ def at_fork(item: Inherited) -> None:
 
 def _renew_all() -> None:
     for each in list(_locks):
-        each._at_fork_reinit()  # the standard library's modules call it, too
+        each._at_fork_reinit()  # modules of the standard library also call this private method
     for each, count in list(_semaphores.items()):
         threading.Semaphore.__init__(each, count)
     for item in list(_inherited):
         item.forked()
 
 
-if hasattr(os, "register_at_fork"):  # absent where there is no fork
+if hasattr(os, "register_at_fork"):  # absent on systems without fork
     os.register_at_fork(after_in_child=_renew_all)

@@ -1,6 +1,7 @@
-"""The number of this process among several processes, read from the environment variables of their launcher.
+"""The number of this process among the processes of a training, and the number of all these processes.
 
-This module must not do I/O. The variables, and the programs that set them:
+Both are read from the environment variables of the program that launched the processes. This module must not do I/O.
+The variables, and the programs that set them:
 
 TF_CONFIG                                   tf.distribute: the chief, then the workers
 SLURM_PROCID, SLURM_NTASKS                  srun
@@ -30,11 +31,11 @@ _RANKS = (
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
     ("RANK", "WORLD_SIZE"),
 )
-_READERS = ("chief", "master", "worker")  # tasks with a share; evaluators and parameter servers read no records
+_READERS = ("chief", "master", "worker")  # tasks that read a share; evaluators and parameter servers read no records
 
 
 def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
-    """Return (i, n): this is the i-th of n processes, counted from 0. `shard="env"` does the same.
+    """Return (i, n): this process is number i, counted from 0, of n processes. `shard="env"` calls this function.
 
     Args:
         environ: The environment variables, by default those of this process.
@@ -57,7 +58,7 @@ def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
 
 
 def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the name of each variable that states a host, and (i, n)."""
+    """Yield (name, (i, n)) for TF_CONFIG, and for the first variable of each pair, if they state a host."""
     config = environ.get("TF_CONFIG", "")
     if config.strip():
         host = _host_in_cluster(config)
@@ -76,7 +77,7 @@ def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]
 
 
 def _missing(environ: Mapping[str, str]) -> str:
-    """Return the advice on the variables to set: the missing variable of an incomplete pair, or all pairs."""
+    """Return advice on which variable to set: the missing variable of an incomplete pair, or any of all pairs."""
     for pair in _RANKS:
         present = [name for name in pair if environ.get(name, "")]
         if present:
@@ -87,7 +88,7 @@ def _missing(environ: Mapping[str, str]) -> str:
 
 
 def _host_in_cluster(config: str) -> tuple[int, int] | None:
-    """Return (i, n) of TF_CONFIG; None if TF_CONFIG has no cluster, as on a single machine."""
+    """Return the (i, n) that TF_CONFIG states; None if TF_CONFIG has no cluster, as on a single machine."""
     try:
         parsed: dict[str, Any] = json_value(config)
         cluster: dict[str, Any] = parsed.get("cluster") or {}

@@ -1,6 +1,7 @@
-"""Errors for misspelt names of fields, options and splits: they suggest the most similar name. No I/O.
+"""Errors for misspelt names of fields, options and splits. Each error suggests the most similar name. No I/O.
 
-The decorators also check the number and the types of arguments, by `Arguments`.
+The decorators of this module let a function check its arguments before it runs. `Arguments` checks their number and
+types.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str], more: str = "") -> None:
-    """Raise OptionError if the value of an option is none of the words that it may be.
+    """Raise OptionError if the value of an option is not one of the allowed words.
 
     Args:
         name: The name of the option.
         value: The option's value.
-        choices: The words that the option may be.
-        more: The end of this list in the error message, for other values that the caller accepts.
+        choices: The allowed words.
+        more: A text that follows these words in the error message, about other values that the caller accepts.
 
     >>> check_choice("align", "shards", ["stream", "shard"])
     Traceback (most recent call last):
@@ -96,12 +97,15 @@ def known_options(function: _Function) -> _Function:
 
 
 def known_options_and_those_of(other: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Do as `known_options`, but accept also the options of `other`, to which the function passes them."""
+    """Return a decorator like `known_options`, for a function that passes the options of `other` on to `other`."""
     return lambda function: _checked(function, lambda shown: Arguments(other, shown).names)
 
 
 def known_options_with_hints_to(*methods: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Do as `known_options`. If `methods` of the returned object have the unknown option, the error names them."""
+    """Return a decorator like `known_options`, for a function whose result has the given methods.
+
+    If some of the methods have an option that the function lacks, the error for this option names these methods.
+    """
     return lambda function: _checked(function, lambda _: [], methods=methods)
 
 
@@ -112,6 +116,14 @@ def _checked(
     within: str = "",
     methods: Iterable[Callable[..., Any]] = (),
 ) -> _Function:
+    """Return a function that checks its arguments and then calls `function`.
+
+    Args:
+        function: The function.
+        further_names: Returns the names of more options to accept, given the name of the function for errors.
+        within: The name of the class, if `function` is a constructor.
+        methods: Methods of the result, which the error for an unknown option may name.
+    """
     shown = _PUBLIC.get(function.__qualname__, function.__qualname__.removesuffix(".__init__"))
     parameters = Arguments(function, shown, within=within)
     further = further_names(shown)

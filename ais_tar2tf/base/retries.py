@@ -1,6 +1,6 @@
 """The retry rule: whether a failed request is tried again, and after how many seconds. No I/O.
 
-`repeat` is the only retry loop of the package. Its caller passes the function that waits.
+`repeat` is the only retry loop of the package. It does not wait by itself: its caller passes a function that waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ais_tar2tf.options import Retry
 
 __all__ = ["Tries", "is_progress", "repeat"]
 
-_LOG = logging.getLogger("ais_tar2tf")  # logs retries only; an error that ends the tries is raised
+_LOG = logging.getLogger("ais_tar2tf")  # logs only errors that are followed by another try; the last error is raised
 _Result = TypeVar("_Result")
 
 
@@ -25,15 +25,16 @@ class Tries:
 
     retry: Retry
     failed: int = 0  # consecutive tries without progress
-    _silent_seconds: float = 0.0  # seconds for which an endpoint has been tried that has never answered
+    _silent_seconds: float = 0.0  # seconds since the first try; 0 if the endpoint has ever answered
 
     def after_failure(
         self, error: TransportError, draw: Callable[[], float], *, progress: bool = False
     ) -> float | None:
         """Return the seconds until the next try, or None if no try follows.
 
-        An endpoint that has never answered is tried for `Retry.unreachable` or `Retry.unanswered` seconds. The next
-        try is expected to take as long as the last try; if it would end after these seconds, it is not begun.
+        An endpoint that has never answered is tried for `Retry.unreachable` seconds, or for `Retry.unanswered`
+        seconds if it accepts connections. The next try is expected to take as long as the last try. It is not begun
+        if it would end after these seconds.
 
         Args:
             error: The error of the last try.
@@ -54,7 +55,10 @@ class Tries:
         return delay
 
     def final_error(self, error: TransportError) -> TransportError:
-        """Return the error to raise when no try follows. Its text has the number of tries, and the option to set."""
+        """Return the error to raise when no try follows.
+
+        Its text states the number of tries, and the option that permits more of them.
+        """
         if error.final:
             return error
         tries = f"{self.failed} {'try' if self.failed == 1 else 'tries'}"
@@ -65,7 +69,7 @@ class Tries:
                 f"given up after {tries} in {self._silent_seconds:.1f} s, since nothing has ever answered there "
                 f"(Retry.{'unanswered' if error.silence.accepts else 'unreachable'})"
             )
-        # a message may end with a question, such as "; is the endpoint right, and is it up?", which stays at the end
+        # The message may end with a question, such as "; is the endpoint right, and is it up?". It stays at the end.
         fault, separator, question = error.message.removeprefix(f"{error.url}: ").partition("; is ")
         message = f"{fault}; {why}{separator}{question}"
         return TransportError(message, url=error.url, retry_after=error.retry_after, silence=error.silence)
@@ -91,11 +95,11 @@ def repeat(
         retry: Bounds on the number of tries, and the delays between tries.
         pause: Waits for a number of seconds.
         draw: Returns random numbers in [0, 1).
-        on_retry: Called with the error of each failed try that another try follows.
-        progress: Returns whether bytes arrived since the previous failure; if so, the tries are counted from 1 again.
+        on_retry: Called with the error of a failed try before the next try. It is not called for the last error.
+        progress: Returns whether bytes arrived since the previous failure. If so, the failed tries are counted anew.
 
     Raises:
-        TransportError: The last error, when `retry` allows no further try. All other errors are raised at once.
+        TransportError: The tries failed, and `retry` allows no further try. Errors of other types are not retried.
     """
     tries = Tries(retry)
     while True:
@@ -113,7 +117,7 @@ def repeat(
 def is_progress(count: int, seconds: float, min_rate: float) -> bool:
     """Return whether `count` bytes arrived in `seconds` at `min_rate` bytes a second or faster.
 
-    A server that sends one byte in each try makes no progress.
+    So a server that sends one byte in each try makes no progress.
 
     >>> is_progress(0, 0.0, 1024), is_progress(1, 0.2, 1024), is_progress(1_000, 0.2, 1024)
     (False, False, True)

@@ -1,15 +1,17 @@
 """Keyword options that several functions share, and that are declared once.
 
-A *declaration* is a callable with a parameter, a default and an `Args:` entry for each option: usually a frozen
-dataclass. A function takes some of these options as `**options: Unpack[Keywords]`, where `Keywords` is a TypedDict,
-so that type checkers know every name and type:
+A *declaration* is a callable, usually a frozen dataclass. For each option, it has a parameter, a default, and an
+entry in its docstring. A function takes some of these options as `**options: Unpack[Keywords]`. `Keywords` is a
+TypedDict, so that type checkers know the name and type of each option:
 
     @known_options
     @takes_options_of(DatasetOptions, RecordsKeywords)
     def records(self, **options: Unpack[RecordsKeywords]) -> Iterator[Record]:
         ...
 
-`help(records)` then shows each option as a parameter of its own, with its default and its documentation.
+`help(records)` then shows each option as a separate parameter, with its default and its documentation.
+
+This module changes only what a function shows. It must not check or change the values of options.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ __all__ = ["annotation_names", "takes_options_of"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_NAMES = "__annotation_names__"  # attribute of a function: the names that annotations of shared options use
+_NAMES = "__annotation_names__"  # a function's attribute: the globals of the module with its TypedDict
 _ENTRY = re.compile(r"^( *)\*\*options: .*(?:\n\1 +.*)*\n?", re.MULTILINE)  # in an `Args:` section
 _ARGS = re.compile(r"^( *)(?:Args|Attributes):\n((?:\1 +.*\n|\n)*)", re.MULTILINE)
 
@@ -66,13 +68,19 @@ def takes_options_of(declaration: Callable[..., Any], keywords: type) -> Callabl
 
 
 def annotation_names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the names that a function's annotations may use: names of its module, and of its shared options."""
+    """Return the namespace in which all annotations of a function can be evaluated.
+
+    It holds the globals of the function's module, and of the module with the TypedDict of its shared options.
+    """
     plain: Any = function
     return {**getattr(function, _NAMES, {}), **plain.__globals__}
 
 
 def _documented(text: str, declaration: str, names: list[str]) -> str:
-    """Replace the entry `**options` of a docstring by the entries of these options that it does not have yet."""
+    """Replace the entry `**options` of the docstring `text` by the entries of the options `names`.
+
+    The new entries come from the docstring `declaration`. Options that already have an entry in `text` are left out.
+    """
     entry = _ENTRY.search(text)
     if entry is None:
         return text
@@ -84,7 +92,10 @@ def _documented(text: str, declaration: str, names: list[str]) -> str:
 
 
 def _entries(text: str) -> dict[str, list[str]]:
-    """Return the lines of each entry in the `Args:` section of a docstring, without their common indentation."""
+    """Return the lines of each entry in the `Args:` or `Attributes:` section of a docstring, by the entry's name.
+
+    The common indentation of the entries is removed.
+    """
     section = _ARGS.search(inspect.cleandoc(text) + "\n")
     found: dict[str, list[str]] = {}
     lines: list[str] = []

@@ -1,4 +1,8 @@
-"""The checks of `doctor` on this machine. They must not print a credential, only whether it is set."""
+"""The checks of this machine for the verb `doctor`: Python, packages, credentials, memory, disk and open files.
+
+Each check returns its results and prints nothing. A result must not contain the value of a credential, only the name
+of its variable.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ __all__ = ["CheckResult", "credentials", "disk", "extras", "memory", "open_files
 
 OK, REMARK, FAULT = "ok", "remark", "fault"
 _OLDEST, _NEWEST = (3, 11), (3, 13)
-_LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of them, and this package 256 MiB
+_LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of these bytes, and this package takes 256 MiB
 _LEAST_DISK = 1_000_000_000  # bytes: more than a first export and a card need
-_LEAST_FILES = 1_024
+_LEAST_FILES = 1_024  # files that a process may have open at once
 _DEVELOPERS = ("test", "dev", "bench", "fuzz")  # extras that only developers of this package need
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
 _SECRETS = (
@@ -54,8 +58,8 @@ class CheckResult:
         what: What was checked.
         state: "ok", "remark" or "fault".
         found: What was found.
-        remedy: What to do about it.
-        code: The exit code that a fault means.
+        remedy: What the user can do about a remark or a fault.
+        code: The exit code of `doctor`, if this result is the first fault.
     """
 
     what: str
@@ -103,7 +107,10 @@ def extras() -> Iterator[CheckResult]:
 
 
 def _requirements() -> list[tuple[str, str]]:
-    """Return (package, extra) of every requirement in the metadata; the extra is empty if it is always required."""
+    """Return (package, extra) for every requirement of this package.
+
+    The extra is empty if the package is always required.
+    """
     try:
         lines = importlib.metadata.requires("ais_tar2tf") or []
     except importlib.metadata.PackageNotFoundError:
@@ -125,7 +132,7 @@ def _version(package: str) -> str | None:
 
 
 def tensorflow() -> CheckResult:
-    """Check that TensorFlow can be imported, in another process, because a broken installation may crash."""
+    """Check in another process that TensorFlow can be imported: a broken installation may crash that process."""
     script = (
         "import time; began = time.perf_counter(); import tensorflow as tf;"
         "print(tf.__version__, len(tf.config.list_physical_devices('GPU')), time.perf_counter() - began)"
@@ -150,7 +157,7 @@ def tensorflow() -> CheckResult:
 
 
 def credentials(environment: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Report which variables with credentials and proxies are set, without their values."""
+    """Report which environment variables with credentials or proxies are set, without their values."""
     present = [name for name in _SECRETS if environment.get(name)]
     found = f"set: {', '.join(present)}" if present else "none set; open buckets need none"
     yield CheckResult("credentials", OK, found)
@@ -172,7 +179,10 @@ def memory() -> CheckResult:
 
 
 def _available_memory() -> int | None:
-    """Return the bytes of memory that are available to this process, or None when the system is not Linux."""
+    """Return the bytes of memory that are available to this process; None if the system does not state them.
+
+    In a container, the limit of the control group counts, too.
+    """
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:

@@ -1,4 +1,7 @@
-"""The diagnosis of `bench`: which measured stage is the bottleneck, and what may help. It measures nothing itself."""
+"""The diagnosis of the verb `bench`: which measured stage is the bottleneck, and which options may help.
+
+This module measures nothing; `stages.py` does.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ _BATCH_BYTES = 64_000_000  # the most bytes of a suggested batch: prefetching ho
 
 @dataclass(frozen=True)
 class Rates:
-    """The measurements of all stages. Without TensorFlow, there are only the first two.
+    """The measurements of all stages. Without TensorFlow, only `downloads` and `parse` are measured.
 
     Attributes:
-        downloads: Pairs (number of connections, measurement); the first has the default number.
-        parse: From bytes to records.
-        handed_over: From records to batches of tf.data.
-        decode: The same, with images decoded and resized.
-        together: All of it, from the store.
+        downloads: Pairs (number of connections, measurement). The first pair has the default number of connections.
+        parse: Reading shards in memory into records.
+        handed_over: Reading shards in memory into batches of tf.data.
+        decode: The same as `handed_over`, with images decoded and resized.
+        together: The same as `decode`, with shards from the store.
     """
 
     downloads: Sequence[tuple[int, StageMeasurement]]
@@ -40,7 +43,7 @@ class Rates:
 
     @property
     def best_download(self) -> tuple[int, StageMeasurement]:
-        """The fastest download; more connections count only when they are clearly faster."""
+        """The fastest download. More connections count only if their download is clearly faster (`_WORTH_IT`)."""
         best = self.downloads[0]
         for each in self.downloads[1:]:
             if each[1].rate > best[1].rate * _WORTH_IT:
@@ -50,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The slowest stage, what to try, and suggested options. `parallel` is None for the default, all cores."""
+    """The slowest stage, advice, and suggested options. `parallel` is None if the default is suggested."""
 
     bottleneck: str
     advice: tuple[str, ...]
@@ -114,6 +117,7 @@ def _of_download(connections: int, default: int) -> str:
 
 
 def _batch(record_bytes: float, batch: int) -> int:
+    """Return the suggested batch size: `batch`, halved until a batch has at most `_BATCH_BYTES`."""
     while batch > 1 and batch * record_bytes > _BATCH_BYTES:
         batch //= 2
     return batch

@@ -1,4 +1,7 @@
-"""The checks of `doctor` on the network: DNS, connection, TLS, health, clock, token, first byte."""
+"""The network checks of the verb `doctor`: name resolution, connection, TLS, health, clock, token, first byte.
+
+Each check is a small request, whose result is a `CheckResult`. The checks must not change anything in the cluster.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,20 @@ from ais_tar2tf.stores.transport.unanswered import speaks_tls
 
 __all__ = ["data", "endpoint"]
 
-_TIMEOUT = 5.0  # seconds for each step
-_MOST_SKEW = 60.0  # seconds between the clocks; tokens and signed requests tolerate some minutes
+_TIMEOUT = 5.0  # seconds for each check of an endpoint
+_MOST_SKEW = 60.0  # seconds by which two clocks may differ; tokens and signed requests tolerate some minutes
 _UNCHECKED = "anybody on the way can read the token: unset AIS_SKIP_VERIFY_CRT, and name the CA in AIS_CLIENT_CA"
-_SLOW_FIRST_BYTE = 0.5  # seconds
+_SLOW_FIRST_BYTE = 0.5  # seconds; a first byte that takes longer is reported as slow
 
 
 def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterator[CheckResult]:
-    """Check the connection to AIStore's proxy, step by step, until the first fault.
+    """Check the connection to AIStore's proxy step by step; yield the result of each step.
+
+    The first fault ends the checks. Only the token is still checked after a fault of the clock.
 
     Args:
-        given: The value of --endpoint.
-        now: Returns the time; tests pass their own.
+        given: The value of the option --endpoint, or None.
+        now: Returns the time in seconds since 1970. Tests pass their own clock.
     """
     from ais_tar2tf.stores.ais_endpoint import endpoint_url
 
@@ -64,6 +69,7 @@ def endpoint(given: str | None, now: Callable[[], float] = time.time) -> Iterato
 
 
 def _resolved(host: str) -> CheckResult:
+    """Check whether a host name has an address."""
     try:
         addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError as error:
@@ -75,6 +81,7 @@ def _resolved(host: str) -> CheckResult:
 
 
 def _connected(host: str, port: int) -> CheckResult:
+    """Check whether a server accepts connections at a port."""
     began = time.perf_counter()
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT).close()
@@ -85,6 +92,7 @@ def _connected(host: str, port: int) -> CheckResult:
 
 
 def _secured(host: str, port: int, tls: Tls) -> CheckResult:
+    """Check whether a server speaks TLS, and whether its certificate is trusted."""
     try:
         with (
             socket.create_connection((host, port), timeout=_TIMEOUT) as plain,
@@ -103,6 +111,7 @@ def _secured(host: str, port: int, tls: Tls) -> CheckResult:
 
 
 def _health(url: str, now: Callable[[], float]) -> Iterator[CheckResult]:
+    """Check whether an AIStore proxy reports that it is healthy; if it does, check its clock and the token."""
     import requests
 
     tls = ais_tls(Tls())
@@ -123,19 +132,19 @@ def _health(url: str, now: Callable[[], float]) -> Iterator[CheckResult]:
 
 
 def _other_scheme(url: str) -> str:
-    """Return a remedy when a http:// URL names a port that speaks TLS, else an empty string."""
+    """Return a remedy if the URL begins with http:// but its port speaks TLS; else return an empty string."""
     scheme, netloc = urlsplit(url)[:2]
     return f"it speaks TLS: write https://{netloc}" if scheme == "http" and speaks_tls(netloc, _TIMEOUT) else ""
 
 
 def _tls_options(tls: Tls) -> dict[str, Any]:
-    """Return the arguments of `requests.get` for these TLS options."""
+    """Return TLS options as arguments of `requests.get`."""
     certificate = (tls.certificate, tls.key) if tls.key else tls.certificate
     return {"verify": (tls.ca or True) if tls.verify else False, "cert": certificate}
 
 
 def _token(url: str, tls: Tls) -> CheckResult:
-    """Check whether the cluster accepts the token, or requires none, by listing its buckets."""
+    """List the buckets, to check whether the cluster accepts the token, or whether it requires none."""
     import requests
 
     try:
@@ -156,6 +165,10 @@ def _token(url: str, tls: Tls) -> CheckResult:
 
 
 def _clock(date: str | None, now: float) -> Iterator[CheckResult]:
+    """Compare the clock of the server, as its Date header states it, with the clock of this machine.
+
+    Yield no result if there is no Date header, or a malformed one.
+    """
     if date is None:
         return
     try:
@@ -171,7 +184,12 @@ def _clock(date: str | None, now: float) -> Iterator[CheckResult]:
 
 
 def data(url: str, given: str | None) -> Iterator[CheckResult]:
-    """Check that the first object that a URL names exists and can be read, and how long its first byte takes."""
+    """Check that a URL names at least one object, and that the first byte of the first object arrives quickly.
+
+    Args:
+        url: The URL of an object, a template, a bucket or a folder.
+        given: The value of the option --endpoint, or None.
+    """
     from ais_tar2tf.cli.places import objects, store_of
     from ais_tar2tf.stores import split_url
 

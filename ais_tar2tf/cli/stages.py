@@ -1,6 +1,8 @@
-"""The measurements of `bench`: each stage on the way from a store to a model. `diagnosis.py` judges the results.
+"""The measurements of the verb `bench`: the speed of each stage on the way from a store to a model.
 
-The download is measured on the store itself, all other stages on a sample of the same shards in memory.
+The download reads from the store itself, and so does the measurement of all stages together. Every other stage reads
+a sample of the same shards from memory.
+This module must not judge the results; `diagnosis.py` does so.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from ais_tar2tf.stores.memory import MemoryStore
 
 __all__ = ["BenchSample", "StageMeasurement", "decoding", "download", "in_batches", "in_records", "take_sample"]
 
-SAMPLE_BYTES = 128 * MIB  # enough for a second of parsing, and little compared with TensorFlow itself
-_MOST_SHARDS = 64  # the most shards of the sample
+SAMPLE_BYTES = 128 * MIB  # takes about a second to parse, and little memory compared with TensorFlow itself
+_MOST_SHARDS = 64  # the largest number of shards in the sample
 _BUCKET = "ais-tar2tf-bench"
 
 
 @dataclass(frozen=True, slots=True)
 class StageMeasurement:
-    """The speed of one stage: the bytes of shards and the records that passed it, and the seconds that this took."""
+    """The speed of one stage: how many bytes of shards and how many records passed the stage, in how many seconds."""
 
     name: str
     seconds: float
@@ -55,7 +57,15 @@ class StageMeasurement:
 
 @dataclass(frozen=True)
 class BenchSample:
-    """The first shards of the data set, in memory, with their fields and the number of their records."""
+    """The first shards of the data set, in memory.
+
+    Attributes:
+        urls: The URLs of the shards in memory.
+        bytes: The size of all these shards.
+        records: The number of records in all these shards.
+        fields: The names of all fields of these records.
+        grouping: The rule by which members become records.
+    """
 
     urls: list[str]
     bytes: int
@@ -65,7 +75,7 @@ class BenchSample:
 
     @property
     def record_bytes(self) -> float:
-        """The bytes of the shards divided by the number of records; the bytes include headers and padding."""
+        """The average bytes of a record, including the headers and the padding of the archive."""
         return self.bytes / self.records if self.records else 0.0
 
     def source(self) -> Source:
@@ -73,7 +83,7 @@ class BenchSample:
 
 
 def _blocks(store: Store, names: Iterable[str], connections: int) -> Generator[tuple[str, memoryview]]:
-    """Yield (shard, block) for the blocks of shards, as they are downloaded."""
+    """Download shards; yield each block with the name of its shard."""
     read = replace(Read(), connections=connections)
     with closing(Fetcher(store, map(ShardRange, names), read, Account())) as fetch:
         while (span := fetch.next_shard()) is not None:
@@ -82,7 +92,7 @@ def _blocks(store: Store, names: Iterable[str], connections: int) -> Generator[t
 
 
 def take_sample(store: Store, names: Sequence[str], grouping: str = "first-dot") -> BenchSample:
-    """Download the first shards, up to `SAMPLE_BYTES`; the last of them may be partial."""
+    """Download the first shards into memory, up to about `SAMPLE_BYTES`. The last of them may be incomplete."""
     downloaded: dict[str, bytearray] = {}
     total = 0
     for name, block in _blocks(store, names[:_MOST_SHARDS], Read().connections):
@@ -105,7 +115,16 @@ def take_sample(store: Store, names: Sequence[str], grouping: str = "first-dot")
 def download(
     store: Store, names: Sequence[str], connections: int, seconds: float, record_bytes: float, begin: int = 0
 ) -> StageMeasurement:
-    """Measure the download of shards without parsing, again and again for `seconds`."""
+    """Measure the download of shards without parsing them.
+
+    Args:
+        store: The store of the shards.
+        names: The shards, which are downloaded again and again until the time is over.
+        connections: The number of connections to the store.
+        seconds: The duration of the measurement.
+        record_bytes: The average bytes of a record, from which the number of records is estimated.
+        begin: The index in `names` of the first shard to download.
+    """
     order = [*names[begin:], *names[:begin]]
     received = 0
     began = now = time.perf_counter()
@@ -120,7 +139,7 @@ def download(
 
 
 def in_records(sample: BenchSample, seconds: float) -> StageMeasurement:
-    """Measure parsing: from shards in memory to records in Python."""
+    """Measure how fast the shards in memory are parsed into records in Python."""
     return _measure("parse into records", (1 for _ in _forever(sample.source().records)), seconds, sample)
 
 
@@ -132,7 +151,16 @@ def in_batches(
     seconds: float,
     sample: BenchSample,
 ) -> StageMeasurement:
-    """Measure a tf.data.Dataset of batches. The first batch is not measured, because it builds the graph."""
+    """Measure a tf.data.Dataset of batches. The first batch is not measured, because it waits for the graph.
+
+    Args:
+        name: The name of the stage.
+        source: Returns the source to read.
+        mapping: The mapping of the dataset. None: a batch has all fields of the sample, as bytes.
+        batch: The number of records in a batch.
+        seconds: The duration of the measurement.
+        sample: The sample, whose average record tells how many bytes of shards a batch stands for.
+    """
     opened = source() if mapping is not None else source().select(*(f"{name}?" for name in sample.fields))
     batches = iter(opened.dataset(mapping, batch=batch, repeat=None))
     next(batches)
@@ -140,7 +168,7 @@ def in_batches(
 
 
 def decoding(sample: BenchSample) -> Callable[..., Any] | None:
-    """Return a mapping that decodes and resizes images, as for a model; None when there are no images."""
+    """Return a mapping that decodes and resizes images, as for a model; None if the sample has no images."""
     images = [name for name in sample.fields if name.rpartition(".")[2] in ("jpg", "jpeg", "png", "gif", "bmp")]
     if not images:
         return None
@@ -150,7 +178,7 @@ def decoding(sample: BenchSample) -> Callable[..., Any] | None:
         pixels = tf.io.decode_image(record["image"], channels=3, expand_animations=False)
         return tf.image.resize(pixels, (224, 224)) / 255
 
-    decoded.fields = (f"image={';'.join(images)}",)  # type: ignore[attr-defined]  # the first image of a record
+    decoded.fields = (f"image={';'.join(images)}",)  # type: ignore[attr-defined]  # a record's first image
     return decoded
 
 

@@ -1,4 +1,7 @@
-"""Errors of usage, such as a missing argument, or an option or a verb that does not exist."""
+"""Errors of usage, such as a missing argument, or an option or a verb that does not exist.
+
+The classes here change only how typer reports such errors. They must not do the work of a verb.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,16 @@ class Verbs(TyperGroup):
 
 
 class Verb(TyperCommand):
-    """A verb that names the missing argument, and refuses empty arguments.
+    """A verb of the command line. It names missing arguments in its error, and refuses empty arguments.
 
     Most verbs would take an empty argument for the current folder, or for the root.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words after the verb in its usage line, without click's braces: templates have braces, too."""
+        """Return the words that follow the verb in its usage line, without click's braces.
+
+        A reader could take these braces for the braces of a template.
+        """
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -57,7 +63,7 @@ class Verb(TyperCommand):
 
 @contextmanager
 def _reporting_misuse(ctx: Any, remedy: str) -> Generator[None]:
-    """Print an error of usage as all other errors are printed, and exit."""
+    """Print an error of usage in the form of all other errors, with `remedy` as the advice, and exit."""
     try:
         yield
     except _Misuse as misuse:
@@ -68,7 +74,7 @@ def _reporting_misuse(ctx: Any, remedy: str) -> Generator[None]:
 
 
 def _missing(verb: Verb, ctx: Any, args: Sequence[str]) -> list[str]:
-    """Return the missing arguments with their help. Given arguments are assigned to the first parameters.
+    """Return the missing arguments with their help. The arguments that were given count as the first ones.
 
     Click itself would take the only argument of `put FILE... URL` for the URL, and report that FILE is missing.
     """
@@ -77,7 +83,7 @@ def _missing(verb: Verb, ctx: Any, args: Sequence[str]) -> list[str]:
     required: list[Any] = [each for each in verb.params if each.param_type_name == "argument" and each.required]
     try:
         given, _, _ = verb.make_parser(ctx).parse_args(list(args))
-    except _Misuse:  # an option is wrong: the caller's second parsing reports that
+    except _Misuse:  # an option is wrong: the caller parses the line again, and reports this error
         return []
     count = sum(given.get(each.name) not in (None, ()) for each in required)
     return [f"{each.metavar} ({each.help})" for each in required[count:]]

@@ -1,4 +1,7 @@
-"""`AisDataset`, the client of one bucket: makes datasets, TFRecord files and sources of its shards."""
+"""`AisDataset`, the client of one bucket, which makes datasets, record files and sources from the bucket's shards.
+
+This module must not read shards by another path than `source`, except through an ETL of the cluster (`remote.py`).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ class AisDataset(Completed):
     """The tar shards of one bucket in AIStore, from which datasets and TFRecord files are made.
 
     Attributes:
-        executed: Where the latest `load` converted the records, and why: in this process, or in the cluster.
+        executed: A text that tells whether the latest `load` converts the records in this process or in the cluster,
+            and why.
     """
 
     @known_options
@@ -67,11 +71,13 @@ class AisDataset(Completed):
         Args:
             bucket: The name of the bucket, or its URL without a path.
             proxy_url: The URL of the AIStore proxy. Default: AIS_ENDPOINT.
-            token: An AuthN token, or a function that returns one. A refused token is requested anew. Default:
-                AIS_AUTHN_TOKEN, or the content of the file that AIS_AUTHN_TOKEN_FILE names.
-            provider: Where the bucket is: `"ais"` for the cluster itself, or a cloud behind it, as `"aws"`.
+            token: An AuthN token, or a function that returns a token. The function is called again when the cluster
+                refuses its token. Default: AIS_AUTHN_TOKEN, or the content of the file that AIS_AUTHN_TOKEN_FILE
+                names.
+            provider: `"ais"` if the cluster itself holds the bucket. Otherwise the cloud from which the cluster reads
+                the bucket, such as `"aws"`.
             conversions: Ops or functions that convert every record, one after the other (see `t2t.ops`).
-            selections: Ops or names of fields: the values that an element has, after the conversions.
+            selections: Ops or names of fields. They select the values of an element from a converted record.
             **options: See `OpenOptions`.
 
         Raises:
@@ -104,18 +110,18 @@ class AisDataset(Completed):
         self.stop()
 
     def stop(self) -> None:
-        """Close the streams that are being read, and the connections that are kept for further requests."""
+        """Close all open streams, and the connections that are kept for further requests."""
         self._session.close()
 
     def source(self, template: Locations) -> Source:
-        """Open shards of the bucket as a source, which can do more than this class.
+        """Open shards of the bucket as a source, which has more methods than this class.
 
         Args:
-            template: A template, a `prefix/`, a glob, or a list of these, within the bucket. A URL of the bucket
-                means the same.
+            template: A template, a `prefix/`, a glob, or a list of these. Each is a name within the bucket, or a URL
+                of the bucket.
 
         Returns:
-            The shards, as `t2t.open` returns them.
+            A `Source`, as `t2t.open` returns it.
 
         Raises:
             TemplateError: The template cannot be read, or names another bucket.
@@ -147,27 +153,28 @@ class AisDataset(Completed):
         max_shard_size: int | str | None = None,
         graph: bool | None = None,
     ) -> Any:
-        """Make a tf.data.Dataset of pairs, or, with `path`, TFRecord files.
+        """Make a tf.data.Dataset of pairs. With `path`, write TFRecord files instead.
 
-        Without `path` nothing is stored. With it, the files appear under their names when all of them are complete.
-        A function gets a record after the `conversions`, if there are any.
+        The files appear under their names when all of them are complete. If the client has `conversions`, then
+        `record_to_example` and `record_to_pair` get converted records.
 
         Args:
             template: The shards, as `source` takes them.
             path: A file, a template such as `train-{}.record`, or a function without parameters that returns names.
-                Several files of one name become `train.record-00000-of-00003` and so on.
+                If one name is given and several files are needed, they are named `train.record-00000-of-00003` and
+                so on.
             record_to_example: A function of a record that returns a tf.train.Example, for files. Default:
                 `t2t.default_record_to_example`.
             record_to_pair: A function of a record that returns an element of the dataset. Default:
                 `t2t.default_record_to_pair`.
             output_types: The types that `record_to_pair` returns, if it runs as Python.
             output_shapes: The shapes that `record_to_pair` returns, if it runs as Python.
-            max_shard_size: The most bytes of a file, as a number or a text such as `"100MB"`. A single larger record
-                gets a file of its own.
-            graph: Whether `record_to_pair` is traced, as `Source.dataset` takes it.
+            max_shard_size: The largest size of a file, as a number of bytes or a text such as `"100MB"`. A single
+                larger record gets a file for itself.
+            graph: Whether `record_to_pair` is traced; see `Source.dataset`.
 
         Returns:
-            The dataset, or the list of files.
+            The dataset; with `path`, the list of files.
 
         Raises:
             OptionError: An option has a wrong value, or no effect.
@@ -212,7 +219,9 @@ class AisDataset(Completed):
         shuffle_tar: bool = False,
         graph: bool | None = None,
     ) -> Any:
-        """Make a dataset, or, with `path`, record files, of what `conversions` and `selections` make of the records.
+        """Make a dataset of the selected values of converted records. With `path`, write TFRecord files instead.
+
+        The records are converted by the `conversions` of the client, and its `selections` select the values.
 
         Args:
             template: The shards, as `source` takes them.
@@ -222,18 +231,20 @@ class AisDataset(Completed):
             max_shard_size: As `load_from_tar` takes it.
             num_workers: The number of mappings that run at once.
             record_to_example: As `load_from_tar` takes it.
-            remote_exec: True: an ETL of the cluster converts the records (see `cluster.etl`). False: this process
-                does. Default: an ETL, if one of this definition runs. The attribute `executed` tells which, and why.
-            shuffle_tar: Read the shards in another order each time. The records of a shard keep theirs.
-            graph: Whether conversions and selections are traced, as `Source.dataset` takes it.
+            remote_exec: True: an ETL of the cluster converts the records (see `transformer`). False: this process
+                converts them. Default: the ETL if it runs, otherwise this process. The attribute `executed` tells
+                the decision and its reason.
+            shuffle_tar: Whether to read the shards in another order each time. The order of the records in a shard
+                stays the same.
+            graph: Whether conversions and selections are traced; see `Source.dataset`.
 
         Returns:
-            The dataset, or the list of files.
+            The dataset; with `path`, the list of files.
 
         Raises:
             OptionError: An option has a wrong value, or no effect.
             TemplateError: The template cannot be read, or names another bucket.
-            StoreError: A shard cannot be read, or `remote_exec=True` and no such ETL runs.
+            StoreError: A shard cannot be read; or `remote_exec` is True, and the ETL does not run.
             ArchiveError: A shard is damaged.
             SchemaError: The selections have to run as Python, and their output types are not given.
             ExportError: A file cannot be written.
@@ -271,17 +282,20 @@ class AisDataset(Completed):
     def transformer(
         self, record_to_example: Callable[[Record], Any] | None = None, *, files: bool = False
     ) -> Transformer:
-        """Return the transformer that `load(remote_exec=…)` looks for among the ETLs of the cluster.
+        """Return the transformer of the ETL that `load` looks for in the cluster.
+
+        The transformer is the program of an ETL. It converts records as this client would.
 
         Args:
             record_to_example: As `load` takes it.
-            files: The transformer of `load(path=…)`, which makes record files.
+            files: Whether to return the transformer for `load(path=…)`, which makes record files.
 
         Returns:
             The transformer, which `cluster.etl.start` can start.
 
         Raises:
-            SchemaError: An ETL cannot do what this client does: skip errors, or run a function that has no name.
+            SchemaError: An ETL cannot do the work of this client. For example, an ETL cannot skip errors, nor run a
+                function that has no name.
         """
         from ais_tar2tf.cluster.etl import Transformer
 
@@ -291,7 +305,7 @@ class AisDataset(Completed):
         return shard_names(self._store, location_texts(template, self._within_bucket), self._read.limits, account)
 
     def _within_bucket(self, location: Location) -> str:
-        """Return a template within the bucket, also for a URL of the bucket."""
+        """Return a location as a template within the bucket. The URL of the whole bucket becomes `**`."""
         text, url = location_text(location), self._store.url("")
         if f"{text}/" == url or text == url:
             return "**"
@@ -303,7 +317,7 @@ class AisDataset(Completed):
         return text.removeprefix(url)
 
     def _definition(self, record_to_example: Callable[[Record], Any] | None, *, files: bool) -> Definition:
-        """Return the definition of the ETL that converts the records as this client would."""
+        """Return the definition of the ETL that converts records as this client would."""
         from ais_tar2tf.cluster.etl.definition import Definition
         from ais_tar2tf.cluster.remote import Leaves
 
@@ -318,7 +332,7 @@ class AisDataset(Completed):
     def _execution_place(
         self, remote_exec: bool | None, record_to_example: Callable[[Record], Any] | None, *, files: bool
     ) -> ExecutionPlace:
-        """Decide whether an ETL converts the records, and remember the reason in `executed`."""
+        """Decide whether an ETL or this process converts the records, and store the reason in `executed`."""
         from ais_tar2tf.cluster.remote import choose
 
         place = choose(
@@ -333,18 +347,18 @@ class AisDataset(Completed):
         return place
 
     def _converted_by(self, etl: str, template: Locations) -> Shards:
-        """Return the shards in a store that reads the output of an ETL."""
+        """Return the shards of a template in a store that returns the output of an ETL in place of their bytes."""
         names = self._names(template)
         return replace(self._shards, store=self._open(etl=etl), names=names)
 
     def _shuffled(self, template: Locations) -> list[str]:
-        """Return the names of the shards in a random order, escaped so that each is a template of itself."""
+        """Return the names of the shards in a random order. As a template, each escaped name means only itself."""
         names = list(self._names(template))
         random.shuffle(names)
         return list(map(escape, names))
 
     def _to_pair(self, function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-        """Return the mapping of a dataset: the user's after the conversions, or the pipeline, or the default."""
+        """Return the mapping of a dataset: `function` after the conversions, or the pipeline, or the default."""
         if self._pipeline is None:
             return function or default_record_to_pair
         if function is None:
@@ -357,7 +371,10 @@ class AisDataset(Completed):
         return mapped
 
     def _to_example(self, function: Callable[[Record], Any] | None) -> Callable[[Record], Any]:
-        """Return the mapping of record files. A pipeline without a function must return a dict."""
+        """Return the mapping of record files: `function` after the conversions, or the pipeline, or the default.
+
+        As the mapping, the pipeline must return a dict.
+        """
         pipeline = self._pipeline
         if pipeline is None:
             return function or default_record_to_example
@@ -365,7 +382,7 @@ class AisDataset(Completed):
 
 
 def _check_path(path: Any) -> None:
-    """Refuse a function of a record as `path`, the second parameter: a user means another option."""
+    """Refuse a function of a record as `path`: the user has probably confused `path` with another option."""
     if callable(path) and takes_an_argument(path):
         raise OptionTypeError(
             "path= is a file, a template, or a function without parameters that gives names; a function of a record "
@@ -374,7 +391,7 @@ def _check_path(path: Any) -> None:
 
 
 def _refuse_with_path(**options: Any) -> None:
-    """Refuse options of a dataset where files are written. False counts as given."""
+    """Refuse options of a dataset where files are written. Only None means that an option is not given."""
     for name, value in options.items():
         if value is not None:
             raise OptionError(f"{name}= is about a dataset, and with path= none is made: leave it out")

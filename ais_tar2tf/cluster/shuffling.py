@@ -1,4 +1,8 @@
-"""Shuffling by dSort: the AIStore cluster writes the records of shards into new shards, in another order."""
+"""Shuffling by dSort: the AIStore cluster writes the records of shards into new shards, in another order.
+
+This module starts and watches jobs of the cluster. It must not read records itself; `local_shuffle.py` does so if the
+cluster was built without dSort.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ __all__ = ["ORDERS", "ShuffleJob", "ShuffleProgress", "shuffle"]
 ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "none"}
 """The names of orders here, and in dSort: at random, by key, by the MD5 hash of the key, and unchanged."""
 
-_FIELD_TYPES = ("int", "float", "string")  # types of the values of a field by which dSort sorts
+_FIELD_TYPES = ("int", "float", "string")  # if dSort sorts by a field, the types that its values may have
 _EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
 _NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
@@ -57,7 +61,7 @@ class ShuffleProgress:
 
     @classmethod
     def from_targets(cls, targets: list[dict[str, Any]], shards: int) -> ShuffleProgress:
-        """Add up the reports of all targets about a job that reads `shards` shards."""
+        """Add up the reports of all targets on their progress in one job, which reads `shards` shards."""
         metrics: list[dict[str, Any]] = [target["Metrics"] for target in targets]
         reading = [each.get("local_extraction") or {} for each in metrics]
         writing = [each.get("shard_creation") or {} for each in metrics]
@@ -83,7 +87,7 @@ class ShuffleJob:
         calls: The connection to the cluster.
         job: The job's id.
         shards: How many shards the job reads.
-        urls: A function of a number N that returns the URLs of the first N new shards.
+        urls: Called with a number N; returns the URLs of the first N new shards.
     """
 
     def __init__(self, calls: ClusterCalls, job: str, shards: int, urls: Callable[[int], list[str]]) -> None:
@@ -104,7 +108,7 @@ class ShuffleJob:
             ) from error
 
     def abort(self) -> None:
-        """Abort the job if it is still running. Shards that it has written are not deleted."""
+        """Abort the job if it is still running. The new shards that it has written stay."""
         self._calls.call("DELETE", f"sort/abort?uuid={self.id}")
 
     def wait(
@@ -117,7 +121,7 @@ class ShuffleJob:
 
         Args:
             progress: Called repeatedly with the job's progress until the job has ended.
-            pause: Called with a number of seconds to wait; tests pass a function that does not wait.
+            pause: Waits for a number of seconds; tests pass a function that does not wait.
 
         Raises:
             ExportError: The job was aborted, or did not read all shards.
@@ -165,20 +169,20 @@ def shuffle(
     Args:
         template: The shards to read: a URL (`ais://bucket/train-{0..99}.tar`) or several, or names in `bucket`.
         out_template: The template of the new shards: a URL (`ais://bucket/mixed-{0..99}.tar`), or names in `bucket`.
-        shard_size: The largest sum of the sizes of all records in a new shard, without tar headers. A local shuffle
-            also counts the headers.
+        shard_size: The largest size of a new shard, as a number of bytes or a text such as "100MB". dSort does not
+            count tar headers; a local shuffle counts them.
         order: "random"; "name" (by key); "md5" (by the MD5 hash of the key); "none" (unchanged); or a field and the
             type of its values, as `("cls", "int")`. The type is "int", "float" or "string".
         seed: The seed of the random order.
         descending: Whether to reverse an order by key, hash or field.
-        bucket: The bucket of a template that is no URL.
-        endpoint: The proxy's URL; AIS_ENDPOINT when left out.
-        token: The AuthN token, or a function that returns it; AIS_AUTHN_TOKEN when left out.
-        replace: Whether to delete shards that already have one of the new names. If False, such a shard is an error.
-        local: Whether to shuffle in this process, with batch requests, if the cluster was built without dSort. Then
-            only uncompressed tars and the orders "random" and "none" are possible.
-        progress: Called repeatedly with a `ShuffleProgress` until the job has ended; not by a local shuffle.
-        wait: Whether to wait until the job has ended.
+        bucket: The bucket for `template` and `out_template` if they are no URLs.
+        endpoint: The URL of the AIStore proxy. Default: AIS_ENDPOINT.
+        token: The AuthN token, or a function that returns it. Default: AIS_AUTHN_TOKEN.
+        replace: Whether to delete existing shards that have new names. If False, such a shard is an error.
+        local: Whether to shuffle in this process, with batch requests, if the cluster was built without dSort. A
+            local shuffle needs uncompressed tars, and the order "random" or "none".
+        progress: Called repeatedly with a `ShuffleProgress` until the job has ended. A local shuffle never calls it.
+        wait: Whether to wait until the job has ended. A local shuffle always waits.
 
     Returns:
         The URLs of the new shards, or with `wait=False` the running `ShuffleJob`.
@@ -261,9 +265,9 @@ def _start(
 
 
 def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> dict[str, Any]:
-    """Return the `algorithm` of a dSort request.
+    """Check the arguments, and return the `algorithm` of a dSort request.
 
-    The arguments are checked here, because dSort closes the connection without an answer if one is wrong.
+    If an argument is wrong, dSort closes the connection without an answer. So the arguments are checked here.
     """
     if isinstance(order, tuple):
         field, kind = order
@@ -311,7 +315,7 @@ def _store_of(
 
 
 def _extension(names: Sequence[str]) -> str:
-    """Return the one extension that all names have."""
+    """Return the extension that all names have; refuse names with different or unknown extensions."""
     extensions = {next((each for each in _EXTENSIONS if name.endswith(each)), "") for name in names}
     if len(extensions) > 1 or "" in extensions:
         raise SchemaError(f"all shards must have one extension of {', '.join(_EXTENSIONS)}")
@@ -331,13 +335,14 @@ def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_na
 
 
 def _make_room(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
-    """Create the bucket, and delete all shards with new names; refuse such shards without `replace`.
+    """Create the bucket if it does not exist, and delete all shards with new names. Without `replace`, refuse them.
 
-    The job may write fewer shards than an earlier job did. The others must not stay among the new shards.
+    The job may write fewer shards than an earlier job. The old shards with the last names must not stay among the new
+    shards.
     """
     new_names = set(_out_names(template, read))
     store.create()
-    prefix = os.path.commonprefix([*new_names])  # noqa: RUF071  # names are no paths
+    prefix = os.path.commonprefix([*new_names])  # noqa: RUF071  # the prefix of names, not of paths
     for name in [info.name for info in store.list(prefix) if info.name in new_names]:
         if not replace:
             raise ExportError(f"{store.url(name)} is there already: say replace=True, or name others")

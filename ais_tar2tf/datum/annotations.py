@@ -1,6 +1,6 @@
-"""The parser of Pascal VOC annotations. It returns the objects as columns of normalised boxes and class ids.
+"""The parser of Pascal VOC annotations: XML files that list the objects in an image. No I/O.
 
-The first class has the id 1.
+The objects become columns, such as "xmin" and "labels". Coordinates are divided by the size of the image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INTEGERS = ("labels", "is_truncated", "labels_difficult")
 
 
 def parse_class_ids(data: bytes, where: str) -> dict[str, int]:
-    """Return the id of each class in a file `classes.names`, which has one name a line."""
+    """Return the id of each class in a file `classes.names`, which has one name a line. The first id is 1."""
     names = [line.strip() for line in data.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
     if not names:
         raise SchemaError(f"{where}: there are no names of classes in it, one on each line")
@@ -34,10 +34,10 @@ def empty_objects() -> dict[str, Any]:
 
 
 def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict[str, Any]:
-    """Parse an annotation file and return its objects as columns, one for each property.
+    """Parse an annotation file, and return its objects as columns: for each property, the values of all objects.
 
     Raises:
-        SchemaError: The file is no annotation, defines entities, or has an object of an unknown class.
+        SchemaError: The file is no annotation, defines XML entities, or has an object whose class is unknown.
     """
     if b"<!ENTITY" in data:
         raise SchemaError(f"{where}: an annotation that defines entities is not read")

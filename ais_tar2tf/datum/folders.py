@@ -1,11 +1,11 @@
-"""The four layouts of a Datum data set in a folder, one for each problem (the kind of task), and their readers.
+"""The readers of Datum's folder layouts. Each problem (the kind of task) has one layout.
 
     classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
     detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
     segmentation    JPEGImages/, SegmentationClass/, <split>.txt
     text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 
-An error names the wrong row or file.
+The readers yield examples as dicts, and must not serialize them. An error names the wrong row or file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class ProblemFolder:
 
     Args:
         path: The folder.
-        splits: All splits that will be read. A column of labels has the same type in all splits.
+        splits: All splits that will be read, with their attributes. All splits decide together which type the labels
+            of a column have.
     """
 
     def __init__(self, path: str | os.PathLike[str], splits: Mapping[str, Attributes]) -> None:
@@ -57,7 +58,7 @@ class ProblemFolder:
         raise NotImplementedError
 
     def read(self, path: Path, what: str) -> bytes:
-        """Return the bytes of a file, called `what` in errors."""
+        """Return the bytes of a file. Errors call the file `what`, for example "annotation"."""
         try:
             return read_file(path, most=_MAX_FILE_BYTES, limit="member_bytes", fail=SchemaError)
         except SchemaError:
@@ -66,15 +67,16 @@ class ProblemFolder:
             raise SchemaError(f"{path}: this {what} can't be read ({error.strerror})") from error
 
     def read_ids(self, path: Path) -> list[str]:
-        """Return the image ids in the list of a split: the first word of each line. VOC has lists with more words."""
+        """Return the image ids in the list of a split: the first word of each line. Pascal VOC adds more words."""
         lines = self.read(path, "list of a split").decode("utf-8", "surrogateescape").splitlines()
         return [line.split()[0] for line in lines if line.strip()]
 
 
 def _find_image(folder: Path, name: str, extension: str) -> Path:
-    """Return the path of an image by its name without extension.
+    """Return the path of the image `name` in a folder. The name lacks the extension.
 
-    The file may also have another extension of images, or none. Return `folder/name.extension` if no file exists.
+    If no file has `extension`, look for a file without extension, and then for a file with another image extension.
+    If there is no such file, return the path with `extension`: reading it raises the error.
     """
     path = folder / f"{name}{extension}"
     if path.exists():
@@ -107,7 +109,7 @@ class ClassificationFolder(ProblemFolder):
             yield name, {"image": data, **self._columns.typed(labels)}
 
     def _rows(self, path: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
-        """Yield the line number, the file name and the labels of each row."""
+        """Yield the line number, the image's file name and the labels of each row."""
         if not path.is_file():
             raise SchemaError(f"{path}: there is no such file; it lists the images of a split and their labels")
         rows = csv_rows(path)

@@ -1,6 +1,6 @@
 """Checks of images by their headers, and the conversion of palette masks to class ids.
 
-No image is decoded, except masks of fewer than eight bits.
+No image is decoded, except palette masks of fewer than eight bits per pixel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH_AT, _COLOUR_AT = 8, 9  # offsets in the body of IHDR
 
 
 def check_image(data: bytes, where: str) -> ImageHeader:
-    """Return the header of an image.
+    """Check an image and return its header.
 
     Raises:
         SchemaError: TensorFlow does not decode the format, or the end of the image is missing.
@@ -44,7 +44,7 @@ def segmentation_example(image: bytes, image_name: str, mask: bytes, mask_name: 
     """Return an image and its mask as an example, in which the pixels of the mask are class ids.
 
     Raises:
-        SchemaError: The image or the mask is no image, or their sizes differ.
+        SchemaError: `check_image` refuses the image or the mask, or their sizes differ.
     """
     ids = _mask_to_ids(mask)
     header, mask_header = check_image(image, image_name), check_image(ids, mask_name)
@@ -59,7 +59,8 @@ def segmentation_example(image: bytes, image_name: str, mask: bytes, mask_name: 
 def _mask_to_ids(data: bytes) -> bytes:
     """Return a mask whose decoded pixels are class ids.
 
-    The pixels of a PNG with a palette are class ids, but decoders return their colours. Convert it to a grey PNG.
+    A PNG with a palette is converted to a grey PNG: its pixels are class ids, but decoders would return the colours
+    of the palette. Any other mask is returned unchanged.
     """
     header = image_header(data)
     colour_at = _IHDR_BODY + _COLOUR_AT
@@ -71,7 +72,7 @@ def _mask_to_ids(data: bytes) -> bytes:
 
 
 def _grey_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the chunks of a grey PNG. Its levels are the palette indices of `data`, a PNG with a palette."""
+    """Yield the chunks of a grey PNG, whose grey levels are the palette indices of `data`, a PNG with a palette."""
     at = len(_PNG_MAGIC)
     while at + 12 <= len(data):
         (size,) = struct.unpack_from(">I", data, at)
@@ -88,7 +89,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _unscaled(grey: bytes, depth: int) -> bytes:
-    """Convert a grey PNG of fewer than eight bits to eight bits, since decoders scale fewer bits to 0..255."""
+    """Convert a grey PNG of fewer than eight bits to eight bits, as decoders would scale the levels to 0..255."""
     import tensorflow as tf
 
     levels = tf.io.decode_png(grey, channels=1)

@@ -1,9 +1,10 @@
-"""The two documents next to the record files: the features, and the number of examples in each file.
+"""The two JSON documents next to Datum's record files: the features, and the number of examples in each file.
 
     shard_info.json                          {split: {file: examples}}
     datum_to_type_and_shape_mapping.json     {feature: {type: int|float|string, shape, dense, field}}
 
-`field` is the feature as `values.schema.Field` writes it. Mappings that the original Datum wrote have no `field`.
+`field` is the feature as `values.schema.Field.to_json` writes it. The original Datum wrote no `field`. This module
+converts documents and checks them. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _FEATURES = expect.keyed(
 
 
 def to_json_bytes(document: Any) -> bytes:
-    """Return the bytes of a document for its file."""
+    """Return the bytes of the file that holds a document."""
     return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
 
 
@@ -63,7 +64,7 @@ def is_image(field: Field) -> bool:
 
 
 def describe_feature(field: Field) -> dict[str, Any]:
-    """Return the entry of a feature in the mapping."""
+    """Return the entry of a feature in the mapping, from the field that describes the feature."""
     return {
         "type": _TYPES[wire_dtype(field)],
         "shape": list(field.shape),
@@ -82,6 +83,7 @@ def parse_schema(mapping: Mapping[str, Any], where: str) -> Schema:
 
 
 def _field(name: str, entry: Mapping[str, Any]) -> Field:
+    """Return the field of a feature. The original Datum wrote images as strings with two or three dimensions."""
     if "field" in entry:
         return Field.from_json(entry["field"])
     dtype, shape = _DTYPES[entry["type"]], tuple(entry["shape"])
@@ -93,7 +95,7 @@ def _field(name: str, entry: Mapping[str, Any]) -> Field:
 
 
 def flat_features(mapping: Mapping[str, Any]) -> list[str]:
-    """Return the features that the original Datum stored flat. Each has its shape in a feature `<name>_shape`."""
+    """Return the names of the features that the original Datum stored flat, with the shape in `<name>_shape`."""
     return [
         name
         for name, entry in mapping.items()

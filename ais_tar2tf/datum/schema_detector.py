@@ -1,4 +1,8 @@
-"""The detector of features: their types, their shapes, and whether they are sparse or dense."""
+"""Detects the schema of examples: the types and shapes of their features, and which features are sparse.
+
+An example is a dict of features, before it is serialized as a tf.train.Example. This module must not serialize
+examples.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ class SchemaDetector:
     """Collects the types and shapes of features from all examples that are added.
 
     Args:
-        sparse: The names of features to make sparse even if all examples have the same number of values.
+        sparse: The names of features that become sparse, even if they have the same number of values in all examples.
     """
 
     def __init__(self, sparse: Sequence[str]) -> None:
@@ -28,7 +32,7 @@ class SchemaDetector:
         self._inference = Inference()
         self._images: dict[str, Field] = {}
         self._image_counts: dict[str, int] = {}  # the number of examples in which a feature is an image
-        self._with_integers: set[str] = set()
+        self._with_integers: set[str] = set()  # the features that are integers in some example
 
     def add(self, example: Mapping[str, Any]) -> None:
         """Add the features of one example."""
@@ -65,16 +69,18 @@ class SchemaDetector:
         for field in self._inference.schema:
             if field.name in self._images:
                 raise SchemaError(f"feature {field.name!r} is an image, and {field.type_text} in other examples")
-            # Without a vocabulary, labels that are text stay text, as in Datum.
+            # A vocabulary would turn text labels into numbers. In Datum they stay text.
             yield replace(self._made_sparse(field), vocabulary=None)
 
     def _made_sparse(self, field: Field) -> Field:
+        """Make a field sparse if `sparse` names it: its dimensions get unknown sizes. Return the field."""
         if field.name not in self._sparse or field.is_file or field.ragged or field.sparse:
             return field
         return replace(field, shape=(None,) * max(1, len(field.shape)))
 
 
 def _is_integral(value: Any) -> bool:
+    """Return whether a value is an integer or a bool, or holds only integers and bools, and at least one of them."""
     if isinstance(value, list | tuple):
         return bool(value) and all(map(_is_integral, value))
     if isinstance(value, np.ndarray):
@@ -83,13 +89,14 @@ def _is_integral(value: Any) -> bool:
 
 
 def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the example with the values that are stored.
+    """Return an example with the values that are stored.
 
-    Integers become int64, and floats become float32. An array of several dimensions gets another feature, its shape.
+    An array of uint64 becomes int64, and an array of float64 becomes float32. For an array of several dimensions,
+    another feature with the shape is added.
 
     Args:
         example: The features. A feature whose value is None is left out.
-        floats: The names of features whose integers become floats, too.
+        floats: The names of features that become float32, even if their values are integers.
     """
     stored: dict[str, Any] = {}
     for name, value in example.items():
@@ -107,6 +114,7 @@ def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) 
 
 
 def _narrowed(name: str, array: Any) -> Any:
+    """Return uint64 as int64 and float64 as float32; raise an error if a number is too large for the new type."""
     if array.dtype == np.uint64:
         if array.size and int(array.max()) >= 2**63:
             raise SchemaError(f"feature {name!r}: {int(array.max())} does not fit into an int64")

@@ -1,13 +1,13 @@
-"""A reader of tar shards for Datum's exports. It turns each record into an example of one of Datum's four problems.
+"""The reader of tar shards for Datum's exports. It turns each record into an example of one of Datum's problems.
 
-The fields of a record depend on the problem:
+A *problem* is a kind of task, and decides which fields a record needs:
 
-classification  an image, and labels: `cls`, or `json` (an object of labels), or any text fields
-detection       an image, and boxes in `xml`. The folder of the shards holds the file `classes.names`
-segmentation    an image in `jpg`, and its mask in `seg.png`, `mask.png`, `label.png` or `png`
+classification  an image, and labels: `cls`, `json` (an object of labels), or any other text fields
+detection       an image, and its boxes in `xml`. The folder of the shards must hold the file `classes.names`
+segmentation    an image in `jpg` or `jpeg`, and its mask in `seg.png`, `mask.png`, `label.png` or `png`
 text            a text in `txt` or `text`, and labels as in classification
 
-All I/O goes through `t2t.open`, except for reading `classes.names`.
+This module reads shards only by `t2t.open`. The only file that it reads by itself is `classes.names`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUFFIXES = (".tar", ".tgz", ".tar.")
 
 
 def is_shards(path: str) -> bool:
-    """Return whether an input path names tar shards or a URL. Any other path is a folder in a problem's layout."""
+    """Return whether an input path is a URL, or names tar shards. Any other path is a folder (`datum.folders`)."""
     scheme, _, name = split_url(path)
     return scheme != "file" or any(suffix in name.rpartition("/")[2] for suffix in _SUFFIXES)
 
@@ -46,8 +46,8 @@ def is_shards(path: str) -> bool:
 class TarShards:
     """A reader of tar shards. Call the object with a split and the split's attributes to read its examples.
 
-    If the input path names tar shards, the split's name replaces `{split}` in the path. Otherwise the path is a
-    folder, and the split's attribute `shards` names the shards in it; by default `<split>-*.tar*`.
+    If the input path names tar shards, the split's name replaces `{split}` in the path. Otherwise, the path is a
+    folder. The split's attribute `shards` then names the shards in this folder; its default is `<split>-*.tar*`.
 
     Args:
         path: The input path.
@@ -68,6 +68,7 @@ class TarShards:
                 yield record["__key__"], to_example(self, record, where)
 
     def _shards(self, split: str, attributes: Attributes) -> str:
+        """Return the path or the template of the shards of a split."""
         if not any(suffix in self._path.rpartition("/")[2] for suffix in _SUFFIXES):
             return f"{self._path}/{attributes.get('shards', f'{split}-*.tar*')}"
         if "{split}" in self._path:
@@ -102,7 +103,7 @@ def _first(record: Record, fields: tuple[str, ...]) -> tuple[str, Any]:
 
 
 def _labels(record: Record, input_field: str, where: str) -> dict[str, Any]:
-    """Return the labels in all fields of a record but `input_field`; errors name the record by `where`."""
+    """Return the values of all fields except `input_field`, by label name. `where` names the record in errors."""
     labels: dict[str, Any] = {}
     for name, value in record.items():
         if name in KEY_AND_SHARD or name == input_field:
@@ -115,6 +116,7 @@ def _labels(record: Record, input_field: str, where: str) -> dict[str, Any]:
 
 
 def _parse_labels(data: bytes, where: str) -> dict[str, Any]:
+    """Return the labels of a `json` field. A value that is no JSON object becomes the label `label`."""
     try:
         value = json_value(data)
     except SchemaError as error:

@@ -37,7 +37,10 @@ class Checksum:
 
     @classmethod
     def stated_by(cls, identity: Identity) -> Checksum | None:
-        """Return a hash by the algorithm of the stated checksum; None if there is none, or it is unknown."""
+        """Return a new hash by the algorithm of the stated checksum.
+
+        Return None if no checksum is stated, or if its algorithm is unknown.
+        """
         algorithm = identity.checksum.partition(":")[0]
         return cls(_HASHES[algorithm]()) if algorithm in _HASHES else None
 

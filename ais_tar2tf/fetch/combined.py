@@ -1,4 +1,8 @@
-"""Downloads several small ranges by one store request, from stores that support it (`stores.MultiRange`)."""
+"""Downloads several small ranges by one *combined* store request, if the store supports this (`stores.MultiRange`).
+
+This module must not retry a request, and must not raise an error of a store: range requests that it cannot fill go
+back to the caller, which sends them one by one.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,23 @@ from ais_tar2tf.stores import Identity, Interrupt, MultiRange, Store
 
 __all__ = ["CombinedRequests"]
 
-_SINGLE_INTERVAL = 64  # one range in 64 is requested singly, because only that answer states the shard's identity
+# Every 64th range of a shard is requested by itself, because only such an answer states the shard's identity.
+_SINGLE_INTERVAL = 64
 
 
 class CombinedRequests:
-    """Fills range requests by combined store requests, and returns those that must be requested singly."""
+    """Fills range requests by combined store requests, as far as the store supports them."""
 
     def __init__(self, state: DownloadState, interrupts: Interrupts, store: Store) -> None:
         self._state = state
         self._interrupts = interrupts
         self._store = store
-        self._counts: dict[str, int] = {}  # the number of the last range request, from 0, by the name of its shard
+        self._counts: dict[str, int] = {}  # the number of a shard's latest range request, from 0, by the shard's name
 
     def download(self, requests: Sequence[RangeRequest]) -> list[RangeRequest]:
-        """Fill requests that were begun together; return the requests that must be downloaded singly.
+        """Fill requests that were begun together. Return the requests that the caller must send one by one.
 
-        Some stores state no identity in a combined answer. Therefore some ranges are always requested singly.
+        Some stores state no identity in a combined answer. So the result includes every 64th request of a shard.
         """
         with self._state.lock:
             single = [request for request in requests if self._is_single(request)]
@@ -45,22 +50,27 @@ class CombinedRequests:
         return single
 
     def _answer(self, requests: Sequence[RangeRequest], interrupt: Interrupt) -> Sequence[memoryview | None] | None:
+        """Return the bytes of each request, or None for all if the combined request failed.
+
+        None in place of the bytes of a single request means that this request must be sent by itself.
+        """
         if not isinstance(self._store, MultiRange):
             return None
         wanted = [(request.shard.wanted.name, request.start, request.stop or request.start) for request in requests]
         try:
             answer = self._store.read_many(wanted, interrupt=interrupt)
-        except Exception:  # noqa: BLE001  # the single requests either succeed, or raise the error again
+        except Exception:  # noqa: BLE001  # sent one by one, the requests succeed or raise the error again
             return None
         if answer is None:
             return None
-        # AIStore's answer states no identity; the single requests check it (`_is_single`).
+        # AIStore's combined answer states no identity. The requests sent by themselves check it (`_is_single`).
         stated = answer.identity
         if stated != Identity() and not all(each.shard.identity.is_proved_by(stated) for each in requests):
             return None
         return answer.pieces
 
     def _is_single(self, request: RangeRequest) -> bool:
+        """Count a range request, and return whether it must be sent by itself."""
         name = request.shard.wanted.name
         self._counts[name] = number = self._counts.get(name, -1) + 1
         return number % _SINGLE_INTERVAL == 0

@@ -1,8 +1,11 @@
-"""Downloads range requests, with retries. Runs in worker threads, and in the reader's thread after a jump.
+"""Downloads range requests, with retries. It must not choose the ranges: `planner.py` does.
+
+The code runs in worker threads. After the reader has jumped over bytes, it also runs in the reader's own thread.
 
 A strong validator is a strong ETag, a version or a checksum: it proves that two answers have the same content. After
 a body breaks off, the next body begins after the last received byte, and must state the same strong validator. If the
-store states none, the whole shard is one body, and after a break it is requested from its beginning again.
+store states no strong validator, one body brings all wanted bytes of the shard. If that body breaks off, the next
+body begins at the same byte again, and `receiver.py` checks by a hash that it repeats the received bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ __all__ = ["Downloader"]
 
 
 class Downloader:
-    """Fills range requests with blocks, and ends them. `draw` returns random numbers in [0, 1) for retry delays."""
+    """Fills range requests with blocks, and ends each request as received or as failed.
+
+    `draw` returns random numbers in [0, 1), which vary the delays between retries.
+    """
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class Downloader:
         self._draw = draw
 
     def download_all(self, requests: Sequence[RangeRequest]) -> None:
-        """Fill requests that were begun together. Each of them is ended on return, even after an exception."""
+        """Fill requests that were begun together. Even after an exception, each of these requests is ended."""
         left = list(requests)
         try:
             if len(requests) > 1:
@@ -63,7 +69,7 @@ class Downloader:
                 self._end(left[0], self._failure_of(left[0]))
                 left.pop(0)
         finally:
-            for request in left:  # the program was interrupted
+            for request in left:  # left over only after an exception such as KeyboardInterrupt
                 self._end(request, StoreError("fetching was interrupted", url=request.shard.url))
 
     def _end(self, request: RangeRequest, error: StoreError | None) -> None:
@@ -76,7 +82,7 @@ class Downloader:
             self.download(request)
         except StoreError as error:
             return error
-        except Exception as error:  # noqa: BLE001  # or the reader would wait for ever
+        except Exception as error:  # noqa: BLE001  # a request that never ends would block the reader for ever
             return _unexpected(error, request.shard.url)
         return None
 
@@ -133,7 +139,11 @@ class Downloader:
                 body.close()
 
     def _answer(self, request: RangeRequest, interrupt: Interrupt) -> Body:
-        """Request the rest of a range. Request all of a shard that lacks a strong validator, in one body."""
+        """Request the rest of a range, and return the answer.
+
+        If the shard lacks a strong validator, one body must bring all wanted bytes of the shard. Only the first
+        answer shows whether a validator is lacking. If that answer brings too few bytes, send a second request.
+        """
         shard = request.shard
         begin, stop = request.received_to, request.stop
         if shard.lacks_validator:
@@ -151,7 +161,8 @@ class Downloader:
         try:
             shard, found = request.shard, body.info.identity
             if body.info.size == begin and shard.is_bound and not shard.identity.is_proved_by(found):
-                # The answer 416, for a range that begins at the end, states no identity. A HEAD states it.
+                # A range that begins at the end of the object is answered by 416, which states no identity. The
+                # answer to HEAD states the identity.
                 found = self._store.head_once(shard.wanted.name, interrupt=interrupt).identity.completed_by(found)
             self._check_content(request, body.info.size, found)
         except StoreError:
@@ -170,6 +181,7 @@ class Downloader:
             raise ObjectChanged(f"it has {size:,} bytes, and was to be read on from byte {begin:,}", url=url)
 
     def _pause(self, seconds: float) -> None:
+        """Wait before a retry. The wait ends early when the download is closed."""
         deadline = time.monotonic() + seconds
         with self._state.lock:
             while not self._state.is_closed and (left := deadline - time.monotonic()) > 0:
@@ -187,7 +199,7 @@ class _ProgressMeter:
         self._blocked = request.blocked_seconds
 
     def advance(self) -> bool:
-        """Return whether enough bytes arrived since the last call. Time with a full read-ahead is not counted."""
+        """Return whether enough bytes arrived since the last call. Time with a full read-ahead does not count."""
         request, since, received, blocked = self._request, self._since, self._received, self._blocked
         self._since, self._received, self._blocked = time.monotonic(), request.received, request.blocked_seconds
         seconds = self._since - since - (self._blocked - blocked)
@@ -195,7 +207,7 @@ class _ProgressMeter:
 
 
 def _is_cut(body: Body, shard: ShardDownload, requested: int | None) -> bool:
-    """Return whether the answer to a request up to `requested` brings less than the wanted range of the shard."""
+    """Return whether a body brings less than the shard's wanted range. `requested` is the request's stop."""
     if body.stop is None:
         return False
     if body.info.size is None:

@@ -1,7 +1,7 @@
-"""Reads ranges of shards as blocks of bytes, in order. Worker threads download them ahead of the reader.
+"""Reads ranges of shards as blocks of bytes, in order. Worker threads download the blocks ahead of the reader.
 
-`planner.py` divides shards into range requests, `downloader.py` fills the earliest of them in worker threads, and the
-reader consumes their blocks in order. All three share one `DownloadState`.
+`planner.py` divides the ranges into requests to the store. `downloader.py` downloads the requests in worker threads,
+the earliest request first. The reader consumes their blocks in order. All three share one `DownloadState`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Fetcher:
     """Downloads ranges of shards ahead of the reader, and hands out their bytes in order.
 
     Call `next_shard()`, then `read()` until it returns an empty view, and so on. Worker threads download at most
-    `read_ahead_bytes` ahead of the reader, and wait when it falls behind. With `read.connections=1` a shard is one
-    request; with more connections it is requested in ranges of `read.range_bytes`.
+    `read_ahead_bytes` ahead of the reader, and wait when the reader falls behind. With one connection, a shard is one
+    request. With more connections, a shard is requested in ranges of at most `read.range_bytes`.
 
     A fetcher must not parse what it downloads, and never mixes bytes of two versions of a shard. All its errors are
     StoreErrors.
@@ -59,12 +59,13 @@ class Fetcher:
 
         Args:
             store: The store of the shards.
-            shards: The ranges to read. The iterator is consumed as far as the read-ahead allows.
+            shards: The ranges to read, one in each shard. The iterator is consumed as far as the read-ahead allows.
             read: The options of reading.
             account: Counts bytes, retries and seconds of waiting.
-            read_ahead_bytes: The bound of the read-ahead, by default that of `read.limits`.
-            tuning: Chooses connections and read-ahead while reading; by default those of `read` stay unchanged.
-            draw: Returns random numbers in [0, 1), for the delays between tries.
+            read_ahead_bytes: The bound of the read-ahead. Default: `read.limits.read_ahead_bytes`.
+            tuning: Chooses the number of connections and the read-ahead while reading. Default: a new tuning, which
+                leaves the number of connections as `read` states it.
+            draw: Returns random numbers in [0, 1), for the delays between the tries of a request.
         """
         if _ending.is_set():
             raise StoreError("the program is ending; shards can be read only before that", url=store.url(""))
@@ -76,14 +77,14 @@ class Fetcher:
         self._state = state = DownloadState(tuning, read_ahead_bytes or read.limits.read_ahead_bytes)
         self._planner = Planner(state, store, shards, read, tuning)
         self._downloader = Downloader(state, self._planner, store, read, account, tuning, draw)
-        self._active = 0  # workers that download
+        self._active = 0  # the number of workers that download at present
         self._reader_downloads: int | None = None  # the id of the reader's thread while it downloads a request
         self._why_closed = "the reader was closed"
         self._workers: list[threading.Thread] = []
-        self._reader_buffer: memoryview | None = None  # the buffer of the view that the reader has
+        self._reader_buffer: memoryview | None = None  # the buffer whose bytes the last `read()` returned
         self._wait = Wait()
         self._waited_for: RangeRequest | None = None
-        self._checksum: Checksum | None = None  # of the whole shard, if it is read from its first byte
+        self._checksum: Checksum | None = None  # of the whole shard; None if only a part is read
         keep_freed(BATCHES)
         _open_fetchers.add(self)
         forking.at_fork(self)
@@ -131,7 +132,10 @@ class Fetcher:
         return data
 
     def is_ready(self, *, wait: bool = False) -> bool:
-        """Return whether `read()` will return, or raise, without waiting; if `wait` is true, wait until it will."""
+        """Return whether `read()` would return or raise an error at once.
+
+        If `wait` is true, wait until `read()` would do so, and return True.
+        """
         while True:
             with self._state.lock:
                 request = None if self.closed else self._planner.next_request()
@@ -144,7 +148,7 @@ class Fetcher:
                 self._wait_for(request)
 
     def jump(self, count: int) -> int:
-        """Skip up to `count` bytes if that is faster than downloading them; return how many are skipped.
+        """Skip up to `count` bytes if that is faster than downloading them; return the number of skipped bytes.
 
         After a jump, the checksum of the whole shard is not verified.
         """
@@ -157,7 +161,10 @@ class Fetcher:
 
     @property
     def identity(self) -> Identity:
-        """The identity of the current shard, as the store states it; complete after the first `read()`."""
+        """The identity of the current shard, as the store states it; complete after the first `read()`.
+
+        If the store states no strong validator, the fingerprint is a hash of the bytes that were read so far.
+        """
         shard = self._state.current
         assert shard is not None
         if not shard.lacks_validator:
@@ -176,7 +183,7 @@ class Fetcher:
         return self._state.is_closed
 
     def forked(self) -> None:
-        """Close the fetcher in a forked child, since its threads and sockets belong to the parent."""
+        """Close the fetcher in a forked child process, since the threads and sockets belong to the parent process."""
         self._downloader.interrupts.clear()
         self._state.close_in_child()
         self._workers.clear()
@@ -187,8 +194,8 @@ class Fetcher:
         """End every request. On return, no thread and no socket is left.
 
         Args:
-            grace: Seconds in which workers may leave their requests by themselves. A cache then keeps these requests
-                for the next reader, which continues where this reader stopped.
+            grace: Seconds in which workers may end their requests by themselves, before their sockets are closed. A
+                cache keeps the requests that end so, and the next reader continues them.
         """
         self._end_wait()
         with self._state.lock:
@@ -239,12 +246,16 @@ class Fetcher:
                 self._state.lock.notify_all()
 
     def _wait_for(self, request: RangeRequest) -> None:
+        """Wait until a request, or the state of the download, changes."""
         with self._waiting_for(request):
             self._state.wait_for_change(request)
 
     @contextlib.contextmanager
     def _waiting_for(self, request: RangeRequest) -> Generator[None]:
-        """Count the time of the block as waiting for a request. The wait ends with `_end_wait`, for reports."""
+        """Count the time of the `with` statement as waiting for a request.
+
+        Several such times may follow one another. Reports show them as one wait, which `_end_wait` ends.
+        """
         if self._waited_for is not request:
             self._waited_for = request
             self._wait.begin(request.shard.url, lambda: request.last_error)
@@ -260,6 +271,7 @@ class Fetcher:
             self._wait.end()
 
     def _note(self, now: float, received: int, waited: float) -> None:
+        """Tell the tuning how many bytes were received, and for how many seconds the reader waited."""
         if chosen := self._tuning.note(now, received, waited):
             self._account.note_choices(chosen)
 
@@ -275,7 +287,7 @@ class Fetcher:
         self._reader_buffer = None
 
     def _verify(self) -> None:
-        """Check the length of the shard at its end, and the checksum that the store states."""
+        """Check the length of a shard that was read to its end, and the checksum that the store states."""
         shard, delivered = self._state.current, self._state.delivered
         assert shard is not None
         if shard.end is not None and delivered != shard.end:
@@ -292,12 +304,13 @@ class Fetcher:
     # The workers' side.
 
     def _start_workers(self) -> None:
+        """Start workers, up to one for each connection, but no more than there are requests."""
         wanted = min(self._tuning.connections, len(self._state.requests))
         while len(self._workers) < wanted and not self.closed:
             worker = threading.Thread(target=self._work, name="ais_tar2tf-fetch", daemon=True)
             try:
                 worker.start()
-            except RuntimeError:  # no more threads can be started: the running workers do all the work
+            except RuntimeError:  # the system starts no more threads: the running workers do all the work
                 if not self._workers:
                     raise
                 return

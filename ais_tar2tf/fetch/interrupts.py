@@ -1,6 +1,7 @@
-"""Keeps the store requests in flight, so that another thread can interrupt them.
+"""Keeps a list of the store requests in flight, so that another thread can interrupt them.
 
-A store request brings the bytes of one range request, or of several that are combined.
+`fetch` plans range requests, and sends store requests. A store request brings the bytes of one range request, or of
+several range requests that are combined. This module must not plan or send requests.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LET_FINISH = 256 * KIB  # an abandoned request with so few bytes left costs les
 
 
 class Interrupts:
-    """The `Interrupt` of each store request in flight. The lock of the state guards them."""
+    """The `Interrupt` of each store request in flight. `DownloadState.lock` guards this list."""
 
     def __init__(self, state: DownloadState) -> None:
         self._state = state
@@ -27,7 +28,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def register(self, requests: Sequence[RangeRequest]) -> Generator[Interrupt | None]:
-        """Register a store request while the block runs. Yield None if no bytes of its range requests are needed."""
+        """Register a store request while the `with` statement runs; yield its `Interrupt`.
+
+        If no range request needs bytes any more, register nothing and yield None.
+        """
         with self._state.lock:
             interrupt = None if all(map(self._state.is_over, requests)) else Interrupt()
             if interrupt is not None:
@@ -42,7 +46,7 @@ class Interrupts:
     def end_abandoned(self, abandoned: Sequence[RangeRequest], *, at_once: bool = False) -> None:
         """Interrupt the store requests whose range requests are all abandoned. The caller holds the lock.
 
-        A store request with few bytes left is not interrupted, so that the next request can use its connection.
+        A store request with few bytes left is not interrupted, so that another request can use its connection later.
 
         Args:
             abandoned: The abandoned range requests.
@@ -55,7 +59,8 @@ class Interrupts:
     def end_all(self, grace: float) -> None:
         """Interrupt the store requests that do not end by themselves within `grace` seconds.
 
-        The state is closed, and the caller does not hold the lock.
+        During this time a cache may park requests: it keeps them open for a later reader. The caller has closed the
+        state, and does not hold the lock.
         """
         with self._state.lock:
             for interrupt in self._in_flight if grace else ():

@@ -1,9 +1,9 @@
 """Predicts the bytes that a reader needs after its next jumps, so that they can be requested together. No I/O.
 
 A reader that skips large fields reads a few bytes around the beginning of each record, and jumps to the next record.
-If an index states the offsets of the records, a prefetch window is predicted around each of them. It extends as far
-before and after the offset as the reader needed at the last records. A wrong prediction costs a few bytes or another
-request, and never changes the bytes that the reader gets.
+If an index states the offsets of the records, a *prefetch window* around each offset is predicted: a range of bytes,
+which extends as far before and after the offset as the reader needed at the last records. A wrong prediction costs a
+few bytes or another request, and never changes the bytes that the reader gets.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ais_tar2tf.options import KIB
 
 __all__ = ["PredictedWindows"]
 
-_MAX_DISTANCE = 64 * KIB  # from the beginning of a record to an end of its window
-_MIN_AFTER = 1 * KIB  # the header of the next member, with a PAX header
-_SHRINKING = 8  # `_before` shrinks by 1/8 at each record that needs less
+_MAX_DISTANCE = 64 * KIB  # bytes from the beginning of a record to the start or the stop of its window
+_MIN_AFTER = 1 * KIB  # bytes that hold the header of the record's first member, with a PAX header
+_SHRINKING = 8  # `_before` shrinks by 1/8 at each record that needs fewer bytes
 
 
 class PredictedWindows:
@@ -25,12 +25,15 @@ class PredictedWindows:
 
     def __init__(self, begins: Sequence[int]) -> None:
         self._begins = begins
-        self._before = 0  # bytes of a window before the record's beginning
-        self._after = _MIN_AFTER
+        self._before = 0  # bytes of a window before the beginning of its record
+        self._after = _MIN_AFTER  # bytes of a window from the beginning of its record on
         self._next = 0  # index in `begins` of the first record without a window
 
     def land(self, target: int) -> int | None:
-        """Learn from a jump to `target`; return the end of the window there, or None if no record begins nearby."""
+        """Learn from a jump of the reader to the offset `target`.
+
+        Return the stop of the window around the next record, or None if no record begins soon after `target`.
+        """
         at = bisect_left(self._begins, target)
         self._next = max(self._next, at)
         if at == len(self._begins) or self._begins[at] - target > _MAX_DISTANCE:
@@ -39,7 +42,7 @@ class PredictedWindows:
         return self._begins[at] + self._after
 
     def grow(self) -> None:
-        """Learn that the reader needed more bytes than a window had."""
+        """Learn that the reader needed more bytes than a window had. The next windows are longer."""
         self._after = min(2 * self._after, _MAX_DISTANCE)
 
     def following(self, position: int, most: int, most_bytes: int) -> list[tuple[int, int]]:

@@ -1,4 +1,7 @@
-"""Hashes the first bytes of an object, to prove that another answer has the same content."""
+"""Hashes the first bytes of an object, to prove that a later answer begins with the same bytes.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ _KIND = "xxh3-128"
 
 
 class Differs(Exception):
-    """The object does not begin with the expected bytes. Never leaves `fetch`."""
+    """The object does not begin with the expected bytes. Users never see this error: `fetch` catches it."""
 
 
 class Prefix:
     """A running hash of an object's bytes, from its first byte on.
 
-    `expected` is the `text` of an earlier Prefix. The hashes are compared once as many bytes were added.
+    `expected` is the `text` of an earlier Prefix, which hashed a number of bytes. Once this Prefix has hashed the
+    same number of bytes, it compares the two hashes.
 
     >>> earlier = Prefix()
     >>> earlier.add(memoryview(b"the same"))
@@ -31,23 +35,24 @@ class Prefix:
     def __init__(self, expected: str = "") -> None:
         self.size: int = 0
         self._hash = xxhash.xxh3_128()
-        self.expected_size, self._expected_digest = _parsed(expected) if expected else (0, "")  # size in bytes
+        # `expected_size` is the number of bytes that the earlier Prefix hashed.
+        self.expected_size, self._expected_digest = _parsed(expected) if expected else (0, "")
 
     @property
     def text(self) -> str:
-        """The hash so far, as `xxh3-128:SIZE:DIGEST`."""
+        """The number of bytes so far and their hash, as `xxh3-128:SIZE:DIGEST`."""
         return f"{_KIND}:{self.size}:{self._hash.hexdigest()}"
 
     @property
     def is_pending(self) -> bool:
-        """Whether too few bytes were added for the comparison."""
+        """Whether more bytes must be added before the hashes can be compared."""
         return self.size < self.expected_size
 
     def add(self, data: memoryview) -> None:
         """Add the next bytes of the object.
 
         Raises:
-            Differs: The first bytes do not have the expected hash.
+            Differs: The hash of the first bytes is not the expected hash.
         """
         cut = self.expected_size - self.size
         cuts = (0, cut, len(data)) if 0 < cut <= len(data) else (0, len(data))
@@ -59,7 +64,7 @@ class Prefix:
 
 
 def _parsed(text: str) -> tuple[int, str]:
-    """Return the size and the digest in a `Prefix.text`; for any other text, a pair that no prefix has."""
+    """Return the size and the digest in a `Prefix.text`. For another text, return a pair that matches no bytes."""
     kind, _, rest = text.partition(":")
     size, _, digest = rest.partition(":")
     return (int(size), digest) if kind == _KIND and size.isascii() and size.isdigit() and len(size) < 19 else (1, "")

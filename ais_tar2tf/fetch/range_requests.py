@@ -1,6 +1,10 @@
-"""The objects of a download: one for each shard, and one for each range request. No I/O.
+"""The objects that describe a download: a `ShardDownload` for each shard, a `RangeRequest` for each range. No I/O.
 
 Only `state.py` changes these objects. Its docstring has the tables of their states.
+
+A range is *planned* when a `RangeRequest` for it is in the queue. A reader *jumps* when it skips bytes of a shard. In
+a shard with jumps, *prefetch windows* are planned: short ranges where the reader is expected to read next. A *strong
+validator* is a version, ETag or checksum that changes whenever the object changes.
 """
 
 from __future__ import annotations
@@ -41,20 +45,20 @@ _NEXT: dict[RequestState, frozenset[RequestState]] = {
 
 @dataclass(slots=True, eq=False)
 class ShardDownload:
-    """One shard while it is downloaded: its identity and size, and how far it is planned."""
+    """One shard while it is downloaded: its identity, its size, and how far its ranges are planned."""
 
     wanted: ShardRange
     url: str  # for errors
     identity: Identity
     size: int | None
     lacks_validator: bool  # the store states no strong validator: one body brings the whole shard
-    window_bytes: int = 0  # of the next prefetch window; 0 if no jump is expected
+    window_bytes: int = 0  # size of the next prefetch window; 0 if no jump is expected
     is_answered: bool = False
     planned_to: int = 0  # offset
     is_fully_planned: bool = False  # no further range will be planned, except prefetch windows
     honours_ranges: bool = False  # the store answered a range request with less than the whole shard
     prefix_hash: str = ""  # of the delivered bytes, if the shard lacks a validator
-    is_jumping: bool = False  # planned in prefetch windows, since the reader jumps over bytes after a window
+    is_jumping: bool = False  # planned in prefetch windows, because the reader jumps over the bytes between them
     windows_since_jump: int = 0
     jump_target: int = 0  # offset to which the last jump led, or at which reading began
     predicted: PredictedWindows | None = None
@@ -66,7 +70,10 @@ class ShardDownload:
 
     @property
     def body_start(self) -> int:
-        """The offset of the one body of a shard without a validator: 0 if a position has a hash of its prefix."""
+        """The offset at which the single body of a shard without a strong validator begins.
+
+        It is 0 if the position to read from states a hash of the bytes before it, because the hash must be compared.
+        """
         return 0 if self.wanted.identity.fingerprint else self.wanted.start
 
     @property
@@ -79,21 +86,19 @@ class ShardDownload:
 
 @dataclass(slots=True, eq=False)
 class RangeRequest:
-    """The request for a range of one shard, and the blocks of the range that were received."""
+    """The request for a range of one shard, and the received blocks of this range."""
 
     shard: ShardDownload
     start: int
     stop: int | None  # None: the end of the shard, which is unknown
-    plan_offset: (
-        int  # bytes planned before this request, over all shards; the read-ahead is measured in planned bytes
-    )
+    plan_offset: int  # bytes of all shards that were planned before this request; the read-ahead counts planned bytes
     may_be_combined: bool = False  # one store request may bring this range together with others
     state: RequestState = RequestState.PLANNED
     error: StoreError | None = None  # why it FAILED
     received: int = 0  # bytes
     consumed: int = 0  # bytes that the reader consumed
     blocks: deque[Block] = field(default_factory=deque[Block])  # received and not consumed
-    unverified: list[Block] = field(default_factory=list[Block])  # received; further bytes must prove their content
+    unverified: list[Block] = field(default_factory=list[Block])  # received; later bytes must prove their content
     prefix: Prefix | None = None  # hash of the received bytes; None if the store states a strong validator
     blocked_seconds: float = 0.0  # during which the read-ahead had no room for the next block
     last_error: TransportError | None = None  # of the last try, while another try follows
@@ -130,7 +135,7 @@ class RangeRequest:
 
     @property
     def awaits_proof(self) -> bool:
-        """Whether the received blocks are held back, until further bytes prove their content."""
+        """Whether the received blocks are held back until later bytes prove their content."""
         return self.prefix is not None and self.prefix.is_pending
 
     def enter(self, state: RequestState) -> None:

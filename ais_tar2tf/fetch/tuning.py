@@ -1,11 +1,12 @@
-"""Chooses the number of connections, the read-ahead and so on, from measurements and within bounds. No I/O.
+"""Chooses four numbers from measurements, within bounds. No I/O.
 
-    connections   doubled while the reader mostly waits for bytes; halved again if that was not faster
+    connections   doubled while the reader mostly waits for bytes; halved again if reading did not become faster
     read-ahead    as many bytes as arrive in several round trips, and in the pauses of an uneven link or reader
     chunk         as many bytes as arrive in 50 ms, so that over a slow link, records do not wait for a full chunk
     parallel      calls of a mapping: doubled while the calls mostly wait; see `Climb` and `calls_at_once`
 
-Values that the user sets are not changed. No choice changes which records are read, or their order.
+This module must not change a number that the user sets. The choices must not change which records are read, or their
+order.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ __all__ = ["Climb", "ReadingRate", "Tuning", "calls_at_once", "chunk_for", "read
 
 INTERVAL = 0.5  # seconds of measurement before each decision: some hundred round trips
 
-_WAITING = 0.5  # fraction of the interval; below it, waiting is not the bottleneck
-_MIN_GAIN = 1.15  # factor of the rate for which a doubled number is worth its cost
-_UNIT = 2 * MIB  # ranges are multiples of it, as it is the size of a cache's blocks
+_WAITING = 0.5  # fraction of the interval; if less time is spent waiting, connections are not the bottleneck
+_MIN_GAIN = 1.15  # doubling a number is worth its cost if the rate grows at least by this factor
+_UNIT = 2 * MIB  # ranges are multiples of this number of bytes, the size of a cache block
 _PER_CONNECTION = 2 * _UNIT  # bytes of read-ahead: a block being received, and a block being read
-_ROUND_TRIPS = 8  # the read-ahead holds the bytes of so many: then 1/8 of the time goes to waiting for answers
-_UNEVEN = 0.1  # seconds; the read-ahead holds their bytes, since neither links nor training steps are even
-_CHUNK_SECONDS = 0.05  # a chunk holds the bytes of this time; nobody notices a step that begins so much later
+_ROUND_TRIPS = 8  # the read-ahead holds the bytes of 8 round trips: then 1/8 of the time is waiting for answers
+_UNEVEN = 0.1  # seconds of reading that the read-ahead also holds, since links and training steps are uneven
+_CHUNK_SECONDS = 0.05  # a chunk holds the bytes of this time; nobody notices that a step begins 50 ms later
 _MIN_CHUNK = 256 * KIB  # bytes; a call for a smaller chunk costs more than it saves
 _CALLS = 16  # calls of a mapping at once; with only two, waking threads takes longer than a small mapping
-_CALLS_BYTES = 64 * MIB  # of the records in all calls together; a quarter of the memory that a dataset may use
+_CALLS_BYTES = 64 * MIB  # bytes of the records in all calls together; a quarter of the memory that a dataset may use
 _RECENT = 0.25  # the weight of the latest answer in the moving average
 
 
@@ -68,7 +69,7 @@ def chunk_for(measured: ReadingRate, bound: int) -> int:
 
 
 def calls_at_once(record_bytes: int, cores: int) -> int:
-    """Return how many calls of a mapping may run at once by default; at least one for each core.
+    """Return how many calls of a mapping may run at once by default; at least one for each core, up to 16 cores.
 
     >>> [calls_at_once(size, 4) for size in (0, 8 * MIB, 200 * MIB)]
     [16, 8, 4]
@@ -78,14 +79,17 @@ def calls_at_once(record_bytes: int, cores: int) -> int:
 
 
 def _doubled(number: int, wanted: float) -> int:
-    """Return the number, doubled until it reaches `wanted`."""
+    """Return the number after doubling it until it reaches `wanted`."""
     while number < wanted:
         number *= 2
     return number
 
 
 class Climb:
-    """A number of connections or calls, which doubles while they mostly wait, and goes back if that is not faster."""
+    """A number of connections or calls, which doubles while they mostly wait.
+
+    If reading has not become faster after a doubling, the number returns to its previous value and stays there.
+    """
 
     def __init__(self, first: int, most: int) -> None:
         self.value: int = first
@@ -94,7 +98,7 @@ class Climb:
         self._before: tuple[int, float] | None = None  # the number and the rate before the last doubling
 
     def note(self, rate: float, waiting: float) -> None:
-        """Choose the next value from the rate of the last interval, in any unit, and its fraction of waiting."""
+        """Choose the next value from the rate (in any unit) and the fraction of waiting in the last interval."""
         if self._before is not None:
             before, rate_before = self._before
             self._before = None
@@ -107,12 +111,13 @@ class Climb:
 
 
 class Tuning:
-    """The numbers chosen for one source. Its readers share them, in turn or at once. Safe for threads.
+    """The numbers chosen for one source. All readers of the source share them. Safe to use from several threads.
 
     Args:
         read: The options of reading; their values bound the choices.
         sharing: How many readers share these numbers at once. Each of them reports its measurements.
-        given: The limits that the user set, before they were divided among the readers.
+        given: The limits that the user set, before they were divided among the readers. A number is chosen only if
+            its limit still has the default value.
     """
 
     def __init__(self, read: Read, *, sharing: int = 1, given: Limits | None = None) -> None:
@@ -137,7 +142,7 @@ class Tuning:
 
     @property
     def range_bytes(self) -> int:
-        """The number of bytes in a range request, small enough that all connections are busy."""
+        """The number of bytes in a range request: small enough that the read-ahead keeps all connections busy."""
         if self.connections <= self._read.connections:
             return self._read.range_bytes
         fair = self.read_ahead // self.connections // _UNIT * _UNIT
@@ -152,13 +157,13 @@ class Tuning:
             return self._shared[key]
 
     def note_answer(self, seconds: float) -> None:
-        """Note how many seconds after a request its answer began."""
+        """Note how many seconds passed between a request and the beginning of its answer."""
         with self._lock:
             weight = _RECENT if self._first_byte else 1.0
             self._first_byte += weight * (seconds - self._first_byte)
 
     def note(self, now: float, received: int, waited: float) -> dict[str, AutoChoice]:
-        """Note received bytes, and the seconds of waiting for them; return the choices that change."""
+        """Note received bytes, and how many seconds the reader waited for them; return the choices that change."""
         with self._lock:
             if self._since is None:
                 self._since = now
@@ -172,7 +177,7 @@ class Tuning:
             return self._choose(ReadingRate(rate=rate, waiting=waiting, first_byte=self._first_byte))
 
     def pause(self) -> None:
-        """Begin a new interval, as the time since the last call of `note` was not spent reading."""
+        """Begin a new interval, because the time since the last call of `note` was not spent reading."""
         with self._lock:
             self._since, self._bytes, self._waited = None, 0, 0.0
 

@@ -1,4 +1,7 @@
-"""Reads a small object into memory, with a bound on its size, and with retries like any other read."""
+"""Reads a small object whole into memory. Its size is bounded, and failed requests are retried as for shards.
+
+This module must not read shards: they are never held whole in memory.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ def fetch_whole(store: Store, name: str, read: Read, *, limit: str) -> bytes:
     """Return all bytes of an object.
 
     Args:
-        store: Where the object is.
+        store: The store of the object.
         name: The object's name in the store.
         read: The options of reading.
-        limit: The name of the field of `read.limits` that bounds its size in bytes.
+        limit: The name of the field in `read.limits` that bounds the size of the object in bytes.
 
     Raises:
-        LimitExceeded: The object has more bytes.
+        LimitExceeded: The object has more bytes than the limit.
     """
     most: int = getattr(read.limits, limit)
     fetcher = Fetcher(store, iter([ShardRange(name)]), read, Account())

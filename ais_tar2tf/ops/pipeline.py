@@ -1,4 +1,7 @@
-"""Pipelines: conversions followed by selections, and ops as JSON."""
+"""Pipelines, which are conversions followed by selections, and the JSON form of ops and pipelines.
+
+This module must not read or decode by itself: each op does its work.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ais_tar2tf.records import KEY_AND_SHARD, Record
 
 __all__ = ["Pipeline", "from_json", "to_json"]
 
-# The ops that can be written as JSON, by name: all but Func, whose function cannot be written.
+# The ops that can be written as JSON, by name: all but Func, since a function cannot be written.
 _OPS: dict[str, type[Op]] = {
     name: kind
     for module in (conversions, selections)
@@ -35,7 +38,7 @@ def to_json(ops: Sequence[Op | str]) -> list[dict[str, Any]]:
         A dict for each op, which `json.dumps` accepts and `from_json` reads.
 
     Raises:
-        SchemaError: An op is a `Func`, which has no such form.
+        SchemaError: An op is a `Func`, which cannot be written.
 
     Example:
         >>> from ais_tar2tf.ops import Resize
@@ -47,7 +50,7 @@ def to_json(ops: Sequence[Op | str]) -> list[dict[str, Any]]:
 
 @known_options
 def from_json(said: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Make ops of the plain values that `to_json` returned.
+    """Make ops from the plain values that `to_json` returned.
 
     Args:
         said: A dict for each op.
@@ -83,8 +86,8 @@ def _op_of(described: Mapping[str, Any]) -> Any:
 class Pipeline:
     """Conversions that are applied one after the other, and then selections.
 
-    Called with a record, a pipeline returns the value of a single selection, a tuple of several, or the converted
-    record if there are no selections.
+    A pipeline is called with a record. It returns the selected value, or a tuple of values if it has several
+    selections. Without selections it returns the converted record.
 
     Example:
         >>> from ais_tar2tf.ops import Decode
@@ -105,7 +108,7 @@ class Pipeline:
             selections: A selection, the name of a field, or a list or a dict of these.
 
         Raises:
-            SchemaError: An object is no op.
+            SchemaError: An object is none of these.
         """
         self.conversions: tuple[ConversionOp, ...] = tuple(_conversion(each) for each in conversions)
         chosen = [selections] if isinstance(selections, str | Mapping | SelectionOp) else list(selections)
@@ -137,7 +140,7 @@ class Pipeline:
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The fields that the pipeline needs of a record that was read; None if it may need all of them."""
+        """The fields of an unconverted record that the pipeline needs; None if it may need all of them."""
         if not self.selections:
             return None
         needed = fields_read(self.selections)
@@ -152,16 +155,17 @@ class Pipeline:
 
     @property
     def pushed_down(self) -> tuple[tuple[str, ...] | None, Pipeline]:
-        """The fields to request from the reader, and the pipeline that remains to be applied.
+        """The fields to request from the reader (None: all fields), and the pipeline that remains to be applied.
 
-        The reader does the work of a `Rename` that comes first. So one graph fits records that have a `jpg` and
-        records that have a `png`, because it reads their `image`. None stands for all fields.
+        If the first conversion is a `Rename`, the reader renames the fields, if possible. So one graph fits records
+        with a `jpg` and records with a `png`: the graph reads the field `image` of both.
         """
         head, *others = self.conversions or (None,)
         rest = Pipeline(others, self.selections)
         if not isinstance(head, Rename) or rest.reads is None:
             return _in_order(self.reads, {}), self
         renames = {new: f"{new}={';'.join(olds)}" for new, olds in head.names}
+        # Not possible if the rest reads an old name: a Rename may remove that field, but the reader would return it.
         if (head.reads - renames.keys()) & rest.reads:
             return _in_order(self.reads, {}), self
         return _in_order(rest.reads, renames), rest
@@ -170,7 +174,7 @@ class Pipeline:
         """Return the pipeline as a mapping for `Source.dataset`.
 
         Returns:
-            A function of a record, whose attribute `fields` declares the fields that it reads.
+            A function of a record. Its attribute `fields` names the fields that it reads, unless it may read all.
         """
         import tensorflow as tf
 
@@ -193,10 +197,10 @@ class Pipeline:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Pipeline:
-        """Make a pipeline of the plain values that `to_json` returned.
+        """Make a pipeline from the plain values that `to_json` returned.
 
         Args:
-            said: A dict.
+            said: The dict that `to_json` returned.
 
         Returns:
             The pipeline.
@@ -216,6 +220,7 @@ def _conversion(given: Any) -> ConversionOp:
 
 
 def _in_order(names: frozenset[str] | None, renames: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return requests for fields, sorted by name, without key and shard, which come with every record anyway."""
     return (
         None
         if names is None

@@ -1,4 +1,4 @@
-"""Selections: ops that return a value of a record."""
+"""Selections: ops that return a value of a record. They must not change the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "fields_read", "s
 @checked_class
 @dataclass(frozen=True)
 class Select(SelectionOp):
-    """A selection of one field. In a list of selections, the name of the field means the same.
+    """A selection of one field. The name of a field is a short form: in a list of selections, it means a `Select`.
 
     Args:
         field: The field.
@@ -41,9 +41,9 @@ class SelectJSON(SelectionOp):
     Args:
         field: The field.
         path: A key, a position in a list, or a list of these, which leads to the value.
-        dtype: The type of the value. A graph needs it: without it the whole mapping runs as Python, and needs
-            `output_types`.
-        shape: The shape of the value in a graph, if it is a list.
+        dtype: The type of the value. A graph needs the type. If it is None, the whole mapping runs as Python, and
+            needs `output_types`.
+        shape: The shape of the value in a graph, if the value is a list.
 
     Raises:
         OptionTypeError: `path` has a part that is neither a key nor a position.
@@ -127,10 +127,10 @@ def _encoded(text: Any) -> bytes:
 
 
 def selection_of(given: Any) -> SelectionOp:
-    """Return the selection that a user gives as a name, a selection, or a dict or a list of them.
+    """Return the selection that a user gives as the name of a field, a selection, or a dict or a list of these.
 
     Raises:
-        SchemaError: It is none of these.
+        SchemaError: `given` is none of these.
     """
     if isinstance(given, str):
         return Select(given)
@@ -144,7 +144,7 @@ def selection_of(given: Any) -> SelectionOp:
 
 
 def fields_read(ops: Sequence[Op]) -> frozenset[str] | None:
-    """Return the fields that any of the ops reads; None if that is unknown of one of them."""
+    """Return all fields that the ops read; None if the fields of any op are unknown."""
     reads = [op.reads for op in ops]
     known = [fields for fields in reads if fields is not None]
     return frozenset().union(*known) if len(known) == len(reads) else None
@@ -153,7 +153,7 @@ def fields_read(ops: Sequence[Op]) -> frozenset[str] | None:
 @checked_class
 @dataclass(frozen=True)
 class SelectList(SelectionOp):
-    """A selection of several values as a list; in a graph as a tuple, because TensorFlow takes a list for a tensor.
+    """A selection of several values as a list. In a graph, it is a tuple: TensorFlow makes one tensor of a list.
 
     Args:
         items: The selections, or names of fields.
@@ -182,7 +182,7 @@ class SelectDict(SelectionOp):
     """A selection of several values as a dict: `SelectDict({"image": "jpg", "id": SelectJSON("json", "id")})`.
 
     Args:
-        items: The selections, or names of fields, by the names that the values get.
+        items: A dict. Its keys are the names that the values get, its values are selections or names of fields.
 
     Raises:
         OptionTypeError: `items` is no dict.

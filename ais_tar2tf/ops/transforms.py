@@ -1,6 +1,6 @@
 """Transformations of images and numbers, computed by TensorFlow for tensors and for plain values alike.
 
-The result for a tensor is a tensor. The result for a plain value is NumPy's form of the same tensor.
+The result for a tensor is a tensor. The result for a plain value is the same tensor as a NumPy value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["convert", "resize", "rotate"]
 
 
 def _on_either(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function of tensors to a tensor or to a plain value."""
+    """Apply a function of tensors to a tensor or to a plain value. Return a tensor or a NumPy value."""
     import tensorflow as tf
 
     if tf.is_tensor(value):
@@ -25,7 +25,7 @@ def _on_either(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Convert a value: scale an image (rank 3 or more), parse text as a number, or cast any other value."""
+    """Convert a value to `dtype`: scale an image (rank 3 or more), parse text as a number, or cast other values."""
     import tensorflow as tf
 
     wanted = tf.as_dtype(dtype)
@@ -48,7 +48,10 @@ def resize(value: Any, size: tuple[int, int]) -> Any:
 
 
 def rotate(value: Any, degrees: float) -> Any:
-    """Rotate an image counter-clockwise about its centre, with bilinear values, the same size and black corners."""
+    """Rotate an image counter-clockwise about its centre.
+
+    The size stays the same, pixels are interpolated bilinearly, and the corners become black.
+    """
     import tensorflow as tf
 
     def rotated(image: Any) -> Any:
@@ -67,14 +70,14 @@ def rotate(value: Any, degrees: float) -> Any:
 
 
 def _turn(degrees: float, height: Any, width: Any) -> Any:
-    """Return the eight numbers of the projection that maps a pixel of the result to one of the image.
+    """Return the eight numbers of the projection from a pixel (x, y) of the result to a pixel (x', y') of the image.
 
-    x' = cos·x - sin·y + a and y' = sin·x + cos·y + b, with a and b such that the centre is mapped to itself.
+    x' = cos·x - sin·y + a and y' = sin·x + cos·y + b, where a and b keep the centre at its place.
     """
     import tensorflow as tf
 
     quarter, rest = divmod(degrees, 90)
-    if rest == 0:  # exact numbers, because a rounded cosine would blend pixels outside of the image in
+    if rest == 0:  # exact: with a rounded cosine, pixels outside of the image would be blended in
         cos, sin = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)][int(quarter) % 4]
     else:
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))

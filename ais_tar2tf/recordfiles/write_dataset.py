@@ -1,4 +1,7 @@
-"""`t2t.write_dataset`: write a whole tf.data.Dataset to record files with a manifest, as an export does."""
+"""`t2t.write_dataset`: write a whole tf.data.Dataset to record files with a manifest, as an export does.
+
+This module turns elements into serialized records. The package `export` writes and publishes the files.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +74,13 @@ def write_dataset(
         out: The folder or URL of the files.
         split: The name of the split.
         shard_size: The largest size of a file, in bytes or as "100MB".
-        shard_records: The largest number of records in a file; without `shard_size`, the only bound.
+        shard_records: The largest number of records in a file. With `shard_size=None`, this is the only bound.
         format: "tfrecord" or "array_record".
         name: The name of the export, which the names of its files begin with.
         exists: "error" refuses to write over an existing export; "replace" replaces it.
         idx: Also write DALI's index of each file.
-        progress: Whether to show a progress bar; None: on a terminal or in a notebook, after two seconds.
-        endpoint: The address of the store, where the URL does not name it.
+        progress: Whether to show a progress bar. None shows a bar on a terminal or in a notebook, after two seconds.
+        endpoint: The endpoint of the store, if the URL does not name it.
         token: A token for the store, or a function that returns one.
 
     Returns:
@@ -126,7 +129,7 @@ def write_dataset(
 
 
 def _events(payloads: Iterator[bytes], record_format: RecordFormat) -> Generator[Event]:
-    """Yield the events of an export of one shard, which holds these payloads."""
+    """Yield the events of an export whose only input shard holds these payloads."""
     statistics, stats, begin = SplitStatistics(), Stats(), 0
     for batch in payload_batches(payloads):
         statistics.add_examples(batch)
@@ -149,7 +152,7 @@ def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[
 def _with_sparse_parts(dataset: tf.data.Dataset[Any]) -> tf.data.Dataset[Any]:
     """Return a dataset whose sparse tensors are replaced by their parts.
 
-    TensorFlow's numpy iterator makes dense arrays of sparse tensors, and fails on sparse text.
+    TensorFlow's numpy iterator would make dense arrays of sparse tensors, and would fail on sparse text.
     """
     import tensorflow as tf
 

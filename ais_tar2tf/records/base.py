@@ -1,4 +1,7 @@
-"""The base of groupers, which make records of the members of one shard. No I/O."""
+"""The base class of groupers. A grouper makes records of the members of one shard.
+
+This module and its subclasses must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ __all__ = ["RecordGrouper"]
 
 
 class RecordGrouper(ABC):
-    """Makes records of the members of one shard, which are added as they are parsed.
+    """Makes records of the members of one shard. Call `add` for members as they are parsed, and `finish` at the end.
 
-    The last record is always *pending*: it is returned only when a later member or the end of the shard is known. So
-    a position is always that of a record, and never the end of the shard.
+    The last record found so far is *pending*: it is not returned before the next record begins, or the shard ends. So
+    a position is always the position of a record, and never the end of the shard.
     """
 
     def __init__(self, shard: str, account: Account, limits: Limits, selection: Selection | None) -> None:
@@ -37,17 +40,17 @@ class RecordGrouper(ABC):
 
     @property
     def number(self) -> int:
-        """The count of records before the pending one, in an archive that numbers its records; otherwise 0."""
+        """The number of records before the pending record if the records have numbers as keys; otherwise 0."""
         return 0
 
     def add(self, members: Members) -> RecordBatch:
         """Add members, and return the records that are complete.
 
-        If complete records precede an error, they are returned first, and the next call raises the error.
+        If complete records precede an error, this call returns them, and the next call raises the error.
 
         Raises:
             ArchiveError: A limit is exceeded.
-            RecordError: A record is not in order, and `on_error` asks for an exception.
+            RecordError: A record has an error that the policy `on_error` does not skip.
         """
         self.raise_failure()
         batch = RecordBatch()
@@ -61,21 +64,24 @@ class RecordGrouper(ABC):
 
     @abstractmethod
     def finish(self, end: int | None = None) -> RecordBatch:
-        """Return the last record. The archive ends at the offset `end`; None where extents do not matter."""
+        """Return the pending record, if there is one.
+
+        The record extends to the offset `end`. None if the caller does not use the extent of the record.
+        """
 
     @property
     def failed(self) -> bool:
-        """Whether an error occurred; the pending record may then be incomplete."""
+        """Whether an error occurred. The pending record may then be incomplete."""
         return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise the error that occurred after the records that were returned last, if there is one."""
+        """Raise the error that an earlier call met, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     @abstractmethod
     def _add(self, members: Members, batch: RecordBatch) -> None:
-        """Add members, and put the records that are complete into the batch."""
+        """Add members, and append the records that are complete to `batch`."""
 
     def _limit(self, limit: str, message: str, offset: int) -> LimitExceeded:
         return LimitExceeded(f"{message}, Limits.{limit}", shard=self._shard, offset=offset)

@@ -1,7 +1,7 @@
-"""The grouper: members of one shard become its records, and every other member is counted or refused. No I/O.
+"""Makes records of the members of one shard. A member that belongs to no record is counted or refused. No I/O.
 
-Most shards have the same fields in every record. Their members are grouped by columns (`_add_uniform`); where that is
-not possible, member by member (`_add_one_by_one`).
+In most shards, every record has the same fields. `_add_uniform` adds such records by columns, that is, all values of
+a field at once. Where records differ, `_add_one_by_one` adds their members one by one.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ class Grouper(RecordGrouper):
         super().__init__(shard, account, limits, selection)
         self._split = splitter(grouping)
         self._sources = None if selection is None else selection.sources
-        self._key: str | None = None  # the pending record, up to `_duplicate`
+        # The attributes from `_key` to `_duplicate` describe the pending record, to which later members may belong.
+        self._key: str | None = None  # None if no record is pending
         self._offset = 0
         self._fields: Record = {}
         self._size = 0
         self._unselected: set[str] | None = None
         self._duplicate: str | None = None
-        self._searched = False  # for the rest of an incomplete record
+        self._searched = False  # whether `_find_rest` has searched for the rest of an incomplete record
 
     def wants(self, name: str) -> bool:
         """Return whether the bytes of a member are needed."""
@@ -66,7 +67,10 @@ class Grouper(RecordGrouper):
     def _add_one_by_one(
         self, members: Members, begin: int, batch: RecordBatch, *, until_next_key: bool = False
     ) -> int:
-        """Add members from number `begin` on; return the number of the first that was not added."""
+        """Add members from number `begin` on; return the number of the first member that was not added.
+
+        With `until_next_key`, stop before the first member that does not belong to the pending record.
+        """
         split, sources, data, most = self._split, self._sources, members.data, self._limits.record_bytes
         current, fields = self._key, self._fields
         for at in range(begin, len(members.names)):
@@ -100,10 +104,10 @@ class Grouper(RecordGrouper):
         return len(members.names)
 
     def _add_uniform(self, members: Members, begin: int, batch: RecordBatch) -> int:
-        """Add the complete records of members that all have the same fields in the same order; return their number.
+        """Add the records that begin at member `begin`, if all of them have the same fields in the same order.
 
-        The result is 0, and nothing is added, if records differ or anything about one of them is not in order. The
-        last record is not added, because later members may belong to it.
+        Return the number of members that were added. If records differ or one of them has a fault, add nothing and
+        return 0. The last record is never added, because later members may belong to it.
         """
         split = split_uniform(members.names[begin:], self._split)
         columns_at = None if split is None else self._selected_places(split[0])
@@ -135,7 +139,7 @@ class Grouper(RecordGrouper):
         return end - begin
 
     def _selected_places(self, fields: list[str]) -> dict[str, int] | None:
-        """Return where each selected field is among `fields`; None if a record with these fields is not in order."""
+        """Return where each selected field is among `fields`; None if records with these fields have a fault."""
         if len(set(fields)) < len(fields) or "" in fields or len(fields) > self._limits.fields:
             return None
         if not _NAMES.isdisjoint(fields):
@@ -152,7 +156,7 @@ class Grouper(RecordGrouper):
         return places
 
     def _add_keys(self, keys: list[str]) -> bool:
-        """Add the keys if all of them are new and within the limits; return whether they were added."""
+        """Add the keys if all of them are new and no limit is reached; return whether they were added."""
         if len(self._keys) + len(keys) >= self._limits.keys or self._keys.size >= self._limits.key_bytes:
             return False
         return self._keys.add_all(keys)
@@ -209,7 +213,7 @@ class Grouper(RecordGrouper):
     def _complete(self, batch: RecordBatch, end: int, names: Sequence[str] = (), following: int = 0) -> None:
         """Check the pending record, which ends at the offset `end`, and add it to the batch or count it as skipped.
 
-        `names` are names of members; those from number `following` on come after the record.
+        `names` are names of members. The members from number `following` on come after the record.
         """
         key = self._key
         assert key is not None
@@ -235,9 +239,10 @@ class Grouper(RecordGrouper):
         batch.extents.append(end - self._offset)
 
     def _find_rest(self, key: str, names: Sequence[str], begin: int) -> MissingField | None:
-        """Return the error of a record whose missing field is in a later member, among those that have been read.
+        """Return an error that names a later member of the incomplete record `key`; None if no such member is found.
 
-        Only the first incomplete record of a shard is searched for, since each search walks over all names.
+        The search covers `names` from number `begin` on. It is made only for the first incomplete record of a shard,
+        because it walks over all names.
         """
         following, self._searched = [] if self._searched else names[begin:], True
         for name in following:
@@ -251,7 +256,7 @@ class Grouper(RecordGrouper):
         return None
 
     def _checked(self, key: str, *, is_new: bool) -> Record:
-        """Return the selected fields of the pending record."""
+        """Check the pending record, and return it with the selected fields only."""
         if not is_new:
             raise DuplicateKey(
                 f"the key came before, and comes back after other records; {_ADVICE}. If these are two records, "

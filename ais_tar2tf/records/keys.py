@@ -1,8 +1,8 @@
-"""The set of keys that a shard had so far. No key may come twice. No I/O.
+"""The set of the keys that were read from a shard so far, which shows whether a key comes twice. No I/O.
 
-The keys of most shards are sorted. While each key is greater than the one before, it is certainly new: no lookup is
-needed, and the keys are kept as they come. From the first other key on, digests of all keys are kept in a set. The
-same happens when the keys themselves would take more memory than their digests.
+The keys of most shards are sorted. As long as each key is greater than the key before, every key is new: no lookup is
+needed, and the keys are kept as they come. From the first key that is not greater, digests of all keys are kept in a
+set instead. The same happens when the keys themselves would take more memory than their digests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 __all__ = ["KeySet"]
 
 _DIGEST_BYTES = 128  # of memory that a digest takes in a set, approximately
-_KEPT_CHARACTERS = 1 << 20  # of keys that are kept as they come, however few keys these are
+_KEPT_CHARACTERS = 1 << 20  # keys of so many characters in all are kept as they come, even if digests would take less
 
 
 class KeySet:
@@ -25,7 +25,7 @@ class KeySet:
         self.size: int = 0  # characters of all keys
         self._count = 0
         self._greatest = ""
-        self._ascending: list[list[str]] = []  # the keys as they came; empty once there are digests
+        self._ascending: list[list[str]] = []  # the keys as they came; empty as soon as there are digests
         self._digests: set[bytes] | None = None
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
-"""The grouping rules: from the name of a member to the key of its record and to its field. No I/O.
+"""The grouping rules, which split the name of a member into the key of its record and its field. No I/O.
 
-To add a rule with a name, add it to `_RULES`, and to `GROUPINGS` of the command line in `cli/choices.py`.
+To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ Split = Callable[[str], "tuple[str, str] | None"]
 """Splits the name of a member into (key, field); returns None for a member that belongs to no record."""
 
 Grouping = str | Split
-"""`"first-dot"`, `"last-dot"`, or a function of one's own."""
+"""`"first-dot"`, `"last-dot"`, or a function of the user."""
 
 SYSTEM_FILES = frozenset({".ds_store", ".localized", "desktop.ini", "ehthumbs.db", "icon\r", "thumbs.db"})
 """Names, in lower case, of files that desktops leave in folders."""
 
-_SYSTEM_EXTENSIONS = frozenset({"db", "ini"})  # of the names in SYSTEM_FILES
-_FEW_MEMBERS = 8  # below this, comparing names costs more than splitting each
+_SYSTEM_EXTENSIONS = frozenset({"db", "ini"})  # the extensions of the names in SYSTEM_FILES
+_FEW_MEMBERS = 8  # for fewer members, comparing their names takes longer than splitting each name
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
+    """Split a name at the first dot of the file's name. Return None if there is no dot, or if it begins the name."""
     key, dot, field = name.partition(".")
     if "/" in field:  # the first dot is in the name of a folder
         base = name.rfind("/") + 1
@@ -48,6 +49,7 @@ def _first_dot(name: str) -> tuple[str, str] | None:
 
 
 def _last_dot(name: str) -> tuple[str, str] | None:
+    """Split a name at its last dot after the last slash. A dot that begins the name of a file does not count."""
     base = name.rfind("/") + 1
     dot = name.rfind(".", base + 1)
     if dot < 0 or name.startswith("._", base):
@@ -58,10 +60,10 @@ def _last_dot(name: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A grouping with a name."""
+    """A grouping rule with a name."""
 
     split: Split
-    members: str  # a regular expression that matches names of members, in Go's syntax; `{}` stands for the fields
+    members: str  # a regular expression in Go's syntax for the names of members; `{}` stands for the fields
 
 
 _RULES = {
@@ -71,10 +73,10 @@ _RULES = {
 
 
 def splitter(grouping: Grouping) -> Split:
-    """Return the function that splits names by a grouping.
+    """Return the function that splits the names of members by a grouping.
 
     Raises:
-        OptionError: There is no grouping of that name.
+        OptionError: There is no grouping with this name.
 
     >>> splitter("first-dot")("a/b.seg.PNG")
     ('a/b', 'seg.png')
@@ -90,7 +92,7 @@ def splitter(grouping: Grouping) -> Split:
 def members_pattern(grouping: Grouping, fields: Iterable[str]) -> str | None:
     r"""Return a regular expression, in Go's syntax, that matches the members with these fields.
 
-    None if the grouping is a function, which no expression can replace.
+    Return None if the grouping is a function, which no expression can replace.
 
     >>> members_pattern("first-dot", ["jpg", "seg.png"])
     '(?i)(?:^|/)[^/.]+\\.(?:jpg|seg\\.png)$'
@@ -109,7 +111,7 @@ def is_not_data(name: str) -> bool:
 
 
 def is_builtin(split: Split) -> bool:
-    """Return whether a split function is one of this module."""
+    """Return whether this module defines a split function, so that it is not a function of the user."""
     return any(split is rule.split for rule in _RULES.values())
 
 
@@ -117,8 +119,8 @@ def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]]
     """Split the names of many members at once, if their records have the same fields in the same order.
 
     Returns:
-        The fields of a record, and the keys of all records but the last, which may continue after `names`. None if
-        the records differ, and if there are too few names for a comparison to pay.
+        The fields of a record, and the keys of all records except the last record, which may continue after `names`.
+        None if the records differ, or if there are too few names for this to be faster.
     """
     if len(names) < _FEW_MEMBERS:
         return None
@@ -129,8 +131,8 @@ def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]]
 def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
     """Do the work of `split_uniform` for a rule about dots, with few calls for all names together.
 
-    The first record shows how names end for each field. The names of one field, joined into one text, are then the
-    keys with that ending.
+    The first record shows the ending of the names for each field. If all records are alike, the names for one field,
+    joined into one text, are the joined keys with this ending after each key.
     """
     fields, endings = _first_record(names, split)
     width = len(fields)
@@ -155,7 +157,7 @@ def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]
 
 
 def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]:
-    """Return the fields of the first record, and the endings of its names; nothing if a name has no field."""
+    """Return the fields of the first record, and the endings of its names; two empty lists if a name has no field."""
     fields, endings = list[str](), list[str]()
     first: str | None = None
     for name in names:
@@ -171,11 +173,12 @@ def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]
 
 
 def _joined(names: list[str]) -> str:
+    """Return all names in one text, with a zero byte after each name."""
     return "\0".join((*names, ""))
 
 
 def _are_keys(keys: list[str], text: str, split: Split) -> bool:
-    """Return whether a rule about dots would give exactly these keys; `text` is all of them, joined."""
+    """Return whether a rule about dots would give exactly these keys. `text` is all keys, joined by `_joined`."""
     if "/\0" in text or "\0\0" in text or text[0] == "\0":
         return False
     if split is _first_dot:
@@ -184,7 +187,7 @@ def _are_keys(keys: list[str], text: str, split: Split) -> bool:
 
 
 def _compare_parts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
-    """Do the work of `split_uniform` for any function, with a call for each name."""
+    """Do the work of `split_uniform` for any split function, with one call for each name."""
     parts = list(map(split, names))
     if None in parts:
         return None

@@ -19,8 +19,8 @@ class Want:
 
     Attributes:
         name: The name of the field in the record that the user gets.
-        sources: The fields, in lower case, that may stand for it: the first of them that a record has.
-        optional: The record may lack all of them.
+        sources: The names, in lower case, of the fields to read. The first of these fields that a record has is used.
+        optional: Whether a record may lack all of these fields.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Want:
     def parse(cls, text: str) -> Want:
         """Parse the text by which a user asks for a field.
 
-        `"jpg"` asks for a field, `"cls?"` for one that may be absent, `"jpg;png"` for the first that exists, and
-        `"image=jpg;png"` gives it another name.
+        `"jpg"` asks for a field, and `"cls?"` for a field that may be absent. `"jpg;png"` asks for the first of two
+        fields that a record has, and `"image=jpg;png"` asks for the same field under the name `image`.
 
         Raises:
-            OptionError: The text has no field, or several.
+            OptionError: The text names no field, or is a list of fields.
             OptionTypeError: The argument is no text.
 
         >>> Want.parse("image=jpg;png?")
@@ -55,7 +55,7 @@ class Want:
 
 
 class Selection:
-    """The fields that are read. All others are skipped without being copied.
+    """The fields that are read. All other fields are skipped without being copied.
 
     Attributes:
         wants: The requests, one for each field of the selected record.

@@ -1,6 +1,8 @@
-"""The options of `records` and `dataset`: of a source, of a mixture, and of loaded record files.
+"""The options of the methods `records` and `dataset`, which sources, mixtures and loaded record files have.
 
-To add an option, add it to `DatasetOptions`, with its documentation, and to the keywords of the methods that take it.
+This module checks the options. It must not read data.
+
+To add an option, document it in `DatasetOptions`, and add it to the keywords of each method that takes the option.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 
-_AUTOTUNE = -1  # tf.data's constant, which stands for the default
+_AUTOTUNE = -1  # the value of tf.data.AUTOTUNE; here, it stands for the default
 
 
 class _LoopKeywords(TypedDict, total=False):
@@ -91,29 +93,30 @@ class DatasetOptions:
     """The options of `records` and `dataset`, checked. Each method takes some of them.
 
     Attributes:
-        decode: How the bytes of fields are decoded. True: into pixels, text, numbers and parsed JSON, as the names of
-            fields and a sample show. A dict from fields to kinds:
-            `{"cls": ["cat", "dog"], "jpg": "image", "id": "int32"}`. Or a schema. In a graph, a field that no tensor
-            can hold (JSON, msgpack) stays bytes.
-        shuffle: True, or a window in records, or an `options.Shuffle`. `"global"`: a permutation of all records,
-            which reads each record singly and needs an index.
+        decode: How the bytes of fields are decoded: True, a dict or a schema. With True, the name of a field and a
+            sample of records decide whether the field becomes pixels, text, a number or parsed JSON. A dict states
+            the kind of each field: `{"cls": ["cat", "dog"], "jpg": "image", "id": "int32"}`. In a graph, a field
+            that no tensor can hold (JSON, msgpack) stays bytes.
+        shuffle: True, or a window in records, or an `options.Shuffle`. `"global"` permutes all records: each record
+            is read singly, and an index is needed.
         seed: The seed of the shuffle. Default: every run draws another seed, shown by `stats.seed`. With `shard`, the
-            default is `options.SHARED_SEED`, so that the shares of all hosts are disjoint.
+            default is `options.SHARED_SEED`: with the same seed, the shares of all hosts are disjoint.
         batch: The number of records in a batch.
         drop_remainder: Leave out a last batch that has fewer records.
         interleave: The number of record files that are read in turns. Default: 1 in order, 16 when shuffled.
         repeat: The number of epochs. None, or -1 as in tf.data: endless.
-        shard: `(i, n)`: read the share of host i of n. `"env"`: `t2t.hosts` finds i and n. Or an InputContext.
-        even: Give all hosts equally many records. `"pad"` repeats some records, `"drop"` leaves some out, and
-            `"stop"` ends the epoch of all hosts with the smallest share.
-        start_at: The number of the first record, in the order of all epochs.
+        shard: `(i, n)`: read the share of host i of n. `"env"`: `t2t.hosts` finds i and n. Or a
+            `tf.distribute.InputContext`.
+        even: How all hosts get the same number of records. `"pad"` repeats some records. `"drop"` leaves some out.
+            `"stop"` ends the epoch of each host after as many records as the smallest share has.
+        start_at: The number of records to leave out at the beginning of the order. All epochs count as one order.
         parallel: The number of simultaneous calls of `map`. Default, or -1: as many as make reading faster. The
-            order of the records does not depend on it.
+            order of the records does not depend on this number.
         output_types: The types that `map` returns. A mapping that runs as Python needs them.
         output_shapes: The shapes that `map` returns. A mapping that runs as Python needs them.
         label_is_number: Convert the field `cls` to int32 if `map` returns it unchanged as the second value of a pair.
-        graph: True: trace `map`, or raise an error. False: run it as Python. Default: trace it unless it uses
-            randomness, state or the clock of Python, which a trace would freeze.
+        graph: True: trace `map`, or raise an error. False: run `map` as Python. Default: trace `map`, unless it uses
+            random numbers, state or the clock of Python: a trace would keep their first values.
     """
 
     decode: Decode | None = None
@@ -143,7 +146,7 @@ class DatasetOptions:
 
     @cached_property
     def strategy(self) -> Shuffle | None:
-        """The shuffle that `shuffle` and `seed` describe together; None for the order of the shards."""
+        """The shuffle that `shuffle` and `seed` describe together; None if records are not shuffled."""
         return shuffle_option(self.shuffle, self.seed)
 
     @property
@@ -162,10 +165,10 @@ class DatasetOptions:
         return None if self.interleave is None else whole_number("interleave", self.interleave, minimum=1)
 
     def check_mapping(self, map: Callable[[Any], Any] | None) -> None:  # noqa: A002  # as users call it
-        """Refuse options of a mapping if there is none.
+        """Refuse the options that need a mapping, unless `map` or `decode` is given.
 
         Raises:
-            OptionError: Such an option is given without `map` and `decode`.
+            OptionError: An option has no effect, because there is no mapping.
         """
         if map is not None or self.decoding is not None:
             return
@@ -175,11 +178,12 @@ class DatasetOptions:
             check_effect(name, getattr(self, name), "without map= or decode=", advice)
 
     def loop(self, strategy: Shuffle | None, *, shared: bool = False) -> RecordLoop:
-        """Return the loop over the records, for which a seed is drawn if none is given.
+        """Return the loop over the records. If a shuffle has no seed, choose one.
 
         Args:
-            strategy: The shuffle.
-            shared: Whether several workers read parts of the dataset, even without `shard`.
+            strategy: The shuffle; None if records are not shuffled.
+            shared: Whether several workers read parts of the dataset, even without `shard`. If so, the default
+                seed is `options.SHARED_SEED` for all of them.
         """
         return RecordLoop(
             seed=seed_of(strategy, shared=shared or self.shard is not None),

@@ -57,7 +57,7 @@ def load(
         **options: See `OpenOptions`.
 
     Returns:
-        The export: a sequence of the records of all splits, which also makes datasets.
+        The export. It is a sequence of the records of all splits, and makes datasets.
 
     Raises:
         ExportError: There is no manifest, so no export was finished there; or the manifest is damaged.
@@ -92,9 +92,7 @@ class Loaded(Completed):
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest
         self._where = where
-        self._unbound = (
-            files  # not bound to versions, so that `verify` can name a file that was replaced since the export
-        )
+        self._unbound = files  # not bound, so that `verify` can name a file that was replaced since the export
         self._files = files.bound(file for entry in manifest.splits.values() for file in entry.files)
         self._access = access
         self._record_files = RecordFiles(self._files, manifest, lambda url: self._open_tar([url]).records())
@@ -112,7 +110,7 @@ class Loaded(Completed):
     def schema(self) -> Schema:
         """The types of the fields.
 
-        To parse the tf.train.Examples by tf.io, use `t2t.parsing.parse_spec(loaded.schema)`.
+        `t2t.parsing.parse_spec(loaded.schema)` returns the features with which tf.io parses the tf.train.Examples.
         """
         return self.manifest.schema
 
@@ -194,7 +192,7 @@ class Loaded(Completed):
         `tf.random.set_seed` was called.
 
         Args:
-            split: A split, or an expression for `split()`. Default: all splits.
+            split: The name of a split, or an expression for `split()`. Default: all splits.
             shuffle: True, or a window in records.
             seed: The seed of the shuffle. Default: every run draws another seed.
             **options: See `DatasetOptions`.
@@ -224,10 +222,10 @@ class Loaded(Completed):
     def dataset(self, split: str = "train", **options: Unpack[LoadedDatasetKeywords]) -> tf.data.Dataset[Any]:
         """Make a tf.data.Dataset of known length. Its elements are dicts with a tensor for each field.
 
-        If a record lacks a field, its tensor is empty, or 0.
+        If a record lacks a field, the tensor of this field is empty, or 0.
 
         Args:
-            split: A split, or an expression for `split()`.
+            split: The name of a split, or an expression for `split()`.
             shuffle: True, or a window in records.
             seed: The seed of the shuffle. Default: every run draws another seed.
             **options: See `DatasetOptions`.

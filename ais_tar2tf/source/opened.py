@@ -1,4 +1,7 @@
-"""Opened shards: the state of a `Source`, on which the other modules of this folder work."""
+"""Opened shards: the state of a `Source`. The other modules of this folder work on it.
+
+This module must not decide which records are read, or in which order.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,16 @@ __all__ = ["OpenedShards"]
 
 @dataclass(kw_only=True, eq=False)
 class OpenedShards:
-    """Shards in one store, a selection of fields, and everything that readers of the shards share.
+    """Opened shards of one store: the shards with a selection of fields, and the objects that their readers share.
 
     Attributes:
-        session: The shards, and the streams that are open over them.
+        session: The shards, and the open streams of their records.
         index: The index of the shards, which is loaded on demand.
-        account: Counts records and errors, and decides whether an error is raised or skips something.
+        account: Counts records and errors, and decides whether an error is raised, or skips a record or a shard.
         access: The endpoint and the token that the store was opened with.
-        in_cluster: Whether AIStore selects the members that are read. None: it does so where that moves fewer bytes.
-        extracted: Counts the shards from which AIStore selected members, and the bytes.
+        in_cluster: Whether AIStore selects the members that are read. None: only for shards where this moves fewer
+            bytes.
+        extracted: Counts the shards from which AIStore selected members, and their bytes.
     """
 
     session: ReadSession
@@ -45,7 +49,7 @@ class OpenedShards:
 
     @property
     def sample(self) -> Sample:
-        """The first records. They are read once, or each time if they are too large to be kept in memory."""
+        """The first records. They are read once, and kept if they are small; otherwise they are read at each use."""
         if self._sample is not None:
             return self._sample
         sample = read_sample(self.session, self.account)
@@ -55,7 +59,7 @@ class OpenedShards:
 
     @cached_property
     def with_members(self) -> Shards | None:
-        """The shards with only the selected members, as AIStore sends them; None if AIStore does not select."""
+        """The shards with only the selected members, as AIStore sends them; None if AIStore selects no members."""
         if self.in_cluster is False:
             return None
         return with_selected_members(self.shards, self.extracted, always=bool(self.in_cluster))

@@ -1,7 +1,8 @@
 """`t2t.open`: turn URLs into a `Source`, which has a store, the names of shards, and options.
 
 `OpenOptions` declares the options of every reader of shards, with their defaults and their documentation. To add an
-option, add it to `OpenOptions` and to the keywords below. An option of `options.Read` needs the same name there.
+option, add it to `OpenOptions`, and to one of the TypedDicts above it. An option that becomes a field of
+`options.Read` must have the same name as the field. This module must not read records.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class ReaderKeywords(ReadKeywords, total=False):
-    """The options of every reader of shards: `t2t.open`, `AisDataset`, `t2t.index` and so on."""
+    """The options that every reader of shards takes: `t2t.open`, `AisDataset`, `t2t.index` and so on."""
 
     grouping: Grouping
     on_error: OnError
@@ -65,27 +66,27 @@ class OpenKeywords(LocatedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenOptions:
-    """The options of `t2t.open`, most of which `AisDataset` takes, too.
+    """The options of `t2t.open`. `AisDataset` takes most of them, too.
 
     Attributes:
-        endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: as the environment says.
+        endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: as the environment variables say.
         token: An AuthN token for `ais://`, or a function that returns one. A refused token is requested anew.
         fields: The fields to read, as `Source.select` takes them: one name, or a list. Default: all.
         grouping: How members become records. `"first-dot"`: the key ends at the first dot of the file's name, so that
-            `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: at the last dot. Or a function of the
-            member's name that returns the key and the field.
-        on_error: What an error costs: `"raise"`, `"skip-record"`, `"skip-shard"`, or a function that gets the error
-            and returns whether to skip.
-        limits: Bounds on what data may cost. Data that exceed a bound raise an error that names it.
-        retry: How often, and how far apart, a failed request is repeated.
+            `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: the key ends at the last dot. Or a
+            function of the member's name that returns the key and the field.
+        on_error: What happens after an error: `"raise"`, `"skip-record"`, `"skip-shard"`, or a function that gets the
+            error and returns whether to skip.
+        limits: Bounds on sizes, counts and memory. Data that exceed a bound raise an error that names the bound.
+        retry: How often a failed request is repeated, and after which delays.
         timeouts: How long to wait for a server.
-        connections: The number of simultaneous connections of a stream. Default: 2, and up to 8 as long as reading
-            becomes faster.
+        connections: The number of simultaneous connections of a stream. Default: 2 at first, and up to 8 as long as
+            more connections make reading faster.
         tls: The certificates to trust, and the certificate to present.
         allow_missing_end: Accept a tar that ends between two members, without its end mark.
         allow_concatenated: Continue after a tar's end mark if another tar follows: `cat a.tar b.tar`.
-        index: Where `t2t.index` wrote the index, if it is not next to the shards. False: use none.
-        cache: Where to keep shards for the next epoch: a folder, `"memory"` or an `options.Cache`. Default: nowhere.
+        index: The path or URL to which `t2t.index` wrote the index. True: next to the shards. False: use no index.
+        cache: Where to keep shards for the next epoch: a folder, `"memory"` or an `options.Cache`. Default: no cache.
     """
 
     endpoint: str | None = None
@@ -105,7 +106,7 @@ class OpenOptions:
 
     @property
     def read(self) -> Read:
-        """The options for reading shards. With a cache, ranges are whole blocks of the cache."""
+        """The options as `options.Read`. With a cache, each requested range consists of whole blocks of the cache."""
         read = read_options(**{name: getattr(self, name) for name in ReadKeywords.__annotations__})
         return read if self.cache is None else aligned_to_blocks(read)
 
@@ -115,8 +116,8 @@ class OpenOptions:
 def open_source(urls: Locations, **options: Unpack[OpenKeywords]) -> Source:
     """Open shards by URL or path.
 
-    A folder, a bucket or a glob stands for all its shards, in natural order; `stats.left_out` counts other files.
-    Nothing is read from the shards themselves before records are requested.
+    A folder, a bucket or a glob stands for all its shards, in natural order. `stats.left_out` counts the files that
+    are not shards. No shard is read before records are requested.
 
     Args:
         urls: A template such as `train-{000..146}.tar`, a folder or `prefix/`, a bucket, a glob, or a list of these.
@@ -127,9 +128,9 @@ def open_source(urls: Locations, **options: Unpack[OpenKeywords]) -> Source:
 
     Raises:
         OptionError: An option has a wrong value, or no effect.
-        TemplateError: The template cannot be read, or the URLs are of several buckets or hosts.
+        TemplateError: The template is malformed, or the URLs are of several buckets or hosts.
         ShardNotFound: A folder or a glob has no shards.
-        StoreError: The store cannot be listed, or is unknown.
+        StoreError: The store is unknown, or cannot be listed.
 
     Example:
         >>> import ais_tar2tf as t2t
@@ -179,37 +180,37 @@ def index_shards(
     counts_only: bool = False,
     **options: Unpack[ReaderKeywords],
 ) -> Index:
-    """Write an index of shards, which states how many records they have and where each record begins.
+    """Write an index of shards. It states how many records each shard has, and where each record begins.
 
-    Entries of an existing index are kept if their shards have not changed.
+    The entry of a shard in an existing index is kept if the shard has not changed.
 
     Args:
         urls: The shards, as `t2t.open` takes them.
-        out: Where to write: a folder or a file. A name that ends in `.json` makes a `wids-shard-index-v1`, which
-            states the counts of records, and not where they begin. Default: next to the shards.
+        out: The folder or file to write to. If the name ends in `.json`, the index is a `wids-shard-index-v1`, which
+            states only how many records each shard has. Default: next to the shards.
         endpoint: As `t2t.open` takes it.
         token: As `t2t.open` takes it.
         progress: Whether to show a progress bar. Default: on a terminal.
-        counts_only: Only count records. Shards in AIStore are then not read, because AIStore lists their members.
+        counts_only: Only count the records. Shards in AIStore are then listed by AIStore, and not read.
         **options: Further options, as `t2t.open` takes them.
 
     Returns:
         The index.
 
     Raises:
-        SchemaError: The grouping is a function, which an index cannot name.
-        ExportError: `out` is a file that is no index.
+        SchemaError: The grouping is a function. An index can state only a grouping with a name.
+        ExportError: `out` is an existing file that is no index.
         StoreError: A shard cannot be read, or the index cannot be written.
         ArchiveError: A shard is damaged.
     """
-    place = False if out is None else out  # `endpoint` may be for the store of the index
+    place = False if out is None else out  # `endpoint` and `token` may be only for the store of `out`
     with open_source(urls, endpoint=endpoint, token=token, index=place, **options) as source:
         return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
 
 
 @known_options_and_those_of(open_source)
 def iter_records(urls: Locations, **options: Unpack[OpenKeywords]) -> Iterator[Record]:
-    """Read all records of shards, one after the other, and close the shards.
+    """Open shards, read all their records one after the other, and close the shards at the end.
 
     Args:
         urls: The shards, as `t2t.open` takes them.

@@ -1,4 +1,7 @@
-"""The sample of a source: its first records, from which the fields of all records are guessed."""
+"""The sample of a source: the first records of its shards. From them, the fields of all records are guessed.
+
+This module must not decide which fields a dataset has: `elements.py` does so.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ __all__ = ["ElementFields", "Sample", "read_sample"]
 
 _RECORDS = 64
 _READ_AHEAD = 1 * MIB
-_MAX_KEPT_BYTES = 8 * MIB  # a larger sample is read again when it is needed
-_GRACE = 2.0  # seconds in which a started request may end, so that its bytes are cached for the first epoch
+_MAX_KEPT_BYTES = 8 * MIB  # a larger sample is not kept, but read again when it is needed again
+_GRACE = 2.0  # seconds that a request in flight gets to end, so that its bytes are cached for the first epoch
 
 
 class ElementFields(NamedTuple):
@@ -48,8 +51,8 @@ class Sample:
     """The first records of a source.
 
     Attributes:
-        session: The shards that the records were read from.
-        account: Decides whether a record that does not fit the schema is an error or is skipped.
+        session: The session with the shards from which the records were read.
+        account: Holds the policy `on_error`: a record that does not fit the schema is an error, or is skipped.
         records: The records, in the order of the shards.
     """
 
@@ -64,10 +67,10 @@ class Sample:
 
     @property
     def fields(self) -> ElementFields:
-        """The fields of a dataset's elements: the selected fields, or else all fields of the sample.
+        """The fields of a dataset's elements: the selected fields; without a selection, all fields of the sample.
 
         Raises:
-            SchemaError: No fields are selected, and there are no records.
+            SchemaError: No fields are selected, and the sample has no records.
         """
         if self._selection is not None:
             optional = frozenset(want.name for want in self._selection.wants if want.optional)
@@ -80,7 +83,7 @@ class Sample:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the fields that records may have; empty if nothing is selected and there are no records."""
+        """The names of `fields`, or an empty tuple where `fields` would raise SchemaError."""
         return self.fields.names if self._selection is not None or self.records else ()
 
     @property
@@ -96,14 +99,18 @@ class Sample:
         return replace(inference.schema, sampled=True)
 
     def schema_to_decode(self, decode: Decode) -> Schema:
-        """Return `schema`; warn of images that `decode` converts to another depth."""
+        """Return `schema`. Warn of each field that `decode` decodes and whose images have different bit depths."""
         schema = self.schema
         decoded = (field for field in schema if not isinstance(decode, Mapping) or field.name in decode)
         warn_of_mixed_depths(self.records, decoded)
         return schema
 
     def known_fields(self, *, all_read: bool) -> KnownFields:
-        """Return the fields with which a mapping is traced. `all_read` is true if the user gave no mapping."""
+        """Return the fields with which a mapping is traced.
+
+        Args:
+            all_read: Whether the mapping reads every field, as it does when the user gave no mapping.
+        """
         from ais_tar2tf.tfdata.mappings.traced_record import KnownFields
 
         names, optional = self.fields
@@ -113,7 +120,7 @@ class Sample:
         return KnownFields(names, differing=frozenset(differing), advice=advice_on_differing(self.records, names))
 
     def check(self) -> None:
-        """Raise the error that ended the sample early, if there was one. That error may explain a missing field."""
+        """Read the sample again, and one more record: this raises the error that ended the sample early, if any."""
         stream = _first_records(self.session, self.account)
         for _ in islice(timed_records(stream, Account()), len(self.records) + 1):
             pass
@@ -124,9 +131,9 @@ class Sample:
 
 
 def read_sample(session: ReadSession, account: Account) -> Sample:
-    """Read the first records of the shards in `session`: at most 64, and at most about a megabyte.
+    """Read the first records of the shards in `session`: at most 64, and none after `Limits.chunk_bytes` bytes.
 
-    This uses one connection, and counts nothing in `account`.
+    The records are read through one connection, and are not counted in `account`.
     """
     shards = session.shards
     limits = replace(shards.read.limits, read_ahead_bytes=_READ_AHEAD, chunk_records=_RECORDS)

@@ -43,10 +43,10 @@ __all__ = ["Source"]
 
 
 class Source(Completed):
-    """Shards in one store, and the options for reading them. Nothing is read before records are requested.
+    """Shards in one store, and the options for reading them. No shard is read before its records are needed.
 
-    A source can be iterated over any number of times, pickled, and used with `with`, which closes it. The state of a
-    source is the value `opened`, on which the other modules of this package work.
+    A source can be iterated over any number of times, and can be pickled. A `with` block closes the source at its
+    end. The attribute `opened` is the state of the source. The other modules of this package work on this state.
     """
 
     __hidden__ = frozenset({"opened", "write_index"})
@@ -61,7 +61,7 @@ class Source(Completed):
         return as_html(self.opened.shards, self.stats)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let another process open the same shards, with its own connections, streams and statistics."""
+        """Describe how another process opens the same shards, with its own connections, streams and statistics."""
         opened = self.opened
         shards, place = opened.shards, opened.index.at
         index = (portable_opener(place.store), place.name, place.named) if isinstance(place, IndexPlace) else place
@@ -86,7 +86,7 @@ class Source(Completed):
 
     @property
     def on_error(self) -> OnError:
-        """What an error costs: the option `on_error` of `t2t.open`."""
+        """The option `on_error` of `t2t.open`: whether an error is raised, or skips a record or a shard."""
         return self.opened.account.on_error
 
     @property
@@ -106,14 +106,14 @@ class Source(Completed):
 
     @property
     def schema(self) -> Schema:
-        """The types of the fields, as far as the first records show them."""
+        """The types of the fields, inferred from the first records."""
         return self.opened.sample.schema
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the numbers in `cls`; `()` if no document states them.
 
-        `t2t.pack` writes the names to `classes.json` for folders of classes, and an export to its `manifest.json`.
+        `t2t.pack` writes the names of classes to `classes.json`, and an export writes them to its `manifest.json`.
 
         Raises:
             SchemaError: The document is damaged.
@@ -122,14 +122,14 @@ class Source(Completed):
         return () if found is None else found.names
 
     def __bool__(self) -> bool:
-        return True  # `len` may need an index that does not exist
+        return True  # without this method, `bool` would call `len`, which needs an index
 
     def __iter__(self) -> Iterator[Record]:
         """Return `self.records()`."""
         return self.records()
 
     def __len__(self) -> int:
-        """Return the number of records, which needs an index."""
+        """Return the number of records. This needs an index."""
         return self.opened.index.required().records_of(self.opened.shards.names)
 
     @overload
@@ -137,7 +137,7 @@ class Source(Completed):
     @overload
     def __getitem__(self, which: slice) -> list[Record]: ...
     def __getitem__(self, which: int | slice) -> Record | list[Record]:
-        """Read records by their numbers in the order of the shards, which needs an index.
+        """Read records by their numbers in the order of the shards. This needs an index.
 
         Args:
             which: A number, also a negative one, or a slice: `src[7]`, `src[-1]`, `src[10:20]`.
@@ -167,20 +167,21 @@ class Source(Completed):
     def select(self, *fields: str | Want | Sequence[str | Want], in_cluster: bool | None = None) -> Source:
         """Return a source that reads only some fields. All other fields are skipped without being copied.
 
-        If a record lacks a field, its dict lacks the field, too. In graphs and in elements of raw bytes, it is b"".
+        If a record lacks an optional field, its dict lacks the field, too. In graphs and in elements of raw bytes,
+        the field is b"".
 
         Args:
-            *fields: `"jpg"` is a field, `"cls?"` a field that may be absent, `"jpg;png"` the first of the two that a
-                record has, and `"image=jpg;png"` gives it another name. One list means the same as several
-                arguments.
-            in_cluster: Whether AIStore selects the fields and sends nothing else. True: wherever that is possible.
-                False: never. Default: if fewer bytes are sent. The records are the same in any case.
+            *fields: `"jpg"` is a field, and `"cls?"` a field that may be absent. `"jpg;png"` is the first of the two
+                fields that a record has, and `"image=jpg;png"` is the same field under the name `image`. One list
+                means the same as several arguments.
+            in_cluster: Whether AIStore selects the fields and sends nothing else. True: wherever this is possible.
+                False: never. Default: where this saves many bytes. The records are the same in any case.
 
         Returns:
             A source over the same shards, which shares its statistics with this one.
 
         Raises:
-            OptionError: A field is given twice, or is no name.
+            OptionError: A field is given twice, or its text is malformed.
             StoreError: `in_cluster` is True, and the shards are not in AIStore.
         """
         store = self.opened.shards.store
@@ -226,13 +227,18 @@ class Source(Completed):
         """Make a tf.data.Dataset, whose iterators can be checkpointed.
 
         Without `map` and `decode`, elements are dicts of raw bytes, all with the same fields. If records have
-        different fields, `select` decides which ones are read.
+        different fields, `select` decides which fields are read.
 
-        `map` is traced into a TensorFlow graph if this does not change its results. It runs as Python, and needs
-        `output_types` and `output_shapes`, in three cases: it cannot be traced; it can reach randomness, state or the
-        clock of Python (a generator in its closure, a counter that it writes), which a trace would freeze; or it asks
-        whether a record has a field, and `select` does not decide that. A function that draws random numbers or keeps
-        state is called for one record after the other, unless `parallel` is given.
+        `map` is traced into a TensorFlow graph if this does not change its results. In three cases, `map` runs as
+        Python instead, and needs `output_types` and `output_shapes`:
+
+        * It cannot be traced.
+        * It can reach randomness, state or the clock of Python, which a trace would freeze. Examples are a generator
+          in its closure, and a counter that it writes.
+        * It asks whether a record has a field, and `select` does not decide that.
+
+        A function that draws random numbers or keeps state is called for one record after the other, unless
+        `parallel` is given.
 
         Args:
             map: A function of a record that returns an element. In a graph, a record is a dict of tensors. In Python,
@@ -273,13 +279,13 @@ class Source(Completed):
             endpoint: The endpoint of `out`.
             token: The token for `out`.
             progress: Whether to show a progress bar. Default: on a terminal.
-            counts_only: Only count records, which AIStore can do without reading the shards.
+            counts_only: Only count records. Shards in AIStore are then not read, because AIStore lists their members.
 
         Returns:
             The index.
 
         Raises:
-            SchemaError: The grouping is a function, which an index cannot name.
+            SchemaError: The grouping is a function. An index can store only the name of a grouping.
             ExportError: `out` is a file that is no index.
             StoreError: A shard cannot be read, or the index cannot be written.
         """
@@ -297,7 +303,8 @@ class Source(Completed):
             **options: See `ExportOptions`.
 
         Returns:
-            The files. With `shard`, they are published by `t2t.finish(out)` when all hosts have written their files.
+            The files. With `shard`, they are not published yet: call `t2t.finish(out)` when all hosts have written
+            their files.
 
         Raises:
             OptionError: An option has a wrong value, or no effect.
@@ -319,7 +326,7 @@ def _reopened(
     index: tuple[Callable[[], Store], str, bool] | bool,
     access: Access,
 ) -> Source:
-    """Open the shards of a pickled source in another process."""
+    """Make the source that `__reduce__` described, with the same shards, in another process."""
     shards = Shards(reopen(), *how)
     place = index if isinstance(index, bool) else IndexPlace(index[0](), *index[1:])
     return Source(

@@ -1,4 +1,7 @@
-"""Where shards live: one module for each kind of store, chosen by the scheme of a URL."""
+"""Stores read and write objects: one module for each kind of store, chosen by the scheme of a URL.
+
+A store must not know what a shard is.
+"""
 
 from __future__ import annotations
 

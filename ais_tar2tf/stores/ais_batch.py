@@ -1,4 +1,4 @@
-"""AIStore's GetBatch: one request for ranges of many objects, whose answer is a tar with one member for each range.
+"""AIStore's GetBatch: one request for ranges of many objects. Its answer is a tar with one member for each range.
 
 No I/O.
 """
@@ -14,7 +14,7 @@ from ais_tar2tf.options import KIB
 
 __all__ = ["batch_request", "max_batch_bytes", "unpack"]
 
-# The most that a range adds to its bytes in the tar: headers, a long name, padding, the text of an error.
+# The most bytes that a range takes in the tar besides its content: headers, a long name, padding, an error text.
 _OVERHEAD_BYTES = 16 * KIB
 
 
@@ -26,7 +26,7 @@ def batch_request(ranges: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
 
 
 def max_batch_bytes(ranges: Sequence[tuple[str, int, int]]) -> int:
-    """Return the greatest size of the answer to the request for `ranges`."""
+    """Return the greatest possible size of the answer to a request for `ranges`."""
     return sum(length + _OVERHEAD_BYTES for *_, length in ranges) + _OVERHEAD_BYTES  # and the end of the tar
 
 

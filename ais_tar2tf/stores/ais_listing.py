@@ -1,9 +1,10 @@
-"""AIStore's listings: its pages are parsed, and a listing that may lose names between two pages is refused. No I/O.
+"""Parses the pages of AIStore's listings, and refuses a listing that may lose names between two pages. No I/O.
 
-AIStore (1.5) walks through folders entry by entry: the folder `a`, and so `a/1`, comes before `a-1`. But it begins a
-page with the names that are greater than the last name of the page before, and `a-1` is less than `a/1`. So after a
-page that ends within the folder `a/`, AIStore loses the names that begin with `a` and a character below the slash.
-Such names are looked for at the end of each page, and make the listing an error.
+AIStore (1.5) walks through folders entry by entry: the folder `a`, with all of its names such as `a/1`, comes before
+`a-1`. But AIStore begins a page with the names that are greater than the last name of the previous page, and `a-1` is
+less than `a/1`. So after a page that ends within the folder `a/`, AIStore loses the names that begin with `a` and a
+character below the slash. `all_entries` looks for such names at the end of each page, and raises an error if there
+are any.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _BELOW_SLASH = "".join(map(chr, range(ord(" "), ord("/"))))
 def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iterator[ObjectInfo]:
     """Yield the objects of a listing page by page; the last page may be empty.
 
-    For the prefix `a`, AIStore lists nothing but the folder `a/` where there is such a folder. So it is asked for the
-    whole folder that the prefix is in, and the result also has names that do not begin with `prefix`.
+    If there is a folder `a/`, AIStore lists nothing but this folder for the prefix `a`. So this function asks for the
+    whole folder that contains the prefix, and the result also has names that do not begin with `prefix`.
 
     Args:
         prefix: The beginning of the names.
@@ -42,7 +43,7 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
         StoreError: The pages do not end, or AIStore may have lost names between two of them.
     """
     token, last, folder, empty = "", "", prefix[: prefix.rfind("/") + 1], 0
-    complete: set[str] = set()  # folders for which such names were looked for
+    complete: set[str] = set()  # folders after which lost names were looked for
     while True:
         entries, following = ask(folder, token)
         empty = 0 if entries else empty + 1
@@ -67,7 +68,8 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
 def _names_at_risk(last: str, folder: str, prefix: str, complete: set[str]) -> Iterator[str]:
     """Yield the beginnings of names that AIStore loses after a page that ends with the name `last`.
 
-    For the page's end `a/1` these are `a` and each character below the slash. Folders are added to `complete`.
+    If the page ends with `a/1`, these beginnings are `a` followed by each character below the slash. The set
+    `complete` has the folders that are done. This function adds folders to the set.
     """
     at = last.find("/", len(folder))
     while at >= 0:
@@ -98,10 +100,10 @@ def _is_lossy(name: str, following: str) -> bool:
 
 
 def read_page(content: bytes, url: str) -> _Page:
-    """Parse a page of a listing; errors name `url`.
+    """Parse a page of a listing. Errors name `url`.
 
     Raises:
-        StoreError: The answer is no page of a listing.
+        StoreError: The answer is not a page of a listing.
     """
     answer = parsed_json(content, "listing", url)
     page = check(answer, _PAGE, where=url, fail=not_aistore(url, "the answer is no listing"))

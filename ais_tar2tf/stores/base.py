@@ -29,7 +29,7 @@ class ObjectInfo:
 
 
 class Interrupt:
-    """Ends all waits of a reader from another thread: it shuts down the sockets of the reader."""
+    """Lets another thread end all waits of a reader, by shutting down the sockets of the reader."""
 
     def __init__(self) -> None:
         self._lock = forking.lock()
@@ -50,7 +50,7 @@ class Interrupt:
             self._sockets.discard(sock)
 
     def fire(self) -> None:
-        """End all waits of now and later."""
+        """End all current and later waits of the reader."""
         with self._lock:
             self.fired = True
             for sock in self._sockets:
@@ -99,7 +99,7 @@ class Store(Protocol):
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         """Request the object's bytes from `start` to `stop`. Nothing is retried.
 
-        The body may begin before `start` (a server without ranges answers from 0), and end after `stop`.
+        The body may begin before `start` and end after `stop`: a server without ranges answers with the whole object.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Store(Protocol):
         """Return the properties that the store states of an object. A failed request is retried."""
 
     def head_once(self, name: str, *, interrupt: Interrupt | None = None) -> ObjectInfo:
-        """Return the same as `head`, without retries. `interrupt` can end the wait for the answer."""
+        """Return the same as `head`, without retries if the store allows this. `interrupt` can then end the wait."""
         del interrupt
         return self.head(name)
 

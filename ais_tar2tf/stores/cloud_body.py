@@ -1,4 +1,4 @@
-"""The body of a cloud's object that is read by obstore and not by http.client."""
+"""The body of an object in a cloud, which obstore reads instead of http.client."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from ais_tar2tf.stores.base import Body, Interrupt, ObjectInfo
 
 __all__ = ["StreamBody"]
 
-_PIECE_BYTES = 256 * KIB  # obstore returns at least so many at once, except at the end
+_PIECE_BYTES = 256 * KIB  # obstore returns at least this many bytes at once, except at the end
 
 
 class StreamBody(Body):
-    """The pieces of a stream that obstore reads. Timeouts end its waits. An Interrupt acts between two pieces."""
+    """A body whose bytes come in pieces from obstore. A timeout ends the wait for a piece.
+
+    An `Interrupt` acts only between two pieces.
+    """
 
     def __init__(
         self, result: Any, info: ObjectInfo, shown: str, interrupt: Interrupt | None, timeouts: Timeouts
@@ -68,7 +71,10 @@ class StreamBody(Body):
 
 
 def _piece_timeout(timeouts: Timeouts) -> float | None:
-    """Return the seconds that a piece takes at the minimum rate; None if every rate is accepted."""
+    """Return how many seconds a piece may take; None if every rate is accepted.
+
+    The time is that of a piece at the rate `least_rate`, plus the longer of `slow` and `idle`.
+    """
     if not timeouts.least_rate:
         return None
     return max(timeouts.slow, timeouts.idle) + _PIECE_BYTES / timeouts.least_rate

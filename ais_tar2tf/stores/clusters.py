@@ -1,4 +1,4 @@
-"""Calls to a whole AIStore cluster and not to one bucket: about buckets, jobs and ETLs."""
+"""Calls to AIStore clusters about buckets, jobs and ETLs. This module must not read or write objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUCKETS = listed(fields({"provider": text, "name": text}))
 
 
 class ClusterCalls:
-    """A client for the proxy of one cluster. Errors name `shown`, by default the endpoint."""
+    """A client for the proxy of one cluster. Errors name the cluster by `shown`, by default the endpoint."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class ClusterCalls:
     def call(
         self, method: str, path: str, *, json: Any = None, accept: frozenset[int] = frozenset()
     ) -> ControlAnswer:
-        """Call `path`, which is relative to `/v1/`; return the answer with a status of 2xx or of `accept`."""
+        """Call `path`, which is relative to `/v1/`. Return the answer if its status is 2xx or in `accept`."""
         return self._control.call(method, f"{self._endpoint}/v1/{path}", shown=self.shown, json=json, accept=accept)
 
 
 def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: Read | None = None) -> list[str]:
-    """Return the URLs of all buckets that a cluster knows, sorted, also those of other providers."""
+    """Return the sorted URLs of all buckets that a cluster knows, including the buckets of cloud providers."""
     read = read or Read()
     with ClusterCalls(
         endpoint, token, retry=read.retry, timeouts=read.timeouts, tls=read.tls, shown="ais://"

@@ -23,7 +23,7 @@ class FileBody(SeekableBody):
     """An open file. It keeps its own offset, so that a forked process and its parent read independently.
 
     Each read checks the file's state, and raises ObjectChanged if the file was written to since it was opened. If
-    another file takes its name, this file is read to its end, because its own bytes do not change.
+    another file takes the name of this file, this file is still read to its end, because its bytes do not change.
     """
 
     def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
@@ -66,7 +66,10 @@ def _info(name: str, state: FileState) -> ObjectInfo:
 
 
 class FileStore(Store, LocalFiles):
-    """A folder. Names are paths that must not leave it. Without a folder, names are paths as users write them."""
+    """A store over a folder. Names are paths that must not leave the folder.
+
+    If `folder` is empty, names are paths as users write them.
+    """
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder
@@ -85,7 +88,7 @@ class FileStore(Store, LocalFiles):
     def open(
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> FileBody:
-        del stop, interrupt  # unread bytes cost nothing, and there are no waits
+        del stop, interrupt  # unread bytes cost nothing, and reading never waits for a server
         with _file_errors(self.url(name)):
             return FileBody(self.local_path(name), name, start, self.url(name))
 
@@ -94,7 +97,10 @@ class FileStore(Store, LocalFiles):
             return _info(name, FileState.from_stat(self.local_path(name).stat()))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield the files whose paths begin with `prefix`, folder by folder. Links to folders are not followed."""
+        """Yield the files whose paths begin with `prefix`, folder by folder. Links to folders are not followed.
+
+        Names that begin with a dot are left out, unless the last part of `prefix` is the beginning of such a name.
+        """
         folder, _, start = prefix.rpartition("/")
         folder = f"{folder}/" if prefix.startswith("/") or folder else ""
         yield from self._walk(folder, start)
@@ -156,17 +162,17 @@ class FileStore(Store, LocalFiles):
 
 
 def open_file(path: str) -> FileBody:
-    """Open a local file outside any store, with the same errors."""
+    """Open a local file by its path, with the errors of `FileStore`."""
     return FileStore().open(path)
 
 
 def _listing_order(entry: os.DirEntry[str]) -> str:
-    """Return a sort key for the order of object stores: the files of a folder come at the place of `folder/`."""
+    """Return a sort key for the order of object stores, in which a folder sorts as its name with a slash."""
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse the name of a folder or a device: a rename would put a file in the device's place."""
+    """Raise OSError for a path of a folder, a device or a pipe, which a rename must not replace by a file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder has this name")
     if path.exists() and not path.is_file():
@@ -194,7 +200,7 @@ def _write_error(error: OSError, url: str) -> StoreError:
 
 @contextlib.contextmanager
 def _file_errors(url: str, error_for: Callable[[OSError, str], StoreError] = file_error) -> Generator[None]:
-    """Replace an OSError by the StoreError that names `url`."""
+    """Replace an OSError of the block by a StoreError that names `url`. `error_for` makes the StoreError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The state of a local file. It shows whether the file was written to while it was read. No I/O."""
+"""The state of a local file. Two states show whether the file was written to between them. No I/O."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _KIND = "file"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The fields of `stat` that a write changes.
+    """The fields of a file's `stat` that show a write.
 
-    Every write changes `modified` and `status_changed`. A program can set back `modified` alone. New permissions,
-    owners and hard links change `status_changed`, too, but not the content.
+    Every write changes `modified` and `status_changed`. A program can set `modified` back to an earlier time, but not
+    `status_changed`. New permissions, owners and hard links change `status_changed`, too, but not the content.
     """
 
     device: int
     inode: int
     size: int
-    modified: int  # in nanoseconds
-    status_changed: int  # in nanoseconds
+    modified: int  # mtime in nanoseconds
+    status_changed: int  # ctime in nanoseconds
     others: str  # permissions, owner and number of hard links
 
     @classmethod
@@ -39,11 +39,11 @@ class FileState:
 
     @property
     def fingerprint(self) -> str:
-        """The rest of the state as text, for a position. Every write changes it, even if `modified` is set back."""
+        """The fields `status_changed` and `others` as a text, for a position. Every write changes this text."""
         return f"{_KIND}:{self.status_changed:x}:{self.others}"
 
     def difference(self, now: FileState) -> str:
-        """Return how the state `now` shows that the file was written to or replaced; empty if it does not."""
+        """Return the change in the later state `now` that shows a write or a replacement; "" if there is none."""
         for name in ("device", "inode", "size", "modified"):
             if getattr(self, name) != getattr(now, name):
                 return f"its {_NAMES[name]} was {getattr(self, name):,} and is {getattr(now, name):,}"
@@ -52,7 +52,11 @@ class FileState:
         return "its status changed, and neither its permissions, its owner nor its links did"
 
     def fits(self, fingerprint: str) -> bool:
-        """Return whether the content may be the same as in the state with this fingerprint."""
+        """Return whether the content may be the same as in an earlier state, which has this fingerprint.
+
+        The content may be the same if `status_changed` is the same, or if `others` differs, because a change of
+        `others` may explain the change of `status_changed`.
+        """
         kind, _, rest = fingerprint.partition(":")
         status_changed, _, others = rest.partition(":")
         return kind != _KIND or status_changed == f"{self.status_changed:x}" or others != self.others

@@ -1,4 +1,7 @@
-"""http:// and https:// — any web server that answers GET, with ranges if it can."""
+"""The store of http:// and https:// URLs: any web server that answers GET, preferably with ranges.
+
+This store reads only. It must not list or write objects.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from ais_tar2tf.stores.transport.pool import HttpPool
 
 __all__ = ["HttpStore"]
 
-_MAX_RANGES = 32  # in one request: its header stays short even if each number has twenty digits
+_MAX_RANGES = 32  # in one request, so that its header stays short even if each number has twenty digits
 
 
 class HttpStore(Store, MultiRange):
     """The objects of one origin, `http://host:port`.
 
-    Names are paths with their query, encoded as in URLs: `%20` is a space. This store cannot list or write objects.
+    The name of an object is its path with its query, encoded as in a URL: `%20` is a space.
     """
 
     def __init__(self, origin: str, read: Read) -> None:
@@ -52,6 +55,7 @@ class HttpStore(Store, MultiRange):
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
         body = body_of(self._request(name, range_header(start, stop), interrupt), name, start, stop)
+        # None: the server refused a range from 0, as for an empty object.
         return body if body is not None else self.open(name, interrupt=interrupt)
 
     across_objects: bool = False
@@ -63,7 +67,7 @@ class HttpStore(Store, MultiRange):
     def read_many(
         self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
     ) -> MultiRangeAnswer | None:
-        """Read ranges of one object as multipart/byteranges; return None if the server answers in another way."""
+        """Read several ranges of one object by one request; return None if the answer is not multipart/byteranges."""
         (name, *_), ranges = wanted[0], [(start, stop) for _, start, stop in wanted]
         answer = self._request(name, ranges_header(ranges), interrupt)
         headers, length = answer.response.headers, answer.response.length

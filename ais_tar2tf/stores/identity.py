@@ -1,7 +1,8 @@
 """The identity of an object's content. It shows whether two answers certainly have the same content. No I/O.
 
-RFC 9110, section 8.8, calls a validator *strong* when it changes with every byte. An ETag that begins with `W/` is
-weak. A Last-Modified is also weak if it is so young that the object may be written again in the same second.
+A validator is an ETag or a Last-Modified. RFC 9110, section 8.8, calls a validator *strong* if it changes with every
+change of the content. An ETag that begins with `W/` is weak. A Last-Modified is weak if it is so young that the
+object may be written again in the same second; it then gets the prefix `W/` here, too.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from ais_tar2tf.errors import ObjectChanged
 __all__ = ["Identity", "validator_of"]
 
 _WEAK = "W/"
-_SEPARATOR = "\t"  # between an ETag and a Last-Modified, which hold no tabulator
-_MIN_AGE = 5.0  # seconds: HTTP's dates are in seconds, FAT's in pairs of seconds, and clocks of two machines differ
-_TIME_AND_SIZE = re.compile('"([0-9a-f]{1,16})-[0-9a-f]{1,16}"')  # nginx's ETag, no stronger than its time
+_SEPARATOR = "\t"  # between an ETag and a Last-Modified; neither of them holds a tab
+_MIN_AGE = 5.0  # seconds: HTTP counts in steps of 1 s, FAT in steps of 2 s, and the clocks of two machines differ
+_TIME_AND_SIZE = re.compile('"([0-9a-f]{1,16})-[0-9a-f]{1,16}"')  # nginx's ETag: time and size of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,13 @@ class Identity:
 
     version: str = ""
     etag: str = ""  # as `validator_of` makes it
-    checksum: str = ""  # "xxhash2:0123456789abcdef": algorithm and hex digest of the whole object
+    checksum: str = ""  # of the whole object: the algorithm and the hex digest, such as "xxhash2:0123456789abcdef"
     size: int | None = None
     fingerprint: str = ""
-    """A position's own validator: the state of a file, or a hash of the first bytes if nothing else is stated."""
+    """The state of a local file, or a hash of an object's first bytes if its store states no strong validator.
+
+    A position stores it to recognise the content. `differs_from` and `is_proved_by` ignore it.
+    """
 
     @property
     def is_strong(self) -> bool:
@@ -42,7 +46,7 @@ class Identity:
         return bool(self.version or self.checksum or self.etag or self.fingerprint)
 
     def differs_from(self, other: Identity) -> str | None:
-        """Return the name of the first field that both identities state, and in which they differ."""
+        """Return the name of a field that both identities state and in which they differ; None if there is none."""
         for name in ("checksum", "version"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours and theirs and ours != theirs:
@@ -52,14 +56,14 @@ class Identity:
         return "size" if None not in (self.size, other.size) and self.size != other.size else None
 
     def is_proved_by(self, other: Identity) -> bool:
-        """Return whether `other`, stated later, certainly belongs to the same content."""
+        """Return whether `other`, an identity that was stated later, certainly belongs to the same content."""
         if self.differs_from(other) is not None:
             return False
         same_fields = (self.version and other.version) or (self.checksum and other.checksum)
         return bool(same_fields) or not _strong(self.etag).isdisjoint(_strong(other.etag))
 
     def completed_by(self, other: Identity) -> Identity:
-        """Fill the empty fields of this identity from `other`: an answer to a range may state fewer fields."""
+        """Return this identity with its empty fields filled from `other`, as an answer may state only some fields."""
         return Identity(
             self.version or other.version,
             self.etag or other.etag,
@@ -69,7 +73,7 @@ class Identity:
         )
 
     def check(self, other: Identity, url: str) -> None:
-        """Raise ObjectChanged if `other`, stated later, certainly belongs to another content."""
+        """Raise ObjectChanged if `other`, an identity that was stated later, certainly belongs to another content."""
         field = self.differs_from(other)
         if field is not None:
             raise ObjectChanged(
@@ -79,7 +83,7 @@ class Identity:
             )
 
     def prove(self, other: Identity, url: str) -> None:
-        """Raise ObjectChanged unless `other`, stated later, certainly belongs to the same content."""
+        """Raise ObjectChanged unless `other`, an identity stated later, certainly belongs to the same content."""
         self.check(other, url)
         if not self.is_proved_by(other):
             raise ObjectChanged(
@@ -93,7 +97,9 @@ class Identity:
 def validator_of(etag: str, modified: str, date: str) -> str:
     """Return the value of `Identity.etag` for an answer's ETag, Last-Modified and Date.
 
-    A strong ETag is returned alone. Any other ETag is returned with the Last-Modified, marked as weak if it is young.
+    A strong ETag is returned alone. If the ETag is weak or missing, the Last-Modified is returned, too, and marked as
+    weak if it is young. nginx's ETag is returned alone, and marked as weak if it was made from a Last-Modified that
+    is young.
 
     >>> validator_of('"a"', "Thu, 01 Jan 2026 00:00:00 GMT", "")
     '"a"'
@@ -113,7 +119,7 @@ def validator_of(etag: str, modified: str, date: str) -> str:
 
 
 def _seconds_between(earlier: str, later: str) -> float:
-    """Return the time between two dates; 0 if one of them is malformed."""
+    """Return the seconds between two dates of HTTP; 0 if a date is malformed."""
     first, last = _timestamp(earlier), _timestamp(later)
     return 0.0 if first is None or last is None else last - first
 
@@ -126,15 +132,17 @@ def _timestamp(date: str) -> float | None:
 
 
 def _parts(etag: str) -> dict[bool, str]:
-    """Return the ETag by False, and the Last-Modified by True; either may be absent."""
+    """Split the value of `Identity.etag`. The key of the ETag is False, and the key of the Last-Modified is True."""
     return {part.endswith(" GMT"): part for part in etag.split(_SEPARATOR) if part}
 
 
 def _strong(etag: str) -> frozenset[str]:
+    """Return the strong validators in a value of `Identity.etag`."""
     return frozenset(part for part in etag.split(_SEPARATOR) if part and not part.startswith(_WEAK))
 
 
 def _differ(one: str, other: str) -> bool:
+    """Return whether two values of `Identity.etag` have different ETags or times. The prefix `W/` is ignored."""
     if one == other:
         return False
     ours, theirs = _parts(one), _parts(other)

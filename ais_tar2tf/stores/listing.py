@@ -1,4 +1,4 @@
-"""Checks of every listing: its names are in order, few enough, short enough, and confined to a folder. No I/O."""
+"""Checks every listing of a store: names are in order, confined to a folder, not too many, not too long. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The store memory://, which holds objects in this process, for tests and notebooks."""
+"""The store memory://, for tests and notebooks. It holds objects in the memory of this process.
+
+The objects are lost when the process ends, and other processes cannot see them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class BytesBody(Body):
 
 
 class MemoryStore(Store):
-    """One bucket in this process. All MemoryStores of one bucket have the same objects."""
+    """One bucket in this process. All instances with the same bucket name share the bucket's objects."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket

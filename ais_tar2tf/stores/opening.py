@@ -1,6 +1,7 @@
-"""Opening a store by the scheme of a URL. A new store is a new module, and an entry of the table `_SCHEMES` here.
+"""Opens a store by the scheme of a URL. To add a kind of store, add a module, and an entry of the table `_SCHEMES`.
 
-`base/urls/locations.py` has a list of schemes, too, which only serves to suggest one for a misspelt URL.
+`base/urls/locations.py` has another list of schemes, which only serves to suggest a scheme for a misspelt URL. This
+module must not import the module of a store before such a store is opened.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Scheme:
     has_endpoint: bool = True
     has_listing: bool = True
     takes_token: bool = False
-    is_portable: bool = True  # another process can open the same store
+    is_portable: bool = True  # whether another process can open the same store
 
 
 _SCHEMES = {
@@ -80,7 +81,7 @@ _SCHEMES = {
     "gs": _Scheme(functools.partial(_cloud, "gs")),
     "az": _Scheme(functools.partial(_cloud, "az")),
     "file": _Scheme(_file, has_endpoint=False),
-    # It accepts an endpoint and a token, since it replaces any other store in tests.
+    # A store in memory accepts an endpoint and a token, because tests use it in place of any other store.
     "memory": _Scheme(_memory, takes_token=True, is_portable=False),
 }
 
@@ -106,7 +107,7 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def has_endpoint(url: str) -> bool:
-    """Return whether the store of a URL has an endpoint. The store of a path, for example, has none.
+    """Return whether the store of a URL accepts an endpoint. The store of a path, for example, does not.
 
     >>> has_endpoint("s3://bucket/0.tar"), has_endpoint("http://host/0.tar"), has_endpoint("data/0.tar")
     (True, False, False)
@@ -115,7 +116,7 @@ def has_endpoint(url: str) -> bool:
 
 
 def has_listing(url: str) -> bool:
-    """Return whether the store of a URL can list names. In the URLs of other stores a `?` begins a query.
+    """Return whether the store of a URL can list names. If it cannot, a `?` in the URL begins a query, not a glob.
 
     >>> has_listing("s3://bucket/*.tar"), has_listing("http://host/0.tar?version=1"), has_listing("data/")
     (True, False, True)
@@ -131,7 +132,7 @@ def _scheme_of(url: str) -> _Scheme:
 def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) -> None:
     """Refuse an endpoint or a token that no store of these URLs and paths uses.
 
-    An endpoint or token from an environment variable is never refused: it may be meant for other programs or calls.
+    Pass only arguments of the user. An environment variable may be meant for other programs, so it is never refused.
 
     Raises:
         OptionError: The endpoint or the token would have no effect.
@@ -156,16 +157,17 @@ def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) ->
 
 @dataclass(frozen=True)
 class Access:
-    """The endpoint and token that a store was opened with, and the scheme of its URLs."""
+    """The endpoint and the token with which a store was opened, and the scheme of the store's URLs."""
 
     scheme: str = ""
     endpoint: str | None = None
     token: TokenSource | None = field(default=None, repr=False)
 
     def to(self, url: str, endpoint: str | None, token: TokenSource | None) -> tuple[str | None, TokenSource | None]:
-        """Return the endpoint and token for a URL: the given ones, or this store's when the URL has the same scheme.
+        """Return the endpoint and the token for another URL.
 
-        The token is sent only to the endpoint that it was given for.
+        A given endpoint or token is used. If no endpoint is given, and the URL has the scheme of this store, this
+        store's endpoint and token are used. So this store's token goes to no other endpoint.
         """
         if endpoint or not has_endpoint(url) or split_url(url)[0] != self.scheme:
             return endpoint, token
@@ -175,7 +177,7 @@ class Access:
 def open_store(
     scheme: str, bucket: str, read: Read, *, endpoint: str | None = None, token: TokenSource | None = None
 ) -> Store:
-    """Open the store of a scheme. Its module is imported now; the error for a missing package names the extra.
+    """Open the store of a scheme, and import its module. The error for a missing package names the extra to install.
 
     Raises:
         StoreError: There is no such scheme, or its store cannot be opened.
@@ -203,10 +205,12 @@ def opener_of(store: Store) -> Callable[[], Store] | None:
 
 
 def portable_opener(store: Store) -> Callable[[], Store]:
-    """Return a function to pickle: it opens the same store in another process, and retries as long as here.
+    """Return a function that can be pickled, and opens the same store in another process.
+
+    The other process then knows the endpoints that have answered this process, and retries them for long, too.
 
     Raises:
-        StoreError: The store lives in this process only.
+        StoreError: The store exists in this process only.
     """
     opener = opener_of(store)
     if opener is None:
@@ -215,6 +219,6 @@ def portable_opener(store: Store) -> Callable[[], Store]:
 
 
 def _open_elsewhere(opener: Callable[[], Store], answered: tuple[Endpoint, ...]) -> Store:
-    """Open a store in another process, and trust the endpoints that have answered the first process."""
+    """Open a store in another process. `answered` are the endpoints that have answered the first process."""
     CONTACTS.begin_with(answered)
     return opener()

@@ -1,4 +1,4 @@
-"""The base of stores that wrap another store, such as a cache."""
+"""`WrapperStore`: the base class of stores that wrap another store and change some calls on the way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["WrapperStore"]
 class WrapperStore(Store):
     """A store that passes every call on to another store. Subclasses override the calls that they change.
 
-    Capabilities of the inner store, such as MultiRange, are not passed on: a subclass implements those it offers.
+    A wrapper does not pass on the capabilities of the wrapped store, such as MultiRange (see `capabilities.py`). A
+    subclass implements each capability that it offers.
     """
 
     def __init__(self, store: Store) -> None:

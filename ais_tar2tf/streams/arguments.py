@@ -1,4 +1,7 @@
-"""The meaning of options: checks what users give in a word or a number, and returns what it stands for."""
+"""Checks options that users give in a short form, such as `shuffle=True` or `shard="env"`, and returns their values.
+
+This module decides no order and opens no shard.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ __all__ = [
     "shuffle_option",
 ]
 
-_SMALLEST_WINDOW = 2  # records that can change places
+_SMALLEST_WINDOW = 2  # records: a window of one record shuffles nothing
 
 
 def read_options(**given: Unpack[ReadKeywords]) -> Read:
-    """Return the given options, with defaults for those that are None or missing."""
+    """Return the given options as a `Read`. An option that is None or missing gets its default."""
     named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "connections" not in named:
         named["most_connections"] = TUNED_CONNECTIONS
@@ -64,9 +67,9 @@ def checked_slice(which: slice) -> slice:
 
 
 def seed_of(shuffle: Shuffle | None, *, shared: bool = False) -> Seed:
-    """Return the seed of an order; an order without a shuffle has a fixed one.
+    """Return the seed of an order. An order without a shuffle has a fixed seed.
 
-    `shared` says that hosts split the order, so that all of them need the same seed.
+    If `shared` is True, several hosts share the order, so all of them need the same seed.
     """
     return Seed(0) if shuffle is None else choose_seed(shuffle.seed, shared=shared)
 
@@ -89,7 +92,7 @@ def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None)
 
 
 def _window(shuffle: Any) -> int:
-    """Return a window in records, which is large enough for two of them to change places."""
+    """Return a window in records. Refuse a window that is too small for two records to change places."""
     window = whole_number("shuffle", shuffle)
     if window < _SMALLEST_WINDOW:
         raise OptionError(
@@ -103,7 +106,7 @@ def host_of(shard: Any) -> tuple[int, int]:
     """Return the number of this host, and how many hosts there are.
 
     Args:
-        shard: As users give it: a pair, a tf.distribute.InputContext, "env", or None for one host alone.
+        shard: The option `shard=`: a pair, a tf.distribute.InputContext, "env", or None for a single host.
     """
     if shard is None:
         return 0, 1

@@ -1,4 +1,4 @@
-"""The names in a listing: which of them are shards, and how people sort them. Nothing is listed here."""
+"""The names in a listing: which of them are shards, and the order in which people sort them. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def is_shard(name: str) -> bool:
-    """Return whether a file in a folder may be a shard, by its name.
+    """Return whether a file in a folder may be a shard, judging by its name.
 
     A shard may have any name, except those of hidden files, documents, and files that are packed into shards.
 
@@ -37,7 +37,7 @@ def is_shard(name: str) -> bool:
 
 
 def natural_order(name: str) -> tuple[list[tuple[str, int, str]], str]:
-    """Return a key that sorts names as people do, with the digits in them compared as numbers.
+    """Return a key that sorts names as people do. Digits in names are compared as numbers.
 
     >>> sorted(["s-10.tar", "s-9.tar", "s-1.tar"], key=natural_order)
     ['s-1.tar', 's-9.tar', 's-10.tar']

@@ -1,4 +1,4 @@
-"""The names of the shards that templates, folders, prefixes and globs stand for. No shard is read."""
+"""The names of the shards that templates, folders, prefixes and globs stand for. This module must not read shards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _split(url: str) -> tuple[str, str, str]:
         )
     if name or scheme == "file":
         return scheme, bucket, name
-    return scheme, bucket, _WHOLE_BUCKET if has_listing(url) else "/"  # refused later: a folder cannot be listed
+    return scheme, bucket, _WHOLE_BUCKET if has_listing(url) else "/"  # `shard_names` refuses it: there is no listing
 
 
 def shard_names(
@@ -63,8 +63,8 @@ def shard_names(
 ) -> Sequence[str]:
     """Return the names of all shards that the templates stand for.
 
-    A folder, a `prefix/` and a glob are listed. Their shards are sorted in natural order, with `s-9.tar` before
-    `s-10.tar`; other files are left out, and counted in `account`.
+    Folders, prefixes and globs are listed. Their shards are sorted in natural order: `s-9.tar` comes before
+    `s-10.tar`. Other files are left out, and counted in `account`.
 
     Args:
         store: The store of the shards.
@@ -102,10 +102,10 @@ def _needs_listing(pattern: str) -> bool:
 
 
 def refuse_folder(store: Store, name: str) -> None:
-    """Refuse the name of a folder without a slash at its end. Only names without an extension are checked.
+    """Refuse the name of a folder that lacks the slash at its end. Only names without an extension are checked.
 
     Raises:
-        ShardNotFound: There is a folder of this name, and no object.
+        ShardNotFound: The store has a folder of this name, and no object of this name.
     """
     if isinstance(store, LocalFiles) or not name or "." in name.rpartition("/")[2]:
         return
@@ -139,7 +139,10 @@ def _refuse_listings(store: Store, templates: Iterable[str]) -> None:
 
 
 def _with_folders(store: LocalFiles, template: str, limits: Limits) -> Iterator[str]:
-    """Yield a template, or one for each of its names if the first is a local folder without a slash at its end."""
+    """Yield the template; or if its first name is a local folder without a slash, a template for each name.
+
+    The templates of folders end in a slash.
+    """
     if template.endswith(_ENDINGS) or _needs_listing(template):
         yield template
         return
@@ -172,7 +175,7 @@ def _listed(store: Store, pattern: str, limits: Limits, account: Account | None)
 
 
 def _warn_of_exports(store: Store, found: Sequence[str], other_files: Sequence[str]) -> None:
-    """Warn if record files of an export are read together with other shards, which often hold the same records."""
+    """Warn if the record files of an export are read together with shards that may hold the same records."""
     for name in other_files:
         folder, _, last = name.rpartition("/")
         inside = sum(1 for each in found if each.startswith(f"{folder}/")) if last == _MANIFEST else 0

@@ -1,4 +1,8 @@
-"""Errors of batches whose values have different shapes. They name the field; TensorFlow's errors name only shapes."""
+"""Errors for batches whose values have different shapes.
+
+TensorFlow's error names only the shapes. This module finds the field in the text of that error, and must not catch
+errors itself: `errors.py` asks it for a better error.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class BatchShapeErrors:
         self._values = values
 
     def original_of(self, text: str) -> Tar2TFError | None:
-        """Return the error that names the field; None if the text is not of such an error."""
+        """Return the error that names the field; None if the text states no different shapes, or fits no field."""
         found = _BY_COMPONENT.search(text)
         if found is not None:
             return _error(self._values[int(found[1]) :][:1], found[2], found[3])
@@ -44,7 +48,7 @@ def explain_batch_errors(batched: Any) -> BatchShapeErrors | None:
         batched: The element_spec of a dataset of batches.
 
     Returns:
-        The object that explains the errors; None if all shapes are fixed, because such batches cannot fail.
+        The object that explains the errors; None if all shapes are fixed, because then all batches succeed.
     """
     values = list(_named(batched, ()))
     if all(shape.is_fully_defined() for _, shape in values):
@@ -55,7 +59,10 @@ def explain_batch_errors(batched: Any) -> BatchShapeErrors | None:
 
 
 def _named(spec: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and shape of each value in the order of tf.nest, in which TensorFlow numbers components."""
+    """Yield the name of each value, as errors show it, and its shape before batching.
+
+    The order is that of tf.nest, in which TensorFlow numbers components.
+    """
     if isinstance(spec, Mapping):
         for name in sorted(spec):
             yield from _named(spec[name], (*path, str(name)))
@@ -70,6 +77,7 @@ def _named(spec: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _error(values: list[tuple[str, Any]], first: str, other: str) -> Tar2TFError | None:
+    """Return the error that names all values that may have both shapes; None if there are no such values."""
     shapes = [tf.TensorShape([int(each) for each in text.split(",") if each]) for text in (first, other)]
     unequal = [
         name

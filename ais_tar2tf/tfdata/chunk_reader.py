@@ -72,11 +72,16 @@ class ChunkReader:
             token: The iterator's token from the previous call; see the module `liveness`.
 
         Returns:
-            A tuple for TensorFlow. Its first two values are the arguments of the next call: the text of the next
-            position, and the token. Then come whether there is a next call, the text of this position (empty unless
-            `diagnose_gap` needs it), the number of the chunk's first record, and the columns of the chunk. The
-            columns are empty at the end of the run, after an error that is kept, and when another thread closed the
-            stream during the call.
+            A tuple for TensorFlow:
+
+            * the text of the next position, and the token: the arguments of the next call
+            * whether there is a next call
+            * the text of this position; empty unless `diagnose_gap` needs it
+            * the number of the chunk's first record
+            * the columns of the chunk
+
+            The columns are empty at the end of the run, after an error that is kept, and when another thread closed
+            the stream during the call.
         """
         began = time.perf_counter()
         token = self._tokens.current(token)
@@ -98,7 +103,7 @@ class ChunkReader:
             run.last_return = ended
 
     def _locate(self, text: bytes) -> tuple[StreamPosition, Stream | None]:
-        """Return the position that a text stands for, and the open stream there; None if no stream is open."""
+        """Return the position that a text stands for, and the open stream at this position, if there is one."""
         if not text:
             return self._begin_run()
         stream = self._pool.take(text)
@@ -107,7 +112,10 @@ class ChunkReader:
     def _read_run(
         self, run: _Run, position: StreamPosition, stream: Stream | None, text: bytes, token: Any
     ) -> tuple[Any, ...]:
-        """Return the result of `read_chunk`. After an error, close the stream, and raise or keep the error."""
+        """Read the next chunk of a run, and return the result of `read_chunk`.
+
+        After an error, close the stream. Raise the error, or keep it for `diagnose_gap`.
+        """
         try:
             stream = stream or self._open(position)
             return self._next_chunk(run, position, stream, token)
@@ -156,8 +164,8 @@ class ChunkReader:
     def _checked_end(self, stream: Stream) -> Stream:
         """Check that a stream has no more records than the index states, and return the stream.
 
-        tf.data asks for no further chunk after this number, so a surplus record would be lost silently. If another
-        thread closes the stream during the check, return a new stream at the same position.
+        After this number of records, tf.data asks for no further chunk, so a surplus record would be lost silently.
+        If another thread closes the stream during the check, return a new stream at the same position.
         """
         end = stream.position
         if self._expected_end(end) != end.count:
@@ -189,7 +197,7 @@ class ChunkReader:
         raise wrong_index(self.request.reading, expected, fewer=at_end)
 
     def _read(self, stream: Stream, position: StreamPosition) -> Records | None:
-        """Return the next chunk of a stream; None if another thread closed the stream. After an error, close it."""
+        """Return the next chunk of a stream; None if another thread closed it. After an error, close the stream."""
         most, is_first = self._records_to_batch_end(position), position.count == self.request.loop.start_at
         mapping = self.request.elements.mapping
         with self.active_reads.reading(stream):
@@ -203,9 +211,10 @@ class ChunkReader:
                 raise
 
     def _records_to_batch_end(self, position: StreamPosition) -> int | None:
-        """Return how many records to read so that a chunk ends with a batch; None if a batch is larger than a chunk.
+        """Return how many records to read so that the chunk ends where a batch ends.
 
-        TensorFlow then need not copy the records of a batch. The first chunk has only one batch, to arrive early.
+        TensorFlow need not copy the records of such batches. The first chunk has only one batch, so that it arrives
+        early. Return None without batches, or if a batch is larger than a chunk.
         """
         batch, whole = self.request.loop.batch, self.request.batches_per_chunk
         if batch is None or not whole:
@@ -222,7 +231,10 @@ class ChunkReader:
         Args:
             text: The text of the position of the chunk that contains record `last`; empty before the first record.
             last: The number of the last record on which the mapping succeeded.
-            number: The number of the next such record; -1 if there is none.
+            number: The number of the next record on which the mapping succeeded; -1 if there is none.
+
+        Returns:
+            True, because TensorFlow needs a value.
         """
         if self._position_error is not None:
             raise self._position_error
@@ -262,9 +274,9 @@ class ChunkReader:
         )
 
     def _begin_run(self) -> tuple[StreamPosition, Stream | None]:
-        """Choose the first position of a new iterator, and return it.
+        """Choose and return the first position of a new iterator.
 
-        Also return the stream at this position, if one had to be opened to find the position.
+        Return also the stream at this position if it had to be opened to find the position, else None.
         """
         offset = self.start.next_offset(max(1, self.request.loop.epochs)) or EpochOffset(self._take_epoch())
         number = random.SystemRandom().getrandbits(62)
@@ -295,7 +307,7 @@ class ChunkReader:
         return stream
 
     def has_records(self, offset: EpochOffset, records: int) -> bool:
-        """Return whether `records` more records follow an offset. Read them without counting them in statistics."""
+        """Return whether `records` more records follow an offset. These records are not counted in the statistics."""
         reading = self.request.reading
         position = self._counted_position(offset, 0) if offset.position is None else reading.parse(offset.position)
         stream = reading.open(position, self.request.account.with_new_stats())
@@ -315,7 +327,7 @@ class ChunkReader:
         return position
 
     def _take_epoch(self) -> int:
-        """Return the first epoch of a new iterator, and reserve all its epochs; of an endless iterator, only this."""
+        """Return the first epoch of a new iterator, and reserve all its epochs; only the first if it is endless."""
         with self._lock:
             epoch = self._next_epoch
             self._next_epoch += max(1, self.request.loop.epochs)
@@ -361,7 +373,7 @@ class _Run:
         begin: The first position; None for a run that another process began.
         end_count: The record count at the end; None before the end.
         error: The error that ended the run, if `read_chunk` did not raise it.
-        records_before: The number of records of the first epoch before `begin`.
+        records_before: The number of records before `begin` in the first epoch.
         last_return: When `read_chunk` last returned, by `time.perf_counter`.
     """
 

@@ -14,7 +14,7 @@ __all__ = ["as_bytes", "as_column", "column_of", "require_absent"]
 
 
 def as_bytes(value: Any) -> Any:
-    """Encode a text to the bytes of which it was decoded; return any other value unchanged."""
+    """Return the bytes from which a text was decoded; return any other value unchanged."""
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
@@ -35,7 +35,7 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Any:
         return as_column([])
     if name in KEY_AND_SHARD:
         texts = chunk.column(name)
-        is_ascii = "".join(texts).isascii()  # TensorFlow takes an ASCII text as it is
+        is_ascii = "".join(texts).isascii()  # TensorFlow accepts ASCII text without encoding
         return as_column(texts if is_ascii else [as_bytes(text) for text in texts])
     values = chunk.column(name, b"" if optional else None)
     if set(map(type, values)) - {bytes}:
@@ -44,10 +44,12 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Any:
 
 
 def require_absent(chunk: Records, names: Iterable[str]) -> Records:
-    """Return a chunk after checking that no record has one of the fields that were absent in the traced sample.
+    """Return a chunk unchanged, after checking that no record has any of the fields `names`.
+
+    No record of the sample had these fields when a mapping was traced, so its graph treats them as absent.
 
     Raises:
-        SchemaError: A record has such a field.
+        SchemaError: A record has one of these fields.
     """
     for name in names:
         record = chunk.first_with(name)

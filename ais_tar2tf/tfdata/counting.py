@@ -1,12 +1,14 @@
-"""The number of records that one element of a dataset consumes, found stage by stage. No TensorFlow.
+"""The number of records that one element of a dataset consumes. No TensorFlow.
 
-src.dataset(shuffle=True)   one record
-    .map(decode)            the same
-    .batch(32)              32 records
-    .prefetch(2)            the same
-    .filter(is_good)        unknown; `Counting.refused` states the reason
+A *stage* is a call of a method of `tf.data.Dataset` that derives another dataset. The number is found stage by stage:
 
-`Resume` uses this number to find the record after the last batch of a training step.
+    src.dataset(shuffle=True)   1 record
+        .map(decode)            1 record
+        .batch(32)              32 records
+        .prefetch(2)            32 records
+        .filter(is_good)        unknown; `Counting.refused` states the reason
+
+`Resume` uses this number to find the record that comes after the last batch that the training has consumed.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ STAGES = (*_COUNTED, *_REFUSED, "with_options")
 
 @dataclass(frozen=True)
 class _Grouping:
-    """A stage that turns n elements into ceil((n - omitted) / size) elements: a batch, a shard or a skip."""
+    """A stage that turns n elements into ceil((n - omitted) / size) elements: `.batch()`, `.shard()` or `.skip()`."""
 
     size: int
     omitted: int = 0
@@ -75,11 +77,11 @@ class Counting:
     """The relation between the records of a source and the elements that a training step gets.
 
     Attributes:
-        groups: The stages that group or skip elements, in the order of their calls; only those before `.repeat()`.
-        repeated: Whether tf.data's own endless `.repeat()` follows the groups.
-        repeated_elements: How many elements of the repeated dataset form one element.
+        groups: The stages before `.repeat()` that group or skip elements, in the order of their calls.
+        repeated: Whether an endless `.repeat()` of tf.data follows these stages.
+        repeated_elements: How many elements of the repeated dataset one element consumes.
         max_elements: The number of elements after which `.take()` ends an iterator.
-        refused: The reason why the records of an element cannot be counted; None if they can be.
+        refused: The reason why the records of an element cannot be counted; None if the records can be counted.
     """
 
     groups: tuple[_Grouping, ...] = ()
@@ -90,7 +92,7 @@ class Counting:
 
     @classmethod
     def batches(cls, size: int | None, *, drop_remainder: bool = False) -> Counting:
-        """Return the counting of batches of `size` records, or of single records if `size` is None."""
+        """Return the counting of a dataset of batches of `size` records, or of single records if `size` is None."""
         return cls() if size is None else cls()._batched(size, drop_remainder=drop_remainder)
 
     @property
@@ -105,12 +107,12 @@ class Counting:
 
     @property
     def is_batched(self) -> bool:
-        """Whether elements are batches; a batch may have a single record."""
+        """Whether elements are batches. A batch may have a single record."""
         return self.repeated_elements > 1 or any(group.is_batch for group in self.groups)
 
     @property
     def min_records(self) -> int:
-        """The smallest number of records of an epoch that has an element."""
+        """The smallest number of records that an epoch needs to have at least one element."""
         records = 1
         for group in reversed(self.groups):
             records = (records - 1) * group.size + group.omitted + 1
@@ -123,7 +125,7 @@ class Counting:
         return records
 
     def after(self, stage: str, arguments: Mapping[str, Any]) -> Counting:
-        """Return the counting of the dataset that one more stage makes, called with these arguments."""
+        """Return the counting of the dataset that the method `stage` derives when it is called with `arguments`."""
         if self.refused is not None:
             return self
         if stage in _REFUSED:
@@ -151,12 +153,14 @@ class Counting:
         return self._add(_Grouping(size, size - 1 if drop_remainder else 0, is_batch=True))
 
     def _add(self, group: _Grouping) -> Counting:
+        """Return the counting after one more stage that groups elements."""
         max_elements = self.max_elements if self.max_elements == _NO_LIMIT else group.results(self.max_elements)
         if self.repeated:
             return replace(self, repeated_elements=self.repeated_elements * group.size, max_elements=max_elements)
         return replace(self, groups=(*self.groups, group), max_elements=max_elements)
 
     def _repeat(self, count: int | None) -> Counting:
+        """Return the counting after `.repeat(count)`, which must be endless or without effect."""
         if count == 1 or (self.repeated and count in (None, -1)):
             return self
         if count not in (None, -1):

@@ -1,4 +1,4 @@
-"""Datasets derived from a `ShardDataset`. Each knows its source and the number of records in an element."""
+"""Datasets derived from a `ShardDataset`. Each dataset knows its source and the number of records in an element."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DerivedDataset(WrappedDataset):
         self._source = source
         self._process = os.getpid()
         self.counting: Counting = counting
-        self._batch_errors: BatchShapeErrors | None = None  # kept alive here; `errors` has only a weak reference
+        self._batch_errors: BatchShapeErrors | None = None  # the module `errors` has only a weak reference
         super().__init__(inner)
 
     @property
@@ -55,7 +55,7 @@ class DerivedDataset(WrappedDataset):
         )
 
     def explain_batches(self) -> None:
-        """Make the error of a batch of unequal shapes name the field."""
+        """Make errors of batches name the field whose values have different shapes."""
         self._batch_errors = explain_batch_errors(self.element_spec)
 
 
@@ -81,7 +81,7 @@ def _counted(name: str) -> Callable[..., Any]:
 
 
 def _count_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a stage that decide how many records form an element, as numbers of Python."""
+    """Return the arguments of a stage that decide how many records form an element. Tensors become Python numbers."""
     values = {name: arguments[name] for name in COUNT_ARGUMENTS & arguments.keys()}
     for name, value in values.items():
         if value is not None:

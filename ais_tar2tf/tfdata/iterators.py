@@ -1,7 +1,7 @@
 """Datasets and iterators that raise the errors of this package in place of TensorFlow's.
 
-TensorFlow turns an error of a Python callback into an error of its own that has only the text of the original one.
-The iterators find the original error by this text, and raise it.
+TensorFlow replaces the error of a Python callback by an error of its own, which has only the text of the original
+error. The iterators find the original error by this text, and raise it. They must not change the elements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ErrorTranslatingDataset(WrappedDataset):
 
     Args:
         inner: The dataset with the elements.
-        check: Called before each iteration begins. An error that it raises ends the iteration.
+        check: Called before each iteration begins. If this function raises an error, the iteration does not begin.
     """
 
     def __init__(self, inner: Dataset, check: Callable[[], object] = lambda: None) -> None:
@@ -88,7 +88,7 @@ class ErrorTranslatingIterator(OwnedIterator):
 
 
 def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> Any:
-    """Return an iterator that raises the original errors; inside a graph, return TensorFlow's iterator.
+    """Return an iterator that raises the original errors of callbacks. In a graph, return TensorFlow's iterator.
 
     Args:
         dataset: The dataset.
@@ -112,7 +112,7 @@ def _with_original_errors(function: Callable[[], Any]) -> Any:
 
 
 def _raise_original(error: Exception) -> None:
-    """Raise the error that a callback raised, if TensorFlow made `error` of one."""
+    """Raise the error of a callback from which TensorFlow made `error`; return if there is no such error."""
     callback_error = original(error)
     try:
         if callback_error is not None:

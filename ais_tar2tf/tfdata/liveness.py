@@ -4,8 +4,8 @@ TensorFlow calls no Python code when it destroys an iterator of tf.data, but it 
 Python. So each iterator keeps an array, its token, in the state of its `scan`. When the iterator is destroyed, the
 token is freed, and a weak reference to it becomes invalid.
 
-TensorFlow does not guarantee this. TensorFlow must share aligned arrays with Python instead of copying them, and free
-them soon after use. `can_observe_tokens` tests both once in each process.
+This works only if TensorFlow shares aligned arrays with Python instead of copying them, and frees them soon after
+use. TensorFlow guarantees neither. `can_observe_tokens` tests both once in each process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_TOKEN: Any = np.zeros(1, np.int64)
 
 
 class LivenessTokens:
-    """The tokens that TensorFlow still holds, of the iterators of one dataset, by number."""
+    """The tokens of the iterators of one dataset, by number. A token is removed when TensorFlow has freed it."""
 
     def __init__(self) -> None:
         self._held: dict[int, weakref.ref[Any]] = {}
@@ -38,8 +38,9 @@ class LivenessTokens:
     def current(self, passed_in: Any) -> Any:
         """Return the token of the iterator whose state contained the array `passed_in`.
 
-        An iterator that begins, or was restored from a checkpoint, gets a new token. Otherwise return the original
-        array. TensorFlow passes in a view of it, which must not be returned: each view would hold the previous view.
+        An iterator that begins, or was restored from a checkpoint, gets a new token. For any other iterator, return
+        its original token. `passed_in` is only a view of that array and must not be returned, because each view would
+        hold the previous view.
         """
         held = self._held.get(number_of(passed_in))
         token = None if held is None else held()
@@ -48,7 +49,7 @@ class LivenessTokens:
         return token
 
     def is_held(self, number: int) -> bool:
-        """Return whether the iterator with this token may still be used."""
+        """Return whether the iterator whose token has this number may still be used."""
         return number in self._held
 
     def _new(self) -> Any:

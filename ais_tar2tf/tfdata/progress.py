@@ -1,6 +1,6 @@
 """The progress of iterators: where the iterators of a dataset begin, and which positions they have reached.
 
-No I/O, no TensorFlow.
+The callback `Resume` uses this progress. This module must not do I/O, nor import TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ais_tar2tf.streams.order.seeds import Seed
 
 __all__ = ["EpochOffset", "IterationStart", "IteratorProgress", "ProgressLog"]
 
-_KEPT_POSITIONS = 4_096  # of one iterator, at some 500 bytes each: more than the chunks in all prefetched batches
-_PATIENCE = 60.0  # seconds to wait for the next chunk; the time limits of reading a chunk are shorter
-_KEPT_ITERATORS = 256  # the latest: epochs may be short, so that several iterators are prefetched
+_KEPT_POSITIONS = 4_096  # of each iterator, some 500 bytes each; prefetched batches have fewer chunks than that
+_PATIENCE = 60.0  # seconds to wait for the next chunk; reading a chunk has shorter time limits
+_KEPT_ITERATORS = 256  # the latest iterators; if epochs are short, several iterators are prefetched
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class EpochOffset:
     """A place in the order of a dataset, counted in records from the start of an epoch.
 
     Attributes:
-        epoch: The epoch.
-        records: The number of records of the epoch before the place.
+        epoch: The number of the epoch.
+        records: The number of records between the start of the epoch and the place.
         position: The text of a position shortly before the place, where a stream can be opened at once. If None, the
             place is found by an index or by reading.
         skip: The number of records between `position` and the place.
@@ -40,16 +40,17 @@ class EpochOffset:
 
 @dataclass
 class IterationStart:
-    """The place where the next iterators of a dataset, and of every dataset derived from it, begin.
+    """The place where the next iterator of a dataset, or of any dataset derived from that dataset, begins.
 
     Attributes:
-        offset: The place where the next iterator begins; None while iterators count epochs by themselves.
-        advances: Whether each iterator begins after the epochs of the previous iterator. If False, all iterators
-            begin at `offset`.
+        offset: The place where the next iterator begins. If None, the next iterator begins after the epochs of all
+            earlier iterators.
+        advances: Whether `offset` moves to the next epochs when an iterator begins. If False, all iterators begin at
+            the same place.
         seed: The seed to use in place of a randomly chosen seed.
-        log: Records the positions that iterators reach; None if they are not needed.
-        loops: The number of calls of `iter` so far. One loop over tf.data's own `.repeat()` begins an iterator for
-            each epoch.
+        log: Records the positions that iterators reach; None if nobody needs the positions.
+        loops: The number of calls of `iter` so far. A call of `iter` creates several iterators if the dataset is
+            repeated by tf.data's own `.repeat()`: one iterator for each epoch.
     """
 
     offset: EpochOffset | None = None
@@ -59,14 +60,14 @@ class IterationStart:
     loops: int = 0
 
     def next_offset(self, epochs: int) -> EpochOffset | None:
-        """Return where the next iterator, over `epochs` epochs, begins; None if iterators count by themselves."""
+        """Return `offset` for an iterator that begins now. If `advances` is true, move `offset` by `epochs`."""
         offset = self.offset
         if offset is not None and self.advances:
             self.offset = EpochOffset(offset.epoch + epochs)
         return offset
 
     def seed_for(self, seed: Seed) -> int:
-        """Return the seed of an iterator of a dataset that was made with `seed`."""
+        """Return the seed of an iterator: the seed of its dataset, or `self.seed` if the dataset's seed was drawn."""
         return seed.value if self.seed is None or not seed.drawn else self.seed
 
 
@@ -77,10 +78,10 @@ class IteratorProgress:
     Attributes:
         key: The number that the iterator's positions carry as `run`.
         begin: Where the iterator began.
-        overlaps: Whether it began before the previous iterator had ended.
+        overlaps: Whether the iterator began before the previous iterator had ended.
         records: The number of records emitted so far.
         ended: The total number of records; None before the end.
-        failed: Whether the iterator raised an error. It then has no end.
+        failed: Whether the iterator raised an error. A failed iterator has no end.
         passed: The latest positions, each with the number of records emitted before it.
     """
 
@@ -93,7 +94,7 @@ class IteratorProgress:
     passed: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_KEPT_POSITIONS))
 
     def offset_after(self, records: int) -> EpochOffset:
-        """Return the place after `records` records, and forget the positions before it."""
+        """Return the place after `records` records, and forget the positions that no later place needs."""
         passed = self.passed
         while len(passed) > 1 and passed[1][0] <= records:
             passed.popleft()
@@ -106,8 +107,9 @@ class IteratorProgress:
 class ProgressLog:
     """The progress of a dataset's iterators, numbered from 0 in the order in which they began.
 
-    TensorFlow's threads write the log, and are ahead of the training step by the prefetched batches. `Resume` asks
-    for the place after the last record that the training step has consumed; earlier entries are then forgotten.
+    TensorFlow's threads write the log. They are ahead of the training step by the prefetched batches. `Resume` asks
+    the log for the place after the last record that the training step has consumed. The log then forgets all earlier
+    entries.
     """
 
     def __init__(self) -> None:
@@ -117,11 +119,11 @@ class ProgressLog:
 
     @property
     def begun(self) -> int:
-        """The number of iterators that have begun, which is also the number of the next one."""
+        """How many iterators have begun. This is also the number of the next iterator."""
         return self._begun
 
     def began(self, key: int, offset: EpochOffset) -> None:
-        """Record that the iterator whose positions carry `key` begins at a place."""
+        """Record that an iterator, whose positions carry `key`, begins at the place `offset`."""
         with self._changed:
             overlaps = bool(self._iterators) and self._iterators[-1].ended is None
             self._iterators.append(IteratorProgress(key, offset, overlaps))
@@ -147,12 +149,19 @@ class ProgressLog:
                 each.failed = True
 
     def _with_key(self, key: int) -> list[IteratorProgress]:
-        """Return the iterator with a key, if it is still in the log, and wake the threads that wait for a change."""
+        """Return a list of the iterator with a key, empty if the log has forgotten it. Wake all waiting threads.
+
+        The caller holds the lock, and changes the iterator before it releases the lock.
+        """
         self._changed.notify_all()
         return [each for each in self._iterators if each.key == key]
 
     def find(self, number: int) -> IteratorProgress | None:
-        """Return an iterator by its number, and forget earlier ones; None if it has not begun."""
+        """Return an iterator by its number, and forget earlier iterators; None if the iterator has not begun.
+
+        Raises:
+            CheckpointError: The log has forgotten the iterator, because too many others began after it.
+        """
         with self._changed:
             while len(self._iterators) > self._begun - number:
                 self._iterators.popleft()
@@ -164,17 +173,21 @@ class ProgressLog:
             return self._iterators[0] if self._iterators else None
 
     def get(self, number: int) -> IteratorProgress:
-        """Return an iterator that has begun, by its number, and forget earlier ones."""
+        """Return an iterator that has begun, by its number, and forget earlier iterators."""
         found = self.find(number)
         assert found is not None
         return found
 
     def reaches(self, number: int, enough: Callable[[int], bool]) -> bool:
-        """Return whether an iterator emits enough records; `enough` is called with the number of records.
+        """Return False if an iterator ends before it emits enough records, and True otherwise.
 
-        Wait until the iterator has emitted them or has ended. It continues by itself when the prefetched batches have
-        been consumed, and the training step would wait as long for its next batch. Return True if nothing happens
-        within a minute.
+        Wait until the iterator has emitted enough records, has ended or has failed, but at most `_PATIENCE` seconds.
+        The training step would wait as long for its next batch, so the wait costs no time. If it is in vain, the
+        result is True.
+
+        Args:
+            number: The number of the iterator.
+            enough: Returns whether a number of records is enough.
         """
         found = self.get(number)
         with self._changed:

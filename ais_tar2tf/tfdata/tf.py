@@ -1,4 +1,4 @@
-"""The import of TensorFlow for the modules of this package, with small helpers. Importing `tf` loads TensorFlow."""
+"""The import of TensorFlow for other modules, and small helpers. Importing this module loads TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    tf: Any  # the stubs that type checkers carry for TensorFlow lack half of tf.data
+    tf: Any  # not typed, since the type stubs of TensorFlow lack half of tf.data
     Dataset = Any
 
     def no_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,7 +24,10 @@ __all__ = ["Dataset", "empty_value", "has_several_workers", "is_op_determinism_e
 
 
 def is_op_determinism_enabled() -> bool:
-    """Return whether `tf.config.experimental.enable_op_determinism()` was called; TensorFlow has no public getter."""
+    """Return whether `tf.config.experimental.enable_op_determinism()` was called.
+
+    TensorFlow has no public function for this.
+    """
     try:
         from tensorflow.python.framework import config
     except ImportError:
@@ -38,15 +41,15 @@ def has_several_workers() -> bool:
     Such a strategy gives each worker every n-th element of a dataset (auto-sharding). The workers' shares are
     disjoint and complete only when all workers shuffle by the same seed.
 
-    TensorFlow lists the devices of other workers only after the strategy was created. So the user has to create the
-    strategy before the first dataset.
+    TensorFlow lists the devices of other workers only once the strategy was created. So this function is right only
+    if the user creates the strategy before the first dataset.
     """
     tasks = {device.name.partition("/device:")[0] for device in tf.config.list_logical_devices()}
     return len(tasks) > 1
 
 
 def empty_value(spec: Any) -> Any:
-    """Return a placeholder value that fits a TypeSpec. Each unknown size is 0. No dataset emits the value."""
+    """Return a placeholder that fits a TypeSpec, with 0 for each unknown size. No dataset emits the placeholder."""
     if isinstance(spec, tf.RaggedTensorSpec):
         return tf.ragged.constant([], spec.dtype, ragged_rank=spec.ragged_rank)
     shape = [size or 0 for size in spec.shape] if spec.shape.rank is not None else []

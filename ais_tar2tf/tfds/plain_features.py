@@ -1,7 +1,8 @@
-"""A fast codec for samples whose features are all plain tensors.
+"""A fast codec for samples of TFDS whose features are all plain.
 
-TFDS encodes and decodes feature by feature through its feature classes. For plain tensors this codec gives the same
-result in one step.
+A feature is plain if it is a tensor, scalar or class label of one fixed shape and of a type in `_EXACT_DTYPES`. TFDS
+encodes and decodes each feature through its feature class. For plain features this codec gives the same result in one
+step. It must not handle any other feature.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _EXACT_DTYPES = ("float32", "int64", "int32", "int16", "int8", "uint8", "uint16"
 
 @dataclass(frozen=True)
 class _PlainFeature:
-    """A feature that is a tensor of one fixed shape."""
+    """A plain feature, as the docstring of the module defines it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: Any
-    encoding: str
+    encoding: str  # of TFDS: "none", "bytes", or "zlib" (compressed bytes)
 
     @property
     def size(self) -> int:
@@ -60,7 +61,10 @@ class _PlainFeature:
 
 
 def plain_decoder(features: Any) -> Callable[[bytes], dict[str, Any]] | None:
-    """Return a function that decodes serialized examples as TFDS does; None if a feature is not plain."""
+    """Return a function that decodes serialized samples as TFDS does; None if a feature is not plain.
+
+    `features` is the FeaturesDict of a TFDS data set.
+    """
     plain_features = _plain_features(features)
     if plain_features is None:
         return None
@@ -73,7 +77,11 @@ def plain_decoder(features: Any) -> Callable[[bytes], dict[str, Any]] | None:
 
 
 def plain_encoder(features: dict[str, tuple[tuple[int, ...], str, str]]) -> Callable[[dict[str, Any]], bytes]:
-    """Return a function that encodes samples for TFDS. `features` maps names to (shape, type, encoding)."""
+    """Return a function that serializes samples as TFDS does.
+
+    `features` maps the name of each feature, which must be plain, to (shape, type, encoding). The function raises
+    SchemaError if a value has another shape or type.
+    """
     plain = [
         _PlainFeature(name, shape, np.dtype(dtype), encoding) for name, (shape, dtype, encoding) in features.items()
     ]

@@ -1,6 +1,7 @@
-"""The base class of both TFDS builders of this package.
+"""`RandomAccess`: the base class of the TFDS builders of this package, in `tfds/` and `tornet/`.
 
-It adds random access in both file formats, and reading of ArrayRecord as a tf.data.Dataset, which TFDS refuses.
+A builder writes ArrayRecord or TFRecord files. TFDS itself has random access only to ArrayRecord files, and makes a
+tf.data.Dataset only of TFRecord files. This class adds what is missing in both formats; it must not change the files.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
     tfds.core.GeneratorBasedBuilder,
     skip_registration=True,  # pyright: ignore[reportCallIssue]
 ):
-    """A builder whose data can be read by number and as a tf.data.Dataset, in both file formats."""
+    """A builder whose samples can be read by number and as a tf.data.Dataset, from both file formats."""
 
     def as_data_source(
         self,
@@ -46,7 +47,8 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
             split: A split, or a dict or list of splits; None selects all splits.
             decoders: Decoders of TFDS for some of the features.
             deserialize_method: How TFDS decodes a record.
-            file_format: The format to read, if the data set was prepared in several.
+            file_format: The format to read, passed on to TFDS. ArrayRecord and TFRecord have no effect on a builder
+                of either format: the builder reads the files of its own format.
 
         Returns:
             A `DataSource`, or a dict or list of them.
@@ -76,6 +78,7 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def _map_splits(make: Any, splits: Any) -> Any:
+    """Return `splits` with each split replaced by `make(split)`; dicts and lists may be nested."""
     if isinstance(splits, dict):
         return {name: _map_splits(make, each) for name, each in splits.items()}
     if isinstance(splits, list | tuple):
@@ -84,7 +87,7 @@ def _map_splits(make: Any, splits: Any) -> Any:
 
 
 def _dataset_of(source: DataSource, features: Any, decoders: Any, *, shuffle: bool) -> Any:
-    """Return a tf.data.Dataset of the decoded samples of `source`, which yields stored records."""
+    """Return a tf.data.Dataset of the decoded samples of `source`. The items of `source` are serialized records."""
 
     def stored_record(row: Any) -> Any:
         return source[int(row)]

@@ -1,6 +1,6 @@
-"""The TFDS builder over shards. It takes the features from a schema, and keeps the order of the shards.
+"""The TFDS builder that writes the records of shards. Their features come from a schema, and their order is kept.
 
-The builder must not collect records: it streams them in bounded memory.
+The builder must not collect records in memory. It streams records from the shards into its files.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
             return [self._write(split, source, max_records, progress) for split, source in self._sources.items()]
 
     def _write(self, split: str, source: Source, max_records: int | None, progress: Progress) -> Any:
-        """Write the files of one split, then rename them: their final names contain the number of files."""
+        """Write the files of one split, then rename them. Their final names contain the number of files."""
         folder = Path(self._data_dir)
         with _SplitWriter(folder, split, self.info.file_format.value, self._bounds) as writer:
             for record in islice(self._records(source), max_records):

@@ -1,6 +1,6 @@
-"""The reader of features.json, in which TFDS describes a prepared data set.
+"""The reader of features.json: the file in which TFDS describes the features of a prepared data set.
 
-TFDS imports the module of every class that a features.json names, and could import a hostile module from the working
+TFDS imports the module of every class that a features.json names. This could be a hostile module in the working
 folder. So this module must refuse a file that names a class outside of TFDS.
 """
 
@@ -48,12 +48,12 @@ def stored_features(folder: Path) -> Any | None:
 
 
 def _class_names(document: Any) -> Iterator[str]:
-    """Yield every class name in a features.json, at any depth."""
+    """Yield every class name in a features.json, however deep it is nested."""
     stack = [document]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
-            # A field may be called "type"; its value is then an object.
+            # A field of the data set may be called "type". Its value is an object, and no class name.
             yield from (str(value[key]) for key in _CLASS_KEYS & value.keys() if isinstance(value[key], str))
             stack += value.values()
         elif isinstance(value, list):

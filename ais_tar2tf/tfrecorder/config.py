@@ -1,6 +1,7 @@
-"""The document tfrecord_files_config.txt, by which record files can be read without their class.
+"""The document tfrecord_files_config.txt, which states the fields of record files.
 
-It is an INI file:
+With this document, the files can be read without the Python class that wrote them. This module must not read or write
+files, only the text of the document. It is an INI file:
 
     [fields]           name = type, in the order of declaration
     [shapes]           name = sizes, for arrays that have one shape in all records: "120 240"
@@ -24,13 +25,13 @@ __all__ = ["CONFIG", "StoredConfig", "config_text", "parse_config"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
-_CHECKSUM = b"# document_checksum: "  # the first line, with the checksum of all others; a comment in INI
-_DIGITS = 18  # of a number that fits into 64 bits
+_CHECKSUM = b"# document_checksum: "  # begins the first line, a comment in INI; the checksum is of all other lines
+_DIGITS = 18  # the largest number of digits that always fits into 64 bits
 
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """The content of a configuration file."""
+    """The parsed content of a configuration file. `bytes` and `records` are the sums over all splits."""
 
     fields: dict[str, FieldType]
     shapes: dict[str, Shape] | None  # None: an earlier version wrote the file, without shapes
@@ -60,7 +61,7 @@ def config_text(
 
 
 def parse_config(data: bytes, *, where: str) -> StoredConfig:
-    """Parse a configuration file and verify its checksum, which earlier versions did not write.
+    """Parse a configuration file. Verify its checksum, if it has one: earlier versions wrote none.
 
     Raises:
         SchemaError: The file is damaged or states no fields.

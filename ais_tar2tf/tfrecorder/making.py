@@ -1,6 +1,7 @@
-"""The making of records from rows: an example is created, loaded, split, serialized and released.
+"""Makes records from the rows of a CSV file, in this process or in worker processes.
 
-This happens in this process or in worker processes.
+For each row, an object of the user's example class is created, loaded, split, serialized and released. This module
+must not write files.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleExcep
 
 __all__ = ["ExampleRecipe", "RowResult", "make_records"]
 
-_BATCH_ROWS = 16  # sent to a worker together; a call costs about a millisecond
-_QUEUED_BATCHES = 4  # for each worker, so that it never waits
+_BATCH_ROWS = 16  # rows that are sent to a worker together, because each call of a worker costs about a millisecond
+_QUEUED_BATCHES = 4  # batches in the queue for each worker, so that no worker waits for rows
 
 
 @dataclass(frozen=True)
 class ExampleRecipe:
-    """A recipe for examples: the class, the CSV file of the rows, and the arguments for the methods of the class."""
+    """A recipe for examples: their class, the CSV file with the rows, and the arguments of the class's methods."""
 
     example_class: type[Example]
     source: str
@@ -37,9 +38,13 @@ class ExampleRecipe:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """The result of a row: its records, and their rows for examples.csv.
+    """The result of one input row.
 
-    `shapes` holds each combination of shapes that the arrays of a record have, once.
+    Attributes:
+        payloads: The serialized records.
+        shapes: The shapes of the arrays in a record. Records with the same shapes share one entry.
+        csv_rows: The rows that describe the records in the file examples.csv; empty if this file is not written.
+        ignored: Whether the example class asked to leave the row out.
     """
 
     payloads: list[bytes] = field(default_factory=list[bytes])
@@ -49,6 +54,7 @@ class RowResult:
 
 
 def _make_row(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
+    """Return the result of a row; raise MappingError with the row's line if the example class fails."""
     try:
         return _make_records(recipe, row)
     except IgnoreExampleException:
@@ -82,7 +88,13 @@ def _make_records(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
 def make_records(
     recipe: ExampleRecipe, rows: Iterator[tuple[CsvRow, int]], workers: int | None
 ) -> Iterator[tuple[RowResult, int]]:
-    """Yield the result of each row with the split of the row, in the order of the rows."""
+    """Yield the result of each row with the number of its split, in the order of the rows.
+
+    Args:
+        recipe: How records are made from a row.
+        rows: The rows, each with the number of its split.
+        workers: The number of worker processes; 0 or None: this process makes the records.
+    """
     if not workers:
         for row, split in rows:
             yield _make_row(recipe, row), split

@@ -1,6 +1,6 @@
-"""The rows of a CSV of examples: their split and their order, both drawn by a seed.
+"""The rows of a CSV file of examples: the split of each row, and the order of the rows. Both are drawn by a seed.
 
-Only one byte for each row and one window of rows are in memory.
+To bound memory, this module must not hold all rows. It holds one byte for each row, and one window of rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ __all__ = ["SPLITS", "assign_splits", "shuffled", "split_ratios"]
 SPLITS = ("train", "eval", "test")
 _SUM_TOLERANCE = 1e-6  # 0.7 + 0.2 + 0.1 is not 1 in floating point
 _WINDOW = 10_000  # rows that are permuted together
-_ASSIGNMENT_STREAM = 1  # a word of the seed that makes splits independent of the order
+_ASSIGNMENT_STREAM = 1  # a part of the seed of the splits, so that they do not depend on the order
 
 
 def split_ratios(ratio: float | Sequence[float]) -> dict[str, float]:
-    """Return the ratio of each split. A number, or one or two ratios, give train and eval; three ratios add test.
+    """Return the ratio of each split.
+
+    `ratio` is the ratio of train, or a sequence with the ratios of train, eval and test. Without a ratio of eval, the
+    split eval gets the rest. Without a ratio of test, there is no split test.
 
     >>> split_ratios(0.75), split_ratios([0.5, 0.25, 0.25])
     ({'train': 0.75, 'eval': 0.25}, {'train': 0.5, 'eval': 0.25, 'test': 0.25})
@@ -39,7 +42,10 @@ def split_ratios(ratio: float | Sequence[float]) -> dict[str, float]:
 
 
 def assign_splits(count: int, ratios: dict[str, float], seed: int) -> bytes:
-    """Draw the splits of `count` rows by exact ratios. Return the number of each row's split as a byte."""
+    """Draw the splits of `count` rows, so that the sizes of the splits have these ratios.
+
+    Return one byte for each row: the number of its split, which is an index in `SPLITS`.
+    """
     ends = [round(count * end) for end in np.cumsum(list(ratios.values())).tolist()]
     ends[-1] = count
     sizes = np.diff([0, *ends])
@@ -49,7 +55,7 @@ def assign_splits(count: int, ratios: dict[str, float], seed: int) -> bytes:
 
 
 def shuffled(rows: Iterator[CsvRow], seed: int) -> Iterator[CsvRow]:
-    """Yield the rows, with each window of them permuted."""
+    """Yield the rows in a random order: `_WINDOW` consecutive rows at a time are permuted."""
     window: list[CsvRow] = []
     number = 0
     for row in rows:

@@ -1,4 +1,6 @@
-"""TorNet: radar samples in netCDF files, in TFDS record files with random access, or in tar shards for training.
+"""TorNet, a data set of radar samples of tornadoes: build record files or tar shards from it, and train on them.
+
+A sample is a netCDF file. TFDS record files allow random access to samples; tar shards can be streamed from a store.
 
     from ais_tar2tf import tornet
 
@@ -6,7 +8,7 @@
     sample = tornet.data_source("train-2015", data_dir="tfds/")[5]  # a dict of numpy arrays, without TensorFlow
     dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # without building
 
-The extra is `tornet`. The module `ais_tar2tf.tornet.tornet_dataset_builder` registers `tornet` with TFDS.
+The package needs the extra `tornet`. Importing the module `tornet_dataset_builder` registers `tornet` with TFDS.
 """
 
 from __future__ import annotations

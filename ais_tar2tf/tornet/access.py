@@ -1,4 +1,7 @@
-"""Functions that build and open the TFDS data set `tornet`. They import tensorflow_datasets when called."""
+"""Functions that build and open the TFDS data set `tornet`.
+
+The functions import tensorflow_datasets when they are called. Importing this module must not import TFDS.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def _tfds() -> Any:
         tfds: Any = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
         raise MissingDependency("tensorflow_datasets", extra="tornet") from error
-    importlib.import_module("ais_tar2tf.tornet.tornet_dataset_builder")  # registers it
+    importlib.import_module("ais_tar2tf.tornet.tornet_dataset_builder")  # the import registers `tornet`
     return tfds
 
 
@@ -58,14 +61,14 @@ def build(
         encoding: How radar variables are stored: "zlib", "bytes" or "none".
         workers: The number of processes that write; None uses all cores.
         missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
-        progress: Whether to show a progress bar; None shows it in terminals and notebooks.
-        num_shards: The number of files of each split; None chooses it by the number of samples.
+        progress: Whether to show a progress bar; None shows the bar in terminals and notebooks.
+        num_shards: The number of files of each split; if None, it depends on the number of samples.
 
     Returns:
         The TFDS builder.
 
     Raises:
-        SchemaError: Neither `root` nor TORNET_ROOT is given, or a file is no TorNet sample.
+        SchemaError: Neither `root` nor TORNET_ROOT is given, or a file is not a TorNet sample.
         ShardNotFound: catalog.csv or a file that it lists is absent.
         ExportError: Writing failed.
         MissingDependency: A package of the extra `tornet` is not installed.
@@ -91,7 +94,7 @@ def build(
 
 
 def data_source(split: Any = None, *, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-    """Open splits for random access, in both file formats and without TensorFlow.
+    """Open splits for random access, without TensorFlow. The files may have either format that `build` writes.
 
     Args:
         split: A split, or a dict or list of splits; None opens all splits.
@@ -119,11 +122,12 @@ def load(
 ) -> Any:
     """Load splits as tf.data.Datasets, as `tfds.load("tornet", …)` does.
 
-    A data set that is not built yet is built from TORNET_ROOT. Both file formats are read.
+    If the data set is not built yet, it is built from the folder TORNET_ROOT. The files may have either format
+    that `build` writes.
 
     Args:
         splits: A split, or a list of splits.
-        split: Another name of `splits`, that of TFDS.
+        split: The same as `splits`, under the name that TFDS uses.
         data_dir: The folder of prepared data sets; by default TFDS_DATA_DIR.
         **options: Options of `tfds.load`.
 

@@ -1,7 +1,7 @@
-"""The writing of TorNet's record files in several processes.
+"""Writes TorNet's record files in several processes.
 
-Finished files are kept, so that a second run continues after an interruption. The contents of the files depend on the
-samples only and never on the number of workers.
+Finished files are kept, so that a second run continues after an interruption. The contents of the files depend
+only on the samples, and must not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from ais_tar2tf.tornet.record_file import Task, write
 __all__ = ["SAMPLES_PER_FILE", "WORK", "build"]
 
 WORK = Layout(
-    re.compile("(?!)"),
+    re.compile("(?!)"),  # no file is directly in the build folder
     ((re.compile("[0-9a-f]{16}"), Layout(re.compile(r"[\w.-]+-\d{5}-of-\d{5}(\.json)?|\.[\w.-]+\.\d+"))),),
 )
 """The layout of a build folder: one folder for each plan, with record files, their summaries and unfinished files."""
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
-"""Samples for files of about 100 or 200 MB: enough files for all cores, and large enough for full speed."""
+"""By compression: how many samples a file of about 100 or 200 MB holds.
+
+There are then enough files for all cores, and each file is large enough for full speed.
+"""
 
 _END_SECONDS = 10  # for a worker to end when it is asked to
 
@@ -103,9 +106,13 @@ def _in_processes(tasks: Sequence[Task], number: int, progress: Progress) -> Non
 
 
 def _distribute(tasks: Sequence[Task], workers: Sequence[_Worker], progress: Progress) -> None:
+    """Give each worker a task, and the next task whenever it has finished a task.
+
+    A worker sends the size of each sample that it has written, and None at the end of a task.
+    """
     remaining = iter(tasks)
     busy: dict[Any, _Worker] = {}
-    # `workers` comes first, so that zip takes no task in vain.
+    # `workers` comes first: otherwise zip would take a task for which there is no worker, and lose it.
     for worker, task in zip(workers, remaining, strict=False):
         worker.send(task)
         busy[worker.pipe] = worker

@@ -1,4 +1,7 @@
-"""The reader of catalog.csv, which assigns samples to splits. It imports pandas when called."""
+"""The reader of TorNet's catalog.csv, which assigns the files of samples to splits.
+
+The reader imports pandas only when it is called. It must not open the listed files.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,21 @@ __all__ = ["Missing", "evenly_divided", "read_catalog"]
 
 Missing = Literal["error", "skip"]
 _COLUMNS = ("type", "start_time", "end_time", "filename")
-_SEED = 1234  # of the order of samples in a split
-_SHOWN_FILES = 3  # absent files that an error names
+_SEED = 1234  # decides the order of the files in a split
+_SHOWN_FILES = 3  # the number of absent files that an error names
 
 
 def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[str]]:
-    """Return the files of each split that has any.
+    """Return the files of each split, shuffled by a fixed seed. Splits without files are left out.
 
     Args:
-        root: The folder of catalog.csv.
-        missing: "error", or "skip" to leave out files that are listed and absent.
+        root: The folder of catalog.csv. The names of files are relative to it.
+        missing: "error", or "skip" to leave out files that catalog.csv lists and that do not exist.
 
     Raises:
-        ShardNotFound: catalog.csv or a listed file is absent.
-        SchemaError: catalog.csv is malformed.
+        ShardNotFound: catalog.csv or a listed file does not exist.
+        SchemaError: catalog.csv is malformed, or lists a file outside of its folder.
+        MissingDependency: pandas is not installed.
     """
     path = root / "catalog.csv"
     if not path.is_file():
@@ -48,6 +52,7 @@ def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[st
 
 
 def _by_split(path: Path) -> dict[str, Any]:
+    """Return the rows of each split as a pandas.DataFrame. Check all rows first."""
     try:
         pd: Any = importlib.import_module("pandas")
     except ImportError as error:
@@ -78,7 +83,7 @@ def _shuffled(rows: Any) -> Sequence[str]:
 
 
 def evenly_divided(files: Sequence[str], number: int) -> Iterator[tuple[str, ...]]:
-    """Yield `files` in `number` consecutive parts, whose lengths differ by one at most.
+    """Yield `number` consecutive parts of `files`. The lengths of the parts differ by at most one.
 
     >>> list(evenly_divided("abcde", 2))
     [('a', 'b'), ('c', 'd', 'e')]

@@ -1,4 +1,4 @@
-"""The layout of a TorNet sample: names, shapes, types and categories. No I/O."""
+"""The layout of a sample of TorNet, a data set of weather radar images: names, shapes and types. No I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = [
 CATEGORIES = {"TOR": 0, "NUL": 1, "WRN": 2}
 """The numbers of the categories: tornado, random cell, warning without a tornado."""
 
-FRAMES = 4
+FRAMES = 4  # radar images of one sample, in the order of time
 RADAR_SHAPE = (FRAMES, 120, 240, 2)  # time, azimuth, range, sweep
-RADAR = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")
+RADAR = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")  # the quantities that the radar measures
 VARIABLES = (*RADAR, "range_folded_mask")
 
 FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -40,7 +40,7 @@ FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
 
 
 def split_of(row: Any) -> str:
-    """Return the split of a row of the catalog: its type, and the year in which it ends.
+    """Return the split to which a row of the catalog belongs: the row's type, and the year of its end time.
 
     >>> split_of({"type": "train", "end_time": "2015-05-06 23:59:30"})
     'train-2015'

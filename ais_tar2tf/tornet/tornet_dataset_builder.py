@@ -1,4 +1,7 @@
-"""The TFDS builder of TorNet. Importing this module registers the name `tornet`, and does not import TensorFlow."""
+"""The TFDS builder of TorNet. Importing this module registers the name `tornet` with TFDS.
+
+The import must not import TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class Builder(RandomAccess):
 
         Args:
             encoding: How radar variables are stored: "zlib", "bytes", or "none", which is fastest and eight times as
-                large. By default that of the data on disk, else "zlib".
+                large. Default: the encoding of the data set in `data_dir`; "zlib" if there is no data set.
             workers: The number of processes that write; None uses all cores.
             missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
             progress: Whether to show a progress bar; None shows it in terminals and notebooks.
@@ -92,9 +95,9 @@ class Builder(RandomAccess):
         )
 
     def _stored_features(self) -> Any:
-        """Return the features of a prepared data set, or None without one.
+        """Return the features of the data set in `data_dir`; None if no data set is there.
 
-        The builder takes over the encoding of the data set.
+        From then on, the builder uses the encoding of this data set.
         """
         folder = Path(self._data_dir)
         features = stored_features(folder)
@@ -122,7 +125,7 @@ class Builder(RandomAccess):
 
     @property
     def _build_folder(self) -> Path:
-        """The build folder, in which finished files wait for the others. It outlives an interrupted run."""
+        """The folder that holds finished files until all files are finished. It outlives an interrupted run."""
         return Path(self._data_dir_root) / self.name / f".building-{self.version}-{self.info.file_format.value}"
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[str, dict[str, Any]]]]:
@@ -131,7 +134,7 @@ class Builder(RandomAccess):
         return {split: self._generate_examples(root, files) for split, files in catalog.items()}
 
     def _generate_examples(self, root: Path, files: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield samples for TFDS's own writer, which works in one process; `_generate_splits` replaces it."""
+        """Yield samples for TFDS's own writer, which writes the formats that `_generate_splits` does not write."""
         for name in files:
             yield name, read_sample(root / name)
 
@@ -141,7 +144,7 @@ class Builder(RandomAccess):
         return Path(dl_manager._manual_dir)
 
     def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
-        """Write the splits in several processes. Samples are in the order of TFDS, by the hash of their names."""
+        """Write the splits in several processes. As in TFDS, samples are sorted by the hashes of their names."""
         file_format = self.info.file_format.value
         if file_format not in FORMATS:
             return super()._generate_splits(dl_manager, download_config)
@@ -177,7 +180,7 @@ class Builder(RandomAccess):
         ]
 
     def _publish(self, split: str, tasks: Sequence[Task]) -> Any:
-        """Move finished files to where TFDS expects them, and return the description of the split."""
+        """Move finished files to the folder where TFDS expects them. Return the description of the split."""
         for task in tasks:
             target = Path(self._data_dir) / task.target.name
             try:

@@ -1,7 +1,7 @@
 """Decoders of files that hold arrays: `.npy`, `.npz`, netCDF-4 and HDF5.
 
-`decode_array` selects the decoder by the extension of a field. Nothing is unpickled: a file that holds Python objects
-is refused. The sizes that a file states are checked before memory is allocated.
+`decode_array` selects the decoder by the extension of a field. This module must not unpickle, so it refuses a file
+that holds Python objects. It checks the sizes that a file states before it allocates memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode_npy(data: bytes, limit: int = _LIMITS.member_bytes) -> Any:
 
 
 def _check_header(data: bytes, limit: int) -> None:
-    """Check that the header states plain values that fit into the file and into `limit`."""
+    """Check the header of a `.npy` file: no Python objects, and no more bytes than the file has or `limit` allows."""
     header = io.BytesIO(data)
     first_version = np.lib.format.read_magic(header) == (1, 0)
     read: Any = np.lib.format.read_array_header_1_0 if first_version else np.lib.format.read_array_header_2_0
@@ -76,7 +76,7 @@ def decode_npz(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]
 
     Args:
         data: The bytes of the file.
-        limit: The largest size of the decompressed arrays, in bytes.
+        limit: The largest size of all decompressed arrays together, in bytes.
 
     Raises:
         SchemaError: The file is damaged, holds Python objects, or exceeds the limit, `Limits.ratio` or
@@ -104,7 +104,7 @@ def decode_hdf5(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any
 
     Args:
         data: The bytes of the file.
-        limit: The largest size of the variables, in bytes.
+        limit: The largest size of all variables together, in bytes.
 
     Raises:
         SchemaError: The file is damaged, refers to another file, or exceeds the limit.
@@ -114,7 +114,7 @@ def decode_hdf5(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any
 
 
 def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Read an entry of a zip, but no more bytes than the zip's directory states; `ZipFile.read` has no such bound."""
+    """Read an entry of a zip, up to the size that the zip's directory states. `ZipFile.read` has no such bound."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise SchemaError(f"no .npz file that can be read here: {info.filename!r} is neither stored nor deflated")
     with archive.open(info) as entry:
@@ -152,6 +152,7 @@ def decode_array(field: str, data: bytes) -> Any:
 
     Raises:
         SchemaError: `DECODERS` does not have the extension, or the file cannot be decoded.
+        MissingDependency: The file needs h5py, which is not installed.
     """
     extension = extension_of(field)
     if extension not in DECODERS:
@@ -170,6 +171,7 @@ def decode_record(record: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         MappingError: A field cannot be decoded. The error names the record and the field.
+        MissingDependency: A field needs h5py, which is not installed.
     """
     decoded: dict[str, Any] = {}
     for name, value in record.items():

@@ -29,9 +29,9 @@ class ExampleGrouper(RecordGrouper):
 
     Args:
         shard: The URL of the file.
-        account: Counts errors and ignored features.
+        account: Counts errors, and features that cannot become a field or the key.
         limits: Bounds on records and keys.
-        number: The number, in the file, of the first payload that will be added.
+        number: The number of the first payload that will be added, counted from the start of the file.
         selection: The fields to select; None selects all.
     """
 
@@ -40,7 +40,7 @@ class ExampleGrouper(RecordGrouper):
     ) -> None:
         super().__init__(shard, account, limits, selection)
         self._next_number = number
-        self._pending = RecordBatch()  # the last record, which the base class holds back
+        self._pending = RecordBatch()  # holds the pending record, see `RecordGrouper`
 
     @property
     def pending_offset(self) -> int | None:
@@ -76,7 +76,7 @@ class ExampleGrouper(RecordGrouper):
         return batch
 
     def _record(self, name: str, payload: bytes, offset: int) -> Record | None:
-        """Return the record of a payload, or None if the record is skipped. `name` is its number as a text."""
+        """Return the record of a payload, or None if the record is skipped. `name` is the record's number as text."""
         try:
             features = decode(payload)
         except MalformedExample as error:
@@ -114,7 +114,7 @@ def _value(feature: Any) -> Any:
 
 
 def _key(feature: Any, name: str) -> tuple[str, bool]:
-    """Return the key of a record and whether `feature` states it; otherwise the key is `name`."""
+    """Return the key of a record, and whether `feature` states the key. If it does not, the key is `name`."""
     stated = _value(feature)
     is_text = isinstance(stated, bytes) and bool(stated)
     return (stated.decode("utf-8", "surrogateescape"), True) if is_text else (name, False)

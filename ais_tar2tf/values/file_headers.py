@@ -27,9 +27,9 @@ _NPY = b"\x93NUMPY"
 _MAX_NPY_HEADER = 64 * 1024  # bytes; numpy refuses headers over 10,000
 # The markers C0 to CF, except DHT, JPG and DAC.
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})  # after these markers, there is no length
+_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})  # no length follows these markers
 _START_OF_SCAN = 0xDA
-_MAX_PARTS = 4_096  # segments or chunks before the pixels; a colour profile of 16 MB takes 256
+_MAX_PARTS = 4_096  # segments or chunks before the pixels; a colour profile of 16 MB takes 256 segments
 _MAX_FILL = 64  # bytes of fill before a marker; encoders write none, or align to a word
 _MAX_DIMENSIONS = 32  # the most dimensions of an array; numpy 1 has the same limit
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette has three channels
@@ -121,7 +121,7 @@ def is_cut_image(data: bytes) -> bool:
 def _is_cut_jpeg(data: bytes) -> bool:
     """Return whether a JPEG has no end mark after the start of its first scan.
 
-    A profile before the scan may hold another JPEG with an end mark of its own.
+    An end mark before the scan does not count: it belongs to a smaller JPEG within the metadata.
     """
     at = 2
     for _ in range(_MAX_PARTS):
@@ -148,7 +148,10 @@ def _valid(header: ImageHeader) -> ImageHeader | None:
 
 
 def _jpeg(data: bytes) -> ImageHeader | None:
-    """Read segments up to the start of a frame. A segment is FF, a marker, and its length, which includes itself."""
+    """Read segments up to the start of a frame.
+
+    A segment is FF, a marker, a length of two bytes, and data. The length counts its own two bytes and the data.
+    """
     at = 2
     for _ in range(_MAX_PARTS):
         if data[at] != 0xFF:
@@ -169,7 +172,7 @@ def _jpeg(data: bytes) -> ImageHeader | None:
 
 
 def _after_fill(data: bytes, at: int) -> int:
-    """Return the position of the last FF before a marker."""
+    """Return the position of the last FF before a marker: all FF bytes before this position are fill."""
     for position in range(at, at + _MAX_FILL):
         if data[position + 1] != 0xFF:
             return position
@@ -228,7 +231,10 @@ def _webp(data: bytes) -> ImageHeader | None:
 
 
 def array_header(data: bytes) -> ArrayHeader | None:
-    """Return the header of a `.npy` file; None for any other file, and for a file that would need pickle.
+    """Return the header of a `.npy` file.
+
+    Return None for any other file, for a header that is cut or invalid, and for arrays of structures or of Python
+    objects, which would need pickle.
 
     The layout is: magic (6 bytes), version (2), length of the header (2 or 4, little-endian), and a dict as a Python
     literal.
@@ -252,7 +258,7 @@ def array_header(data: bytes) -> ArrayHeader | None:
 
 
 def _is_shape(shape: tuple[int, ...], itemsize: int) -> bool:
-    """Return whether an array may have a shape: few dimensions, no negative sizes, less than 2**63 bytes."""
+    """Return whether a shape is valid: at most 32 dimensions, no negative sizes, less than 2**63 bytes in all."""
     if len(shape) > _MAX_DIMENSIONS or min(shape, default=0) < 0:
         return False
     return math.prod(max(1, size) for size in shape) * max(1, itemsize) < 1 << 63

@@ -1,9 +1,11 @@
-"""Conversion of a schema to what TensorFlow needs: parse specs, parsers, element specs, and the features of TFDS.
+"""Conversion of a schema to the objects that TensorFlow needs to read records written with this schema.
+
+These objects are parse specs, parsers, element specs, and the features of TFDS.
 
     dataset = tf.data.TFRecordDataset(files).map(parser(schema))
 
-To parse without `parser`, pass `parse_spec(schema)` to `tf.io.parse_example`, and the result to `restore`, which
-gives the fields their shapes.
+To parse without `parser`, pass `parse_spec(schema)` to `tf.io.parse_example`. Then pass the parsed dict to `restore`,
+which gives the fields their types and shapes. This module must not read files.
 """
 
 from __future__ import annotations
@@ -35,21 +37,22 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# decode_raw lacks these types, so values are read as another type with the same bytes.
+# `tf.io.decode_raw` cannot decode these types. It decodes their values as another type of the same size.
 _SAME_BYTES = {"uint32": "int32", "uint64": "int64"}
 
 
 def parse_spec(schema: Schema) -> dict[str, Any]:
-    """Return the features for `tf.io.parse_example` and `tf.io.parse_single_example`.
+    """Return the parse spec of a schema, for `tf.io.parse_example` and `tf.io.parse_single_example`.
 
-    A field of one shape becomes a FixedLenFeature. A field whose length varies, or a number that may be absent,
-    becomes a RaggedFeature; in a single example, its value is a list. An absent file or text becomes an empty string.
+    A field whose shape is always the same becomes a FixedLenFeature. A field whose length varies becomes a
+    RaggedFeature, as does a number that may be absent. A file or text that may be absent is a FixedLenFeature whose
+    default is the empty string. A sparse field of known shape becomes a SparseFeature.
 
     Args:
         schema: The schema of the examples.
 
     Returns:
-        Features of `tf.io`, by their names in the parsed dict.
+        The features, such as `tf.io.FixedLenFeature`, by their names in the parsed dict.
     """
     return {name: feature for field in schema for name, feature in _features_of(field).items()}
 
@@ -80,16 +83,17 @@ def _shape_spec(field: Field) -> dict[str, Any]:
 
 
 def _uniform_sizes(field: Field) -> list[int]:
-    """Return the sizes of a ragged field after its last size that varies."""
+    """Return the fixed sizes at the end of a ragged field's shape: all sizes after the last one that varies."""
     return [size or 0 for size in field.shape[ragged_rank(field) + 1 :]]
 
 
 def _is_one_string(field: Field) -> bool:
+    """Return whether a value of the field is stored as a single string."""
     return field.is_file or field.encoding == "raw" or (field.dtype in TEXT_DTYPES and not field.shape)
 
 
 def _is_empty(field: Field) -> bool:
-    """Return whether a field has no values in any record: TensorFlow treats its feature as absent."""
+    """Return whether the shape of a field has no room for values. TensorFlow treats an empty feature as absent."""
     return field.dense and 0 in field.shape and not _is_one_string(field)
 
 
@@ -112,7 +116,7 @@ def parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
         schema: The schema of the examples.
 
     Returns:
-        A function of a scalar string tensor, or of a batch of them, that returns what `parse` returns.
+        A function of a string tensor: one serialized example, or a vector of them. It returns the same as `parse`.
     """
     spec = parse_spec(schema)
 
@@ -130,30 +134,30 @@ def parse(schema: Schema, serialized: Any) -> dict[str, Any]:
 
     Args:
         schema: The schema of the examples.
-        serialized: A string tensor: a scalar, or a vector of examples.
+        serialized: A string tensor: a scalar for one example, or a vector for a batch.
 
     Returns:
-        A dict of tensors by field name. Files stay encoded, as strings.
+        A dict of tensors by field name. The values of file fields, such as images, stay encoded strings.
 
     Raises:
-        SchemaError: A batch cannot hold values of the shapes that a field has.
+        SchemaError: Examples are parsed as a batch, and the shapes of a field vary in a way that a batch cannot hold.
     """
     return parser(schema)(serialized)
 
 
 def restore(schema: Schema, parsed: Mapping[str, Any], *, batch: bool = False) -> dict[str, Any]:
-    """Restore the types and shapes of fields that tf.io parsed.
+    """Give parsed values the types and shapes that their fields have in the schema.
 
     Args:
         schema: The schema of the examples.
-        parsed: The result of `tf.io` for `parse_spec(schema)`.
-        batch: Whether `parsed` is a batch, from `tf.io.parse_example`.
+        parsed: The dict that `tf.io.parse_example` or `tf.io.parse_single_example` returned for `parse_spec(schema)`.
+        batch: Whether `parsed` is a batch, returned by `tf.io.parse_example`.
 
     Returns:
-        A dict of dense, ragged and sparse tensors by field name. Files stay encoded, as strings.
+        A dict of dense, ragged and sparse tensors by field name. The values of file fields stay encoded strings.
 
     Raises:
-        SchemaError: A batch cannot hold values of the shapes that a field has.
+        SchemaError: `parsed` is a batch, and the shapes of a field vary in a way that a batch cannot hold.
     """
     return {field.name: _restored(field, parsed, batch) for field in schema}
 
@@ -181,7 +185,7 @@ def _cast(field: Field, value: Any) -> Any:
 
 
 def _restored_ragged(field: Field, value: Any, batch: bool) -> Any:
-    """Restore a ragged field: the sizes after its last varying size become the shape of the flat values."""
+    """Restore the shape of a ragged field's flat values: the fixed sizes at the end of the field's shape."""
     uniform = _uniform_sizes(field)
     if not uniform:
         return value
@@ -190,7 +194,7 @@ def _restored_ragged(field: Field, value: Any, batch: bool) -> Any:
 
 
 def _shaped(field: Field, value: Any, parsed: Mapping[str, Any], batch: bool) -> Any:
-    """Reshape flat values to the shape of the field. In a batch, only the first size of the shape may vary."""
+    """Reshape the flat values of a field whose shape varies. In a batch, only the first size may vary."""
     if field.shape == (None,):
         return value
     if batch:
@@ -213,7 +217,7 @@ def _batch_error(field: Field) -> SchemaError:
 
 
 def _sizes(field: Field, parsed: Mapping[str, Any]) -> Any:
-    """Return the sizes of one value, as its record states them; else those of the field, with -1 for varying ones."""
+    """Return the shape that a record states for its value; else the shape of the field, with -1 for varying sizes."""
     if has_shape_feature(field):
         return parsed[SHAPE.format(field.name)]
     return [-1 if size is None else size for size in field.shape]
@@ -225,7 +229,7 @@ def _restored_raw(field: Field, value: Any, parsed: Mapping[str, Any], batch: bo
     flat = tf.io.decode_raw(value, _SAME_BYTES.get(name, name))
     flat = tf.bitcast(flat, name) if name in _SAME_BYTES else flat
     if None not in field.shape:
-        # The values of an optional field have one more dimension, whose size is 0 for an absent value.
+        # In a single example, an optional field has one more dimension: its size is 0 if the value is absent, else 1.
         values = (-1,) if batch or field.optional else ()
         return tf.reshape(flat, (*values, *field.shape))
     if batch:
@@ -242,7 +246,7 @@ def _restored_sparse(field: Field, parsed: Mapping[str, Any], batch: bool) -> An
 
 
 def element_spec(schema: Schema) -> dict[str, Any]:
-    """Return the type and shape of each tensor that a `parser` returns for one example, by field name.
+    """Return the `tf.TypeSpec` of each tensor that a `parser` returns for one example, by field name.
 
     Args:
         schema: The schema of the examples.
@@ -268,15 +272,16 @@ def _element_of(field: Field) -> Any:
 
 
 def _tensor_dtype(field: Field) -> Any:
+    """Return the tensor type of a field's values. Dates and durations, which TensorFlow lacks, become int64."""
     dtype = np.dtype(field.dtype)
     return tf.int64 if dtype.kind in "mM" else tf.as_dtype(dtype.name)
 
 
 def tfds_features(schema: Schema) -> Any:
-    """Return the tfds.features.FeaturesDict that reads examples of a schema (extra `tfds`).
+    """Return the `tfds.features.FeaturesDict` that reads examples of a schema (needs the extra `tfds`).
 
-    Files other than images, and labels that are stored as text, become strings. A string or a number that may be
-    absent becomes a sequence, which is empty in a record without the field.
+    Files that are not images become strings, and so do labels that are stored as text. A string or a number that may
+    be absent becomes a sequence, which is empty in a record without the field.
 
     Args:
         schema: The schema of the examples.
@@ -294,6 +299,7 @@ def tfds_features(schema: Schema) -> Any:
 
 
 def _tfds_optional(features: Any, field: Field, schema: Schema) -> Any:
+    """Return the TFDS feature of an optional field; raise SchemaError, with advice, if TFDS has none."""
     if _is_one_string(field) and field.encoding not in ("image", "raw"):
         return features.Tensor(shape=(None,), dtype=np.bytes_)
     if field.encoding == "list" and not field.shape:

@@ -1,8 +1,10 @@
-"""Folders that belong to this package, such as a cache's: marked, checked, and emptied only of the package's files.
+"""Folders that belong to this package, such as the folder of a cache: mark, check, empty and delete them.
 
-A folder is ours if it has the marker file, or if the folder's `Layout` describes the names of everything in it, as
-earlier versions left it. Any other folder that is not empty is refused. Links are never followed, and files with
-other names are never deleted.
+A folder is *ours* if it has the marker file. A folder without the marker is ours if a `Layout` describes every name
+in it: it is empty, or an earlier version of this package made it. Any other folder is refused.
+
+This module must not delete a file whose name the layout does not describe. It must not follow a link that stands in
+place of such a folder, or inside of it.
 """
 
 from __future__ import annotations
@@ -17,30 +19,35 @@ from pathlib import Path
 
 __all__ = ["MARKER", "Layout", "check", "claim", "clear", "make_below", "opened", "remove", "sync"]
 
-Refuse = Callable[[str], Exception]
+Refuse = Callable[[str], Exception]  # the argument is the text of the error
 """Makes the error for a folder that is not ours, from its text."""
 
 MARKER = ".ais_tar2tf"
 _TEXT = b"ais_tar2tf keeps files of its own in this folder, and deletes them when it needs them no longer.\n"
-_SYSTEM_FILES = re.compile(r"lost\+found|\.nfs[0-9a-f]+|\.DS_Store|\.Trash-\d+")  # of file systems and desktops
+_SYSTEM_FILES = re.compile(r"lost\+found|\.nfs[0-9a-f]+|\.DS_Store|\.Trash-\d+")  # made by file systems and desktops
 _MARK_ERRORS = (errno.EEXIST, errno.EROFS, errno.EACCES, errno.EPERM)  # the folder is marked, or read-only
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The names that a folder of ours may have: names of files, and names of folders with layouts of their own."""
+    """The names that a folder of ours may contain.
+
+    Attributes:
+        files: The names of files.
+        folders: The names of subfolders, each with the layout of these subfolders.
+    """
 
     files: re.Pattern[str]
     folders: tuple[tuple[re.Pattern[str], Layout], ...] = ()
 
     def below(self, name: str) -> Layout | None:
-        """Return the layout of the folder `name` in this folder; None if it is not ours."""
+        """Return the layout of the subfolder `name`; None if this layout does not describe the name."""
         return next((layout for pattern, layout in self.folders if pattern.fullmatch(name)), None)
 
 
 def check(path: Path, layout: Layout, *, fail: Refuse) -> None:
-    """Raise `fail(…)` if a folder exists and is not ours. Nothing is changed."""
+    """Raise `fail(…)` if the folder exists and is not ours. Change nothing."""
     try:
         with opened(path, fail=fail) as folder:
             _check(folder, path, layout, fail)
@@ -49,12 +56,12 @@ def check(path: Path, layout: Layout, *, fail: Refuse) -> None:
 
 
 def claim(path: Path, layout: Layout, *, fail: Refuse, mode: int = 0o777) -> None:
-    """Create and mark a folder, unless that was done before.
+    """Create a folder if it does not exist, check that it is ours, and mark it.
 
     Args:
-        path: The folder. It must not be a link; links above it are followed.
-        layout: The names that the folder may have.
-        fail: Makes the error for a link, a file, or a folder that is not ours.
+        path: The folder. It must not be a link, but the folders above it may be links.
+        layout: The names that the folder may contain.
+        fail: Makes the error if `path` is a link, a file, or a folder that is not ours.
         mode: The permissions of a new folder.
     """
     path.mkdir(mode, parents=True, exist_ok=True)
@@ -64,14 +71,14 @@ def claim(path: Path, layout: Layout, *, fail: Refuse, mode: int = 0o777) -> Non
 
 
 def clear(path: Path, layout: Layout, *, fail: Refuse, keep: Collection[str] = ()) -> None:
-    """Delete the files and folders of a layout in a folder of ours, except the marker and the names in `keep`."""
+    """Delete the files and subfolders of `layout` in a folder of ours, except the marker and the files in `keep`."""
     with opened(path, fail=fail) as folder:
         _check(folder, path, layout, fail)
         _clear(folder, layout, keep)
 
 
 def remove(path: Path, layout: Layout, *, fail: Refuse) -> None:
-    """Delete a folder of ours, if it exists. A folder that also has other files stays, with those files."""
+    """Delete a folder of ours, if it exists. If the folder also has files that are not ours, it stays with them."""
     try:
         with opened(path, fail=fail) as folder:
             _check(folder, path, layout, fail)
@@ -91,7 +98,10 @@ def remove(path: Path, layout: Layout, *, fail: Refuse) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path | str, *, fail: Refuse, below: int | None = None) -> Generator[int]:
-    """Open a folder, but no link, for calls that take `dir_fd`. `path` may be relative to the open folder `below`."""
+    """Open a folder and yield its descriptor, for calls that take `dir_fd`. Raise `fail(…)` for a link or a file.
+
+    `path` may be relative to the open folder `below`.
+    """
     try:
         handle = os.open(path, _FOLDER, dir_fd=below)
     except OSError as error:
@@ -108,12 +118,13 @@ def opened(path: Path | str, *, fail: Refuse, below: int | None = None) -> Gener
 
 
 def make_below(name: str, folder: int, *, mode: int) -> None:
-    """Create a folder in an open folder, unless it exists."""
+    """Create the folder `name` in the open folder `folder`, unless it exists."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, mode, dir_fd=folder)
 
 
 def _check(folder: int, path: Path, layout: Layout, fail: Refuse) -> None:
+    """Raise `fail(…)` if the open folder is not ours."""
     stranger = None if _is_marked(folder) else _stranger(folder, layout)
     if stranger is not None:
         raise fail(
@@ -149,7 +160,7 @@ def _is_marked(folder: int) -> bool:
 
 
 def _stranger(folder: int, layout: Layout) -> str | None:
-    """Return a name in the folder, or below it, that the layout does not describe; None if there is none."""
+    """Return a name in the folder or its subfolders that the layout does not describe; None if it describes all."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name == MARKER or _SYSTEM_FILES.fullmatch(entry.name):
@@ -172,24 +183,25 @@ def _clear(folder: int, layout: Layout, keep: Collection[str]) -> None:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
         inner = layout.below(name) if is_folder else None
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
             if inner is not None:
                 with opened(name, fail=_vanished, below=folder) as below:
                     _clear(below, inner, ())
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(MARKER, dir_fd=below)
-                with contextlib.suppress(OSError):  # it still has files that are not ours
+                with contextlib.suppress(OSError):  # the subfolder still has files that are not ours
                     os.rmdir(name, dir_fd=folder)
             elif not is_folder and name not in keep and layout.files.fullmatch(name):
                 os.unlink(name, dir_fd=folder)
 
 
 def _vanished(text: str) -> FileNotFoundError:
+    """Return the error for a subfolder that another process replaced by a link or a file: the subfolder is gone."""
     return FileNotFoundError(text)
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the list of a folder's names, has been written to the disk."""
+    """Wait until the content of a file, or the list of the names in a folder, has been written to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,6 @@
-"""Parsers of JSON and msgpack in members, bounded in size, in nesting and in memory. No I/O.
+"""Parsers of JSON and msgpack from untrusted members or answers. Size, nesting and memory are bounded. No I/O.
 
-Every error is a `SchemaError`, whatever the member holds.
+Every error is a `SchemaError`, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ais_tar2tf.options import KIB, Limits
 __all__ = ["json_value", "msgpack_value"]
 
 _LIMIT = Limits().value_bytes
-_DEPTH = 200  # of nested lists and objects: recursive functions walk them, and Python allows a depth of 1,000
-_DENSE = 8  # bytes of text for each list or object, at least: an empty one becomes 64 bytes of memory
-_SMALL = 64 * KIB  # bytes of a value that may be of any density
+_DEPTH = 200  # levels of nested lists and objects: recursive functions walk them, and Python allows 1,000 calls
+_DENSE = 8  # the fewest bytes for each list or object, on average: an empty list takes 64 bytes of memory
+_SMALL = 64 * KIB  # bytes of a value that may have any number of lists and objects
 
 
 def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text of at most `limit` bytes.
 
     >>> json_value(b'{"a": [1, null]}')
     {'a': [1, None]}
@@ -43,7 +43,7 @@ def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
 
 
 def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
-    """Return the value of msgpack bytes; extension types stay `msgpack.ExtType`.
+    """Return the value of at most `limit` msgpack bytes. Values of extension types are returned as `msgpack.ExtType`.
 
     >>> msgpack_value(bytes([0x92, 1, 0xA1]) + b"a")
     [1, 'a']
@@ -56,7 +56,7 @@ def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
         value: Any = msgpack.unpackb(data, raw=False, strict_map_key=False, **hooks)
     except SchemaError:
         raise
-    except Exception as error:  # msgpack's own errors have no root
+    except Exception as error:  # msgpack's errors have no common base class
         raise SchemaError(f"no msgpack that can be read here: {str(error) or type(error).__name__}") from error
     if len(data) > _DEPTH:
         _check_depth("msgpack", value)
@@ -64,10 +64,10 @@ def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
 
 
 def _counted(msgpack: Any, data: bytes) -> dict[str, Any]:
-    """Return hooks that refuse a value with too many lists and maps.
+    """Return arguments for unpacking that refuse a value with too many lists and maps.
 
-    The value is skipped once before that, since unpacking reserves memory for as many items as each list states;
-    skipping fails if the items are missing.
+    Before that, read through the value once without unpacking it. This fails if items are missing. Unpacking would
+    reserve memory for all items that a list states, even if they are missing.
     """
     skipped = msgpack.Unpacker(max_buffer_size=len(data))
     skipped.feed(data)

@@ -1,4 +1,7 @@
-"""Progress bars of long jobs: by rich in a terminal, by tqdm in a notebook, and none where stderr is a file."""
+"""Progress bars of long jobs: by rich in a terminal, by tqdm in a notebook, and by default none elsewhere.
+
+This module must not read or write anything but the display.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from ais_tar2tf.base.escaping import one_line
 
 __all__ = ["Progress", "ProgressDisplay", "progress_for"]
 
-_INTERVAL = 0.2  # seconds between two updates of the display
-_BAR_WIDTH = 16  # characters: bar and text fit into 80 columns
-_PATIENCE = 2.0  # seconds before the first display: a shorter job needs no bar
+_INTERVAL = 0.2  # the fewest seconds between two updates of the display
+_BAR_WIDTH = 16  # characters, so that bar and text fit into 80 columns
+_PATIENCE = 2.0  # seconds before the display opens: a shorter job needs no bar
 
 
 class ProgressDisplay(Protocol):
-    """Shows one line of text, and how many shards (or files) are done."""
+    """Shows one line of text, and how many units of a job are done, such as shards or files."""
 
     def show(self, text: str, done: int) -> None:
-        """Replace the line."""
+        """Replace the line by `text`, and show that `done` units are done."""
         ...
 
     def close(self) -> None:
@@ -31,16 +34,16 @@ class ProgressDisplay(Protocol):
 
 
 class Progress:
-    """Counts the progress of one job, and displays it at most five times a second. A context manager.
+    """Counts the progress of one job, and displays it at most five times a second. Use it as a context manager.
 
     Args:
         job: The name of the job, for the text.
-        total: How many shards (or other units) the job has; 0 if unknown.
-        open_display: Opens the display; None for no display.
+        total: How many units, such as shards, the job has; 0 if unknown.
+        open_display: Opens the display. None: nothing is displayed.
         clock: Returns seconds.
         size: How many bytes the job has; 0 if unknown.
-        counted: The name of the things that `add` counts; "" if only bytes are counted.
-        patience: Seconds before the display opens.
+        counted: The plural name of the things that `add` counts, such as "records"; "" if only bytes are counted.
+        patience: Seconds from the beginning of the job to the opening of the display.
     """
 
     def __init__(
@@ -85,12 +88,12 @@ class Progress:
             self._update()
 
     def add_shard(self, count: int = 1) -> None:
-        """Count shards that are done."""
+        """Count shards, or other units of the job, that are done."""
         self.shards += count
 
     @property
     def text(self) -> str:
-        """The line to display, as `train: 12,000 records, 310 MB/s, 0:01:05 left`."""
+        """The line to display, such as `train: 12,000 records, 310 MB/s, 0:01:05 left`."""
         seconds = max(self._clock() - self._begin, 1e-9)
         parts = [f"{self.records:,} {self._counted}"] if self._counted else []
         if self.bytes:
@@ -104,11 +107,13 @@ class Progress:
 
     @property
     def _share_done(self) -> float:
+        """The fraction of the job that is done, from 0 to 1; 0 if it is unknown."""
         if self._size:
             return self.bytes / self._size
         return self.shards / self._total if self._total else 0.0
 
     def _update(self) -> ProgressDisplay:
+        """Open the display if it is not open, and show the present line; return the display."""
         if self._display is None:
             assert self._open_display is not None
             self._display = self._open_display()
@@ -136,10 +141,11 @@ def progress_for(
     Args:
         job: The name of the job.
         total: How many units the job has; 0 if unknown.
-        wanted: None displays after two seconds in a notebook or terminal; True at once and everywhere; False never.
-        unit: The name of the units of `total`.
+        wanted: True: display at once, and everywhere. False: never display. None: display after two seconds, and only
+            in a notebook or a terminal.
+        unit: The plural name of the units that `total` counts.
         size: How many bytes the job has; 0 if unknown.
-        counted: The name of the things that `Progress.add` counts.
+        counted: The plural name of the things that `Progress.add` counts.
     """
     make = _notebook_display if _in_notebook() else _terminal_display if wanted or _in_terminal() else None
     if make is None or wanted is False:
@@ -171,7 +177,7 @@ def _notebook_display(total: int, unit: str) -> ProgressDisplay:
 
 
 class _RichDisplay:
-    """A bar, or a spinner where the total is unknown. In a terminal it disappears at the end of the job."""
+    """A bar of rich, or a spinner if the total is unknown. In a terminal, it disappears at the end of the job."""
 
     def __init__(self, total: int, unit: str) -> None:
         from rich.console import Console
@@ -197,7 +203,7 @@ class _RichDisplay:
 
 
 class _TqdmDisplay:
-    """A bar of tqdm."""
+    """A bar of tqdm, for notebooks."""
 
     def __init__(self, total: int, unit: str) -> None:
         from tqdm.auto import tqdm
@@ -213,7 +219,7 @@ class _TqdmDisplay:
 
 
 class _LineDisplay:
-    """One line of text, which each update overwrites."""
+    """One line of text on stderr, which each update overwrites, if rich or tqdm is not installed."""
 
     def __init__(self, total: int, unit: str) -> None:
         self._suffix = f"/{total} {unit}, " if total else ""

@@ -1,6 +1,7 @@
-"""Statistics of reading: counters and times, and the policy that decides whether an error skips a record or raises.
+"""Statistics of reading: counters, times, and the policy `on_error`, by which an error is raised or a record skipped.
 
-`Stats` holds the numbers. `Account` adds to them from any thread and applies `on_error`.
+`Stats` holds the numbers. `Account` adds to these numbers from any thread, and applies the policy. This module must
+not interpret the numbers: `metrics.py` does so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DECISIONS = {True: True, "skip": True, False: False, None: False, "raise": Fals
 
 
 class AutoChoice(NamedTuple):
-    """A setting that was chosen automatically: its value, and the reason, such as the rate that was measured."""
+    """An automatic choice of a setting: the value, and the reason, such as the rate that was measured."""
 
     value: str
     why: str
@@ -36,30 +37,30 @@ class AutoChoice(NamedTuple):
 
 @dataclass(slots=True)
 class Stats:
-    """The counters and times of reading. At its end, `records_read == records_emitted + sum(skipped.values())`.
+    """The counters and times of reading.
 
-    A record that fails in decoding or in a mapping counts as read and skipped. A record whose error is raised is in
-    no count. A shard that is skipped counts once in `skipped` and once in `records_read`, since the number of its
-    records is unknown.
+    When reading has ended, `records_read == records_emitted + sum(skipped.values())`. A record that fails in decoding
+    or in a mapping counts as read and skipped. A record whose error is raised does not count at all. A shard that is
+    skipped counts once in `skipped` and once in `records_read`, because the number of its records is unknown.
     """
 
     shards: int = 0  # opened, or skipped
     records_read: int = 0
     records_emitted: int = 0
-    bytes: int = 0  # of shards, from the store or the cache
+    bytes: int = 0  # bytes of shards, read from the store or the cache
     cached: int = 0  # the part of `bytes` that came from the cache
-    cache_faults: int = 0  # blocks that the cache could not read or keep, or that were damaged; the store had them
-    skipped: Counter[str] = field(default_factory=Counter)  # by the name of the error
+    cache_faults: int = 0  # blocks that were damaged in the cache, or not read or kept by it; the store sent them
+    skipped: Counter[str] = field(default_factory=Counter)  # by the class name of the error
     ignored: int = 0  # members without a field: directories, links, `._*`, .DS_Store, members outside the grouping
-    left_out: int = 0  # objects of a listing that are not shards: documents, hidden files, pictures
+    left_out: int = 0  # objects in a listing that are not shards: documents, hidden files, pictures
     retries: int = 0  # requests that were sent again
-    resumes: int = 0  # the retries that began in the middle of a shard
+    resumes: int = 0  # retries that began in the middle of a shard; they also count in `retries`
     network_wait: float = 0.0  # seconds that the reader waited for bytes
-    reading: float = 0.0  # seconds that records took, with `network_wait`
+    reading: float = 0.0  # seconds spent waiting for chunks of records, including `network_wait`
     idle: float = 0.0  # seconds between two chunks of records, in which no chunk was requested
-    mapping: float = 0.0  # seconds in which a mapping ran; of graphs, a sample divided by the number of calls at once
-    seed: int | None = None  # of the latest shuffled dataset: given, drawn, or options.SHARED_SEED
-    chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest, by setting
+    mapping: float = 0.0  # seconds in which a mapping ran; for graphs, an estimate from some timed calls
+    seed: int | None = None  # the seed of the latest shuffled dataset: given, drawn, or options.SHARED_SEED
+    chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest choices, by setting
 
     @property
     def seconds(self) -> float:
@@ -73,12 +74,12 @@ class Stats:
 
     @property
     def parsing_seconds(self) -> float:
-        """The seconds spent making records of bytes, and elements of records."""
+        """The seconds spent turning bytes into records, and records into elements."""
         return self.reading - self.network_seconds + min(self.mapping, self.idle)
 
     @property
     def consumer_seconds(self) -> float:
-        """The seconds in which records were ready, and the training step, or a later stage of tf.data, was busy."""
+        """The seconds in which the reader waited for the training step, or for a later stage of tf.data."""
         return self.idle - min(self.mapping, self.idle)
 
     @property
@@ -88,14 +89,14 @@ class Stats:
 
     @property
     def megabytes_per_second(self) -> float:
-        """The rate of the shards' bytes, in units of 10^6."""
+        """The rate of bytes of shards, in units of 10^6 bytes a second."""
         return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
 
     def since(self, before: Stats) -> Stats:
-        """Return the numbers that were added since an earlier copy.
+        """Return the numbers that were added since `before`, with the current `seed` and `chosen`.
 
         Args:
-            before: The copy.
+            before: An earlier copy of these statistics.
         """
         numbers = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in _numbers()}
         skipped = self.skipped - before.skipped
@@ -107,6 +108,7 @@ class Stats:
 
 
 def _numbers() -> list[Field[Any]]:
+    """Return the fields of `Stats` that are plain numbers, which can be added."""
     return [each for each in fields(Stats) if each.name not in ("skipped", "seed", "chosen")]
 
 
@@ -121,7 +123,7 @@ class Account:
         self._lock = forking.lock()
 
     def with_new_stats(self) -> Account:
-        """Return an account with the same policy, and statistics of its own."""
+        """Return another account with the same policy, whose statistics begin at 0."""
         return Account(self.on_error)
 
     @property
@@ -136,7 +138,7 @@ class Account:
                 setattr(self.stats, name, getattr(self.stats, name) + count)
 
     def merge(self, stats: Stats) -> None:
-        """Add statistics of another account, such as another process's."""
+        """Add the statistics of another account, for example from another process."""
         with self._lock:
             for each in _numbers():
                 setattr(self.stats, each.name, getattr(self.stats, each.name) + getattr(stats, each.name))
@@ -149,27 +151,29 @@ class Account:
             self.stats.chosen.update(choices)
 
     def add_emitted(self, count: int) -> None:
-        """Count records that were read and handed out."""
+        """Count records that were read and given to the caller."""
         self.add(records_read=count, records_emitted=count)
 
     def record_error(self, error: Tar2TFError) -> None:
-        """Count a record as skipped, or raise its error if the policy says so."""
+        """Count a faulty record as skipped, or raise its error, as the policy decides."""
         self._decide(error, skips=self.on_error in ("skip-record", "skip-shard"))
 
     def take_back(self, error: Tar2TFError) -> None:
-        """Do as `record_error`, for a record that was counted as emitted before it failed."""
+        """Uncount a record that was counted as emitted before it failed. Then do the same as `record_error`."""
         self.add(records_read=-1, records_emitted=-1)
         self.record_error(error)
 
     def shard_error(self, error: Tar2TFError) -> None:
-        """Count the rest of a shard as skipped, or raise its error if the policy says so.
+        """Count the rest of a faulty shard as skipped, or raise the error, as the policy decides.
 
-        `skip-shard` does not skip a shard whose endpoint has never answered: it would skip all other shards, too.
+        The policy `skip-shard` raises the error of an endpoint that has never answered. Otherwise, every shard there
+        would be skipped.
         """
         unanswered = isinstance(error, TransportError) and error.silence is not None
         self._decide(error, skips=self.on_error == "skip-shard" and not unanswered)
 
     def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
+        """Count a skip, or raise `error`. `skips` is the decision, unless `on_error` is a callable."""
         if not (_decision(self.on_error, error) if callable(self.on_error) else skips):
             raise error
         with self._lock:
@@ -178,7 +182,7 @@ class Account:
 
 
 def _decision(decide: Callable[[Tar2TFError], Any], error: Tar2TFError) -> bool:
-    """Return whether the user's function decides to skip."""
+    """Return whether the user's callable `decide` decides to skip."""
     answer = decide(error)
     if isinstance(answer, bool | str | None) and answer in _DECISIONS:
         return _DECISIONS[answer]
@@ -188,7 +192,7 @@ def _decision(decide: Callable[[Tar2TFError], Any], error: Tar2TFError) -> bool:
 
 
 class Busy:
-    """Measures the seconds in which at least one of several concurrent calls of a mapping runs."""
+    """Adds to `Stats.mapping` the seconds in which at least one of several concurrent calls of a mapping runs."""
 
     def __init__(self, account: Account) -> None:
         self._account = account

@@ -1,12 +1,14 @@
-"""Long waits for a store: each cause is reported once, by a warning of the logger `ais_tar2tf`.
+"""Reports of long waits for a store, as warnings of the logger `ais_tar2tf`.
 
-    with Wait(url) as wait:         # a thread checks its duration from now on
+    with Wait(url) as wait:         # from now on, a thread checks how long the wait takes
         …                           # a request, for example
         wait.because(error)         # the request failed and is retried; the same wait goes on
 
-A cause is a fault (the server sends nothing, a refused connection, a status) of one bucket or host. However many
-requests and threads wait for the same cause, the cause is reported once in ten minutes, or twice in a minute while
-Retry-After keeps the tries far apart.
+A *cause* is a fault of one bucket or host: the server sends nothing, refuses a connection, or answers with an error
+status. A cause is reported at most once in ten minutes, however many requests and threads wait because of it. While
+a Retry-After delays the tries by 30 seconds or more, a cause may be reported twice a minute.
+
+This module must not end a wait: `Timeouts` and `Retry` bound waits.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ _Result = TypeVar("_Result")
 _LOG = logging.getLogger("ais_tar2tf")
 _LONG = 2.0  # seconds: people hardly notice a shorter wait
 _REPORT_INTERVAL = 600.0  # seconds between two reports of the same cause
-_RETRY_AFTER_INTERVAL = 30.0  # the same, for a Retry-After of at least as many seconds
-_MAX_CAUSES = 1_000  # that are remembered
+_RETRY_AFTER_INTERVAL = 30.0  # seconds between two reports, if Retry-After delays the next try by as many seconds
+_MAX_CAUSES = 1_000  # causes that are remembered
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _VARYING = re.compile(r" \(.*|[\d,]+ bytes", re.DOTALL)  # parts of an error's text that differ between requests
 _SILENCE = "the server sends nothing"
@@ -45,7 +47,7 @@ class Reports:
 
     Args:
         clock: Returns seconds.
-        long: The seconds from which on a wait is reported.
+        long: The number of seconds after which a wait is reported.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, long: float = _LONG) -> None:
@@ -55,7 +57,13 @@ class Reports:
         self._reported: dict[tuple[str, str], float] = {}
 
     def report(self, url: str, seconds: float, error: TransportError | None) -> None:
-        """Warn of a wait that has taken so many seconds, unless its cause was reported recently."""
+        """Warn of a wait that has taken `seconds` so far, unless its cause was reported recently.
+
+        Args:
+            url: The URL of the object that is waited for.
+            seconds: The duration of the wait.
+            error: The error of the last try; None if the server sends nothing.
+        """
         cause = _SILENCE if error is None else error.message.removeprefix(f"{error.url}: ").partition("; ")[0]
         retry_after = _retry_after_sentence(error)
         interval = _RETRY_AFTER_INTERVAL if retry_after else _REPORT_INTERVAL
@@ -65,6 +73,7 @@ class Reports:
             _LOG.warning("%s: waiting for %.0f s: %s. %s.", *values, extra={"is_wait": True})
 
     def _is_due(self, cause: tuple[str, str], interval: float) -> bool:
+        """Return whether a cause was not reported in the last `interval` seconds; if so, note a report."""
         now = self.clock()
         with self._lock:
             if now - self._reported.get(cause, -interval) < interval:
@@ -80,7 +89,7 @@ REPORTS = Reports()
 
 
 def _retry_after_sentence(error: TransportError | None) -> str:
-    """Return a sentence about a long Retry-After; "" for any other wait."""
+    """Return a sentence about a Retry-After that delays the next try for long; "" for any other wait."""
     if error is None or error.retry_after is None or (error.next_try or 0) < _RETRY_AFTER_INTERVAL:
         return ""
     return (
@@ -100,12 +109,12 @@ def _redacted(text: str) -> str:
 
 
 class Wait:
-    """The current wait of one reader for an object at a URL. After one wait ends, another may begin.
+    """The wait of one reader for an object. After the wait has ended, the same instance can begin another one.
 
     Args:
         url: The object's URL.
-        silent: Whether a server that sends nothing is no reason to report, such as during a large upload.
-        reports: Where long waits are reported, by default `REPORTS`.
+        silent: Report a wait only after a failed try, for a server that may be silent, as during a large upload.
+        reports: The place where long waits are reported, by default `REPORTS`.
     """
 
     def __init__(self, url: str = "", *, silent: bool = False, reports: Reports | None = None) -> None:
@@ -120,12 +129,12 @@ class Wait:
         return self._own_reports or REPORTS
 
     def begin(self, url: str, error: Callable[[], TransportError | None]) -> None:
-        """Begin to wait for the object at `url`; `error` returns the error of the last try for it."""
+        """Begin to wait for the object at `url`. `error` returns the error of the last failed try, or None."""
         self._url, self._error, self._since = url, error, self._reports.clock()
         periodic.register(self)
 
     def end(self) -> None:
-        """Note that the wait is over, whether it succeeded or not."""
+        """Note that the wait is over, whether or not bytes arrived."""
         self._since = None
 
     def because(self, error: TransportError) -> None:
@@ -140,7 +149,7 @@ class Wait:
         self.end()
 
     def on_tick(self) -> bool:
-        """Report the wait if it has become long; return whether it goes on."""
+        """Report the wait if it is long, and return whether it goes on. `base.periodic` calls this twice a second."""
         since, error = self._since, self._error()
         if since is None:
             return False
@@ -157,6 +166,6 @@ def repeat_and_report(
     *,
     silent: bool = False,
 ) -> _Result:
-    """Call `once` as `repeat` does, and report long waits for the object at `url`; for `silent` see `Wait`."""
+    """Call `once` as `repeat` does, and report long waits for the object at `url`. `Wait` explains `silent`."""
     with Wait(url, silent=silent) as wait:
         return repeat(once, retry, pause=time.sleep, draw=random.random, on_retry=wait.because)

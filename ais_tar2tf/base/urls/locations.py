@@ -1,4 +1,4 @@
-"""Locations as users write them, made into text: a `str` or an `os.PathLike`, one or several. No I/O."""
+"""Converts locations to text. Users write a location, or several, as `str` or `os.PathLike`. No I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Location = str | os.PathLike[str]
 Locations = Location | Iterable[Location]
 
 _MAX_SHOWN = 200  # characters of a location in the text of an error
-_MAX_LISTED = 10_000_000  # locations in a list; so many shards are named by a template
-_REFUSED = (bytes, bytearray, memoryview, set, frozenset, dict)  # iterables of numbers, or without an order
+_MAX_LISTED = 10_000_000  # locations in a list; for more shards, a template is shorter
+_REFUSED = (bytes, bytearray, memoryview, set, frozenset, dict)  # iterables of numbers, or of no fixed order
 _SCHEMES = frozenset({"ais", "az", "file", "gs", "http", "https", "s3"})
 _URL_IN_A_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)", re.DOTALL)
 
@@ -78,11 +78,11 @@ def location_texts(locations: object, text_of: Callable[[Location], str] | None 
 
     Args:
         locations: A location, or an iterable of them that has an order.
-        text_of: Converts a location to text, such as `location_text`. By default a `~` is not replaced, as is right
-            for the names of objects.
+        text_of: Converts a location to text, such as `location_text`. The default leaves a `~` as it is, because it
+            may be a part of an object's name.
 
     Raises:
-        TemplateError: There is no location, one has the wrong type, or the iterable has no order.
+        TemplateError: There is no location, a location has the wrong type, or the iterable has no order or no end.
     """
     if isinstance(locations, str | os.PathLike):
         return [_text(locations, text_of, "a template is a str or a path")]
@@ -108,7 +108,7 @@ def _text(location: object, text_of: Callable[[Location], str] | None, what: str
 
 
 def local_folder(location: object, what: str) -> str:
-    """Return the path of a folder on this machine. A URL is refused: it would become a folder with a strange name.
+    """Return the path of a folder on this machine. A URL is refused: as a path, it would make a strange folder.
 
     Args:
         location: Text, or an `os.PathLike`.

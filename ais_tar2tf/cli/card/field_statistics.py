@@ -1,6 +1,7 @@
-"""The statistics of one field's values, collected in constant memory for the card of a data set.
+"""The statistics of the values of one field, collected in constant memory for the card of a data set.
 
-This module must not do I/O. It reads the headers of images and recordings, and never decodes their content.
+A card is the page that `ais-tar2tf card` writes. This module must not do I/O. Of images and audio files it reads the
+headers only, and must not decode their content.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ais_tar2tf.values.schema import LABEL_FIELDS, extension_of
 
 __all__ = ["UNITS", "FieldStatistics"]
 
-_LONGEST_JSON = 1 << 20  # bytes; a longer document is counted as text
-_MOST_QUANTITIES = 200  # when a field has as many quantities, numbers at new JSON keys are not counted
+_LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
+_MOST_QUANTITIES = 200  # of one field; after that, numbers at further JSON keys are not counted
 UNITS = {
     "size": "bytes",
     "height": "pixels",
@@ -43,9 +44,9 @@ class FieldStatistics:
         records: How many records have the field.
         kinds: How many values there are of each kind, such as "image jpeg" or "text".
         numbers: The statistics of each quantity: "size", "width", "value" (a number), "values" (the elements of
-            arrays), "KEY:" (the numbers at a key of JSON documents), and so on.
-        words: How often each word occurs, for each property: "channels", "shape", "value" (a text or a number), "key"
-            (of JSON documents).
+            arrays), "KEY:" (the numbers at the key KEY of JSON documents), and so on.
+        words: For each property, how often each of its texts occurs. The properties are "channels", "shape", "value"
+            (a text or a number), and "key" (of JSON documents).
     """
 
     def __init__(self, name: str, limits: Card) -> None:
@@ -75,7 +76,7 @@ class FieldStatistics:
     def class_counts(self) -> WordCounts | None:
         """The counts of the field's values if the values look like classes, else None.
 
-        Values look like classes if there are few different ones, and they are labels or repeat.
+        Values look like classes if few of them are different, and if the field is a label or its values repeat.
         """
         words = self.words.get("value")
         if words is None or words.overflowed or not words.counts:
@@ -135,7 +136,7 @@ class FieldStatistics:
         self.words["value"].add(text.strip())
 
     def _add_json(self, text: str) -> bool:
-        """Count the top-level keys of a JSON document, and the numbers there. Return False for invalid JSON."""
+        """Count the top-level keys of a JSON text, and the numbers at these keys. Return False for invalid JSON."""
         try:
             document: Any = json_value(text)
         except SchemaError:
@@ -152,7 +153,7 @@ class FieldStatistics:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a short text states; None for other texts, such as "nan", "inf" and "1_000"."""
+    """Return the number that a short text states; None for any other text, such as "nan", "inf" or "1_000"."""
     if not 0 < len(text) <= 32 or text[:1] in "nNiI_" or "_" in text:
         return None
     try:
@@ -162,6 +163,7 @@ def _number(text: str) -> float | None:
 
 
 def _as_float(value: float) -> float:
+    """Return a number as a float; infinity if it is too large for a float."""
     try:
         return float(value)
     except OverflowError:

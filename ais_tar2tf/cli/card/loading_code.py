@@ -1,4 +1,4 @@
-"""Python code, shown on a card, that loads the data set into TensorFlow. This module must not run the code."""
+"""The Python code that a card shows for loading its data set into TensorFlow. This module must not run the code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def loader_of(stats: DataStatistics, url: str, endpoint: str | None = None, grou
 def _image_in(stats: DataStatistics, optional: Mapping[str, int]) -> str:
     """Return the image field that all records have, or alternatives such as "jpg;png", or an empty text.
 
-    Alternatives are returned if each record has exactly one of them.
+    Alternatives are returned if the numbers of records that have them add up to the number of all records. The code
+    then assumes that each record has exactly one of these fields.
 
     Args:
         stats: The statistics of the data.

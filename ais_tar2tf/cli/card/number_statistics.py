@@ -1,6 +1,7 @@
 """Statistics of a stream of numbers: count, range, mean, standard deviation and histogram, in constant memory.
 
-The histogram has a fixed number of equal bins. When a value lies outside of them, bins are merged in pairs.
+The histogram has a fixed number of bins of equal width. When a value lies outside of all bins, the bins are merged in
+pairs until they include the value. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 
 __all__ = ["NumberStatistics", "NumberSummary"]
 
-_BINS = 64  # even; 32 to 64 of them are in use, which is more than a small plot can show
-_BUFFER = 512  # numbers that are counted together
+_BINS = 64  # an even number, because bins are merged in pairs; a small plot can hardly show more
+_BUFFER = 512  # numbers that `add` collects before they are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class NumberSummary:
 
     Attributes:
         count: How many numbers were finite.
-        not_finite: How many were infinite or NaN.
+        not_finite: How many numbers were infinite or NaN.
         low: The lowest finite number.
         high: The highest finite number.
         mean: The mean of the finite numbers.
@@ -54,9 +55,9 @@ class NumberStatistics:
         self._count = 0
         self._not_finite = 0
         self._low, self._high = math.inf, -math.inf
-        self._mean = self._squares = 0.0  # squares: the sum of squared distances from the mean
-        self._integral = True
-        self._begin, self._width = 0.0, 0.0
+        self._mean = self._squares = 0.0  # `_squares`: the sum of the squared distances from the mean
+        self._integral = True  # whether all numbers so far are whole
+        self._begin, self._width = 0.0, 0.0  # the begin of the first bin, and the width of each bin
         self._bins = np.zeros(_BINS, np.int64)
 
     def add(self, value: float) -> None:
@@ -87,7 +88,7 @@ class NumberStatistics:
         used = np.flatnonzero(self._bins)
         if not used.size:
             return []
-        # If all numbers are whole, each number gets one bin.
+        # If all numbers are whole, all bins of the same whole number are merged.
         merged = max(1, round(1 / self._width)) if self._integral else 1
         width, counts = self._width * merged, self._bins.reshape(-1, merged).sum(axis=1)
         return [
@@ -125,6 +126,7 @@ class NumberStatistics:
             self.add_many(np.asarray(waiting))
 
     def _combine(self, values: np.ndarray[Any, Any]) -> None:
+        """Add finite values to the count, the range, the mean and the squares."""
         count, mean = values.size, float(values.mean())
         distance, total = mean - self._mean, self._count + count
         self._squares += float(((values - mean) ** 2).sum()) + distance * distance * self._count * count / total
@@ -134,10 +136,11 @@ class NumberStatistics:
         self._integral = self._integral and bool((values == np.rint(values)).all())
 
     def _bin(self, values: np.ndarray[Any, Any]) -> None:
+        """Add finite values to the histogram."""
         low, high = float(values.min()), float(values.max())
         if not self._width:
             self._width = _first_width(low, high)
-            if self._integral:  # so that `bins` can merge the bins of each whole number
+            if self._integral:  # a whole number gets at most half of the bins, which `bins` can merge
                 self._width = max(self._width, 2 / _BINS)
             step = max(self._width, 1.0) if self._integral else self._width
             self._begin = math.floor(low / step) * step
@@ -149,6 +152,7 @@ class NumberStatistics:
         self._bins += np.bincount(places, minlength=_BINS)
 
     def _widen(self, *, upward: bool) -> None:
+        """Merge the bins in pairs, and add empty bins above or below them."""
         merged = self._bins.reshape(-1, 2).sum(axis=1)
         nothing = np.zeros(_BINS // 2, np.int64)
         if not upward:
@@ -158,9 +162,9 @@ class NumberStatistics:
 
 
 def _first_width(low: float, high: float) -> float:
-    """Return the width of the first bins, so that half of them are used.
+    """Return the width that the bins have at first, so that at most half of the bins are used.
 
-    The width is a power of two, so that each whole number has bins of its own while the range is small.
+    The width is a power of two. So two whole numbers share no bin as long as the width is at most 1.
     """
     across = max(high - low, abs(high) * 1e-9, abs(low) * 1e-9)
     return 2.0 ** math.ceil(math.log2(across / (_BINS / 2))) if across else 1.0

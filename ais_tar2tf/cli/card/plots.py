@@ -18,7 +18,9 @@ _HEIGHT = 100
 
 
 def shown_number(value: float, unit: str = "") -> str:
-    """Return a number as text with three digits. Bytes are shown in kB, MB and so on.
+    """Return a number as text, rounded to three digits, or from 1,000 on to a whole number.
+
+    Bytes are shown in kB, MB and so on.
 
     >>> shown_number(1234567, "bytes"), shown_number(0.12345), shown_number(12345.0)
     ('1.23 MB', '0.123', '12,345')
@@ -34,7 +36,7 @@ def shown_number(value: float, unit: str = "") -> str:
 
 
 def histogram(title: str, numbers: NumberStatistics, unit: str = "") -> str:
-    """Return a histogram as a figure, with its summary above and its lowest and highest value below."""
+    """Return a histogram as a figure, with a summary above it, and the lowest and highest value below it."""
     bins = numbers.bins()
     if not bins:
         return ""
@@ -77,7 +79,7 @@ def _bar(at: int, begin: float, end: float, count: int, most: int, unit: str) ->
 
 
 def bars(title: str, words: WordCounts, most: int, records: int) -> str:
-    """Return a list of the `most` most frequent words, each with a bar and its share of all `records`."""
+    """Return a list of the most frequent words, at most `most`, each with a bar and its share of all `records`."""
     shown = words.common(most)
     if not shown:
         return ""
@@ -97,7 +99,7 @@ def bars(title: str, words: WordCounts, most: int, records: int) -> str:
 
 
 def line(values: Sequence[float], label: str) -> str:
-    """Return a curve through the values. Screen readers read `label`."""
+    """Return a curve through the finite values. Screen readers read `label`."""
     finite = [each for each in values if math.isfinite(each)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     across = (high - low) or 1.0

@@ -1,6 +1,6 @@
-"""The statistics of a stream of records, in constant memory: schema, fields, sizes, samples and errors.
+"""The statistics for a card, collected from a stream of records: schema, fields, sizes, samples and errors.
 
-This module must not do I/O.
+The memory for them is bounded by `options.Card`. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ais_tar2tf.values.schema import Inference, Schema
 
 __all__ = ["DataError", "DataStatistics", "ShardTotals"]
 
-_DIGITS = 10  # class numbers have fewer digits
+_DIGITS = 10  # the number of a class has fewer digits
 
 
 @dataclass(frozen=True, slots=True)
 class DataError:
-    """An error in the data: its class name and text, and the shard and key of the record, as far as known."""
+    """An error in the data: the name of its class, its text, and the shard and key of the record, as far as known."""
 
     kind: str
     text: str
@@ -43,20 +43,21 @@ class ShardTotals:
 
 
 class DataStatistics:
-    """The statistics of a data set: call `add` for every record, and `add_error` for every error.
+    """The statistics of a data set. Call `add` for every record, and `add_error` for every error.
 
     Attributes:
         limits: Bounds on the statistics that are kept.
         records: How many records were added.
-        bytes: The bytes in the fields of all records.
-        record_sizes: The statistics of the bytes in the fields of each record.
+        bytes: The number of bytes in the fields of all records.
+        record_sizes: The statistics of the number of bytes in the fields of a record.
         fields: The statistics of each field.
-        shards: The number of records and bytes of each shard.
+        shards: The number of records and bytes of each shard; at most `limits.shards` shards.
         more_shards: Whether there were more shards than `limits.shards`.
         more_fields: Whether there were more fields than `limits.fields`.
         errors_by_kind: How many errors there were of each class.
         first_errors: The first errors, at most `limits.errors`.
-        classes: The names of classes, by field, in the order of their numbers. Set by the caller.
+        classes: The names of the classes, in the order of their numbers, by the field of the numbers. The caller sets
+            this attribute.
 
     >>> statistics = DataStatistics()
     >>> statistics.add({"__key__": "a", "__shard__": "s.tar", "cls": b"7"})
@@ -80,7 +81,7 @@ class DataStatistics:
         self._reservoir = SampleReservoir(self.limits)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Count a record. Note an error when an image is truncated, or when the record contradicts the schema."""
+        """Add a record. Note an error if its image is cut off, or if the record contradicts the schema so far."""
         self.records += 1
         size = 0
         for name, value in record.items():
@@ -102,12 +103,13 @@ class DataStatistics:
             self.add_error(error, shard=str(record.get("__shard__", "")), key=str(record.get("__key__", "")))
 
     def _note_cut(self, name: str, record: dict[str, Any]) -> None:
+        """Note the error that field `name` of a record is an image that is cut off."""
         shard, key = str(record.get("__shard__", "")), str(record.get("__key__", ""))
         text = f"{shard}, record {key!r}: field {name!r} is an image that is cut: its end is missing"
         self.add_error(SchemaError(text.removeprefix(", ")), shard=shard, key=key)
 
     def add_error(self, error: Tar2TFError, *, shard: str = "", key: str = "") -> None:
-        """Note an error of the record that `shard` and `key` name; by default, the error itself names the record."""
+        """Note an error. If `shard` and `key` are empty, the shard and key that the error itself names are used."""
         kind = type(error).__name__
         self.errors_by_kind[kind] += 1
         if len(self.first_errors) < self.limits.errors:
@@ -115,7 +117,7 @@ class DataStatistics:
             self.first_errors.append(DataError(kind, str(error), where, key or str(getattr(error, "key", ""))))
 
     def class_name(self, field: str, label: str) -> str | None:
-        """Return the name of the class that a label is the number of, or None if the label is no such number.
+        """Return the name of the class whose number is `label`; None if the label is not the number of a class.
 
         >>> statistics = DataStatistics()
         >>> statistics.classes = {"cls": ("ant", "bee")}
@@ -127,7 +129,7 @@ class DataStatistics:
         return names[int(label)] if is_number and int(label) < len(names) else None
 
     def check_classes(self) -> None:
-        """Note an error for each field in which a label is not the number of a class."""
+        """Note an error for each field that has labels outside the numbers of its classes."""
         for field, names in self.classes.items():
             numbers = self.fields[field].numbers.get("value") if field in self.fields else None
             labels = None if numbers is None else numbers.summary
@@ -140,7 +142,7 @@ class DataStatistics:
                 )
 
     def presence(self, field: str) -> str:
-        """Return in how many of the records a field is, as text; an empty text for a field without statistics."""
+        """Return the fraction of the records that have a field, as text; "" for a field without statistics."""
         found = self.fields.get(field)
         if found is None or not self.records:
             return ""
@@ -160,7 +162,7 @@ class DataStatistics:
         return sum(self.errors_by_kind.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the statistics as JSON values, without samples and without the sizes of single shards."""
+        """Return the statistics as JSON values, without the samples, and without the numbers of each shard."""
         return {
             "records": self.records,
             "bytes": self.bytes,
@@ -182,6 +184,7 @@ class DataStatistics:
         }
 
     def _field(self, name: str) -> FieldStatistics | None:
+        """Return the statistics of a field; None for a new field if there are `limits.fields` fields already."""
         if name not in self.fields:
             if len(self.fields) >= self.limits.fields:
                 self.more_fields = True
@@ -201,6 +204,7 @@ class DataStatistics:
 
 
 def _size(value: Any) -> int:
+    """Return the size of a value in bytes (of a text, in characters). A value of unknown size counts as 8 bytes."""
     if isinstance(value, bytes | bytearray | memoryview | str):
         return len(value)
     return int(getattr(value, "nbytes", 8))

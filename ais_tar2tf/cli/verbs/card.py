@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "check_page", "write_page"]
 
-_FOOTER = b"<footer>Made by <code>ais-tar2tf"  # `card.document` writes it at the end of each page
-_FOOTER_WITHIN = 1_000  # bytes from the end
+_FOOTER = b"<footer>Made by <code>ais-tar2tf"  # `cli.card` writes this text at the end of each page
+_FOOTER_WITHIN = 1_000  # the footer is in the last so many bytes of a page
 
 
 @verb()
@@ -75,6 +75,7 @@ def card(
 
 
 def _code(reading: ScanResult, urls: list[str], endpoint: str | None, grouping: str | None) -> str:
+    """Return the Python code that loads the data; the page shows it."""
     from ais_tar2tf.cli.card import loader_of
 
     if reading.split is None:
@@ -84,7 +85,7 @@ def _code(reading: ScanResult, urls: list[str], endpoint: str | None, grouping: 
 
 
 def check_page(out: Path) -> None:
-    """Refuse a file that the page cannot be written to, before the data are read for it."""
+    """Raise OptionError if the page must not be written to `out`. Call this before the data are read."""
     text = str(out)
     if ":/" in text:
         raise OptionError(f"--out is a file on this machine, not {text!r}")
@@ -99,7 +100,7 @@ def check_page(out: Path) -> None:
 
 
 def _may_be_replaced(out: Path) -> bool:
-    """Return whether there is no file, an empty file, or a page of an earlier run."""
+    """Return whether `out` does not exist, is empty, or is a page of an earlier run."""
     try:
         with out.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -112,7 +113,7 @@ def _may_be_replaced(out: Path) -> bool:
 
 
 def write_page(out: Path, page: str) -> None:
-    """Write the page to a temporary file, then rename it, so that a partial page never has the name."""
+    """Write the page to a temporary file, then rename this file to `out`, so that `out` is never a partial page."""
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
     try:
         temporary.write_text(page, encoding="utf-8", errors="replace")

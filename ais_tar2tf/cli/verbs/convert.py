@@ -1,4 +1,7 @@
-"""`convert`: write shards as record files, or resume a conversion that was interrupted."""
+"""`convert`: write shards as record files, or resume a conversion that was interrupted.
+
+This module checks the flags and prints the result. `Source.export` or a pipeline of Apache Beam converts the shards.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,7 @@ def convert(
 def _check_runner(
     runner: str | None, options: Sequence[str] | None, workers: int | None, share: tuple[int, int] | None
 ) -> None:
-    """Refuse flags that contradict --runner or need it."""
+    """Refuse flags that contradict --runner, and flags that have no effect without --runner."""
     if runner is not None and (workers is not None or share is not None):
         raise OptionError("--workers and --shard are not for --runner: a runner decides who does what")
     if runner is None:
@@ -167,7 +170,7 @@ def _check_format(kind: str, types: str | None, *, idx: bool) -> None:
 
 
 def _types(text: str | None) -> dict[str, str] | None:
-    """Return the types by field for a text such as `cls=int64,score=float32`."""
+    """Return the type of each field that a text such as `cls=int64,score=float32` names."""
     if text is None:
         return None
     pairs = [pair.partition("=") for pair in text.split(",")]
@@ -177,7 +180,7 @@ def _types(text: str | None) -> dict[str, str] | None:
 
 
 def _share(text: str) -> tuple[int, int]:
-    """Return (3, 16) for `3/16`."""
+    """Return the number of a host and the number of hosts: (3, 16) for the text `3/16`."""
     host, separator, of = text.partition("/")
     if not (separator and host.isdecimal() and of.isdecimal()):
         raise OptionError(f"--shard is I/N, as 3/16, not {text!r}")
@@ -217,14 +220,14 @@ def show_finished(
     *,
     read_here: bool = True,
 ) -> None:
-    """Print what the export at `out` holds, as a table or a document; exit with 7 when records were skipped.
+    """Print the contents of the export at `out` as a table or a JSON document. Exit with 7 when records were skipped.
 
     Args:
-        console: Prints.
-        out: The export.
-        endpoint: The endpoint of its store.
-        files: The files that this command wrote; None to show those of `split`.
-        stats: What this command read.
+        console: Prints the contents.
+        out: The folder or URL of the export.
+        endpoint: The endpoint of the store that holds the export.
+        files: The files that this command wrote; None to show all files of `split`.
+        stats: Counts of the shards and bytes that this command read.
         split: The split that was published; None for all splits.
         read_here: Whether this process read the shards.
     """
@@ -241,7 +244,10 @@ def show_finished(
 
 
 def _make_bucket(out: str, endpoint: str | None) -> None:
-    """Create the bucket of `out` if it does not exist. A user who may not create it may still write to it."""
+    """Create the bucket of `out` if it does not exist.
+
+    A refusal is ignored, because a user who may not create buckets may still write to an existing bucket.
+    """
     from ais_tar2tf.cli.places import as_listed, store_of
 
     if not out.startswith("ais://"):
@@ -252,6 +258,7 @@ def _make_bucket(out: str, endpoint: str | None) -> None:
 
 
 def _finish_split(console: Console, loaded: Loaded, split: str, out: str) -> None:
+    """Print how to load a split, or exit with 7 when records of the split were skipped."""
     skipped = loaded.manifest.splits[split].skipped
     if skipped:
         counts = ", ".join(f"{count:,} × {kind}" for kind, count in skipped.items())
@@ -262,7 +269,7 @@ def _finish_split(console: Console, loaded: Loaded, split: str, out: str) -> Non
 def _dry_run(
     console: Console, urls: Sequence[str], out: str, endpoint: str | None, export: Mapping[str, Any]
 ) -> None:
-    """Print what would be read and written, after checking the options as the export itself does."""
+    """Check the options as the export does, and print what the export would read and write."""
     from ais_tar2tf.cli.places import extent
     from ais_tar2tf.recordfiles.export.request import ExportOptions
 
@@ -279,6 +286,7 @@ def _document(loaded: Loaded, files: Sequence[str], stats: Stats) -> dict[str, A
 
 
 def _read(stats: Stats) -> dict[str, int]:
+    """Return the entry `read` of the JSON document: counts of what was read."""
     return {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
 
 

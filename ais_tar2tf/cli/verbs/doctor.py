@@ -1,4 +1,7 @@
-"""`doctor`: check the installation and the way to the data, and print a line with a remedy for each check."""
+"""`doctor`: checks the installation and the connection to the data, and prints a line for each check.
+
+This module orders and prints the checks. `cli/checks.py` and `cli/network_checks.py` make them.
+"""
 
 from __future__ import annotations
 

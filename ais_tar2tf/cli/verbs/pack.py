@@ -1,4 +1,7 @@
-"""`pack`: write the files of a folder, or of a CSV file, into tar shards in a store."""
+"""The verb `pack`: writes the files of a folder, or the files that a CSV file lists, into tar shards in a store.
+
+This module parses the options and prints; `recordfiles/packing/` does the work.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pack"]
 
-_SHOWN = 20  # classes that are printed; --json names all of them
+_SHOWN = 20  # the number of classes that are printed; --json names all classes
 
 
 @verb()
@@ -135,7 +138,7 @@ def pack(
 
 
 def _show_plan(console: Console, plan: PackPlan) -> None:
-    """Print which records, classes and splits were found, before anything is written."""
+    """Print which splits, records and classes were found, and which files are left out. Nothing is written yet."""
     contents = plan.contents
     for split in contents.splits:
         name = f"{split.name}: " if split.name else ""

@@ -1,4 +1,7 @@
-"""Requests about a cluster's ETLs: list, start and stop them. AIStore runs ETLs on Kubernetes only."""
+"""Requests that list, start and stop the ETLs of an AIStore cluster. No request is retried.
+
+An ETL is a service that transforms objects inside the cluster. AIStore runs ETLs on Kubernetes only.
+"""
 
 from __future__ import annotations
 

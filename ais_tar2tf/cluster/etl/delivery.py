@@ -1,4 +1,7 @@
-"""Direct put: send the output to the node that the target names, and return the node's answer."""
+"""Direct put: a transformer sends its output to the node that the target names, instead of back to the target.
+
+This module must not send output to a node that is not one of the transformer's `Peers`.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ LENGTH = "Ais-Direct-Put-Length"
 """The header of an answer with the number of bytes that were stored."""
 
 _NO_CONTENT = 204
-_ERROR_BYTES = 4096  # the longest text of an error that is passed on
+_ERROR_BYTES = 4096  # the most bytes of a node's error text that our error repeats
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """The answer of the next node.
+    """The answer of the node to which the output was sent.
 
     Attributes:
-        status: The HTTP status.
-        length: The bytes that were stored.
-        content: The output of the next transformer, if the node returned the output instead of storing it.
+        status: The HTTP status: 200 with content, else 204.
+        length: The number of bytes that were stored; 0 with content.
+        content: The output of the next transformer, if the node returned this output instead of storing it.
     """
 
     status: int
@@ -54,16 +57,18 @@ def deliver(
 
     Args:
         pieces: The output.
-        nodes: The URLs of nodes, separated by commas, as the target's header has them.
+        nodes: The URLs of the nodes through which the output passes, separated by commas, as in the header `NODE`.
         target: The URL of the target that this transformer works for.
         path: The path of the target's request, used when a node's URL has no path.
-        arguments: The value of `etl_args`.
+        arguments: The value of `etl_args` for the node; an empty string for none.
         timeouts: The timeouts of the connection to the node.
         peers: The nodes that output may be sent to.
 
     Raises:
         AccessDenied: The node is not one of `peers`.
+        StoreError: The node is not named by an http:// URL.
         TransportError: The node did not accept the output.
+        Tar2TFError: The error that `pieces` raised.
     """
     first, _, remaining = nodes.partition(",")
     netloc, request_target = _route(first.strip(), target, path, arguments, peers)
@@ -89,7 +94,7 @@ def deliver(
                 stack.pop_all()
                 return Delivered(200, 0, ReturnedOutput(connection, answer, node))
             text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
-        except Tar2TFError:  # the shard is faulty: the node sees no last chunk, and stores nothing
+        except Tar2TFError:  # `pieces` failed: the node gets no last chunk, and stores nothing
             raise
         except (OSError, http.client.HTTPException) as error:
             raise TransportError(
@@ -102,7 +107,7 @@ def deliver(
 
 
 def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:
-    """Return the host and the request target of the PUT to a node; refuse a node that is not one of `peers`."""
+    """Return (host and port, path with query) of the PUT to a node. Refuse a node that is not one of `peers`."""
     parts, own = urlsplit(url), urlsplit(target)
     node = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme != "http" or own.scheme not in ("", "http") or not parts.netloc:
@@ -119,7 +124,7 @@ def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tu
 
 
 class ReturnedOutput(Iterator[bytes]):
-    """The body of a node's answer, piece by piece. Call `close()` in any case: it closes the connection."""
+    """The body of a node's answer, piece by piece. Always call `close()`, which closes the connection."""
 
     def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, node: str) -> None:
         self._connection = connection

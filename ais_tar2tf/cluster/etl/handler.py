@@ -1,15 +1,16 @@
-"""The HTTP handler of the ETL service. It answers the requests of an AIStore target to transform shards.
+"""The HTTP handler of the ETL service: answers the requests of an AIStore target to transform shards.
 
 The handler must not open connections (`sources.py` and `delivery.py` do) or start threads (`service.py` does).
 
-A target sends a shard in one of three ways, which AIStore calls communication mechanisms:
+A target passes a shard in one of three ways, which AIStore calls communication mechanisms:
 
 hpush   PUT /OBJECT      the shard is the request's body, or a local file that the query names (etl_fqn)
 hpull   GET /OBJECT      this service fetches the shard from the target, or reads the file that the query names
 ws      GET /ws          a WebSocket: for each shard a control message, then the shard, then the output
 
-The output is in the response. But if the request names other nodes of the cluster, the output is put to the first of
-these nodes (a *direct put*). Then the response confirms this, or holds what a later transformer returned.
+By default, the response holds the output. If the request names other nodes of the cluster, the handler instead puts
+the output to the first of these nodes (a *direct put*). Then the response confirms the put, or holds the output of a
+later transformer if that node returned it.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _CONTROL_BYTES = 1 * MIB  # the largest control message, which holds names and a
 _IDLE_SECONDS = 600.0  # how long a silent connection stays open: targets reuse their connections
 _DRAINED_BYTES = 1 * MIB  # how much of an unread body is read and dropped, to keep the connection
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
-_LENGTH_DIGITS = 18  # how many digits of Content-Length are parsed: they state up to an exabyte
+_LENGTH_DIGITS = 18  # how many digits of Content-Length are parsed: enough for an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
 _PUT_DONE = "direct put success"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A handler of one connection. It answers the requests of this connection one after another."""
+    """Handles one connection: answers its requests, one after another."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = 64 * 1024
@@ -76,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             self._transform(file_blocks(file, self.service.roots) if file else body, body)
 
     def do_GET(self) -> None:
-        """Transform a shard that is pulled from the target (hpull), serve a WebSocket (ws), or report the health."""
+        """Transform a shard that the service pulls (hpull), serve a WebSocket (ws), or report the health."""
         body = self._body()
         if body is None:
             return
@@ -131,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         self._drain(body)
 
     def _drain(self, body: RequestBody) -> None:
-        """Drop the unread rest of a body, which must not be parsed as a request. Disconnect if too much is left."""
+        """Drop the unread rest of a body: it must not be parsed as a request. Disconnect if too much is left."""
         read = 0
         try:
             while not body.at_end and read <= _DRAINED_BYTES:
@@ -168,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
             self._drain(body)
             self.close_connection |= self.service.closing
             self.server.busy.discard(threading.current_thread())
-            if isinstance(blocks, Generator):  # closes its file or connection
+            if isinstance(blocks, Generator):  # a generator has an open file or connection
                 blocks.close()
 
     def _output(self, blocks: Iterable[bytes], arguments: str, path: str) -> Iterator[bytes]:
@@ -187,6 +188,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _put_directly(self, output: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
+        """Respond with the output of a later transformer if the node returned it, else with the node's status."""
         done = self._deliver(output, nodes, path, arguments)
         if done.content is not None:
             with closing(done.content) as content:
@@ -212,7 +214,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _respond_with_error(self, error: Exception, body: RequestBody) -> None:
-        """Read the whole body, then respond with the error: a client reads no response while it sends."""
+        """Read the whole body, then respond with the error: a client that still sends reads no response."""
         with suppress(ConnectionError, TimeoutError):
             for _ in body:
                 pass
@@ -257,6 +259,7 @@ class Handler(BaseHTTPRequestHandler):
                 socket.close(_INTERNAL_ERROR, _error_text(error))  # a text message would report success
 
     def _transform_message(self, socket: Socket, control: dict[str, Any]) -> None:
+        """Transform the shard that a control message announces. Send the output, or put it to the next node."""
         file, path = str(control.get("fqn") or ""), str(control.get("path") or "")
         arguments, nodes = str(control.get("etl_args") or ""), str(control.get("pipeline") or "")
         blocks = file_blocks(file, self.service.roots) if file else socket.message()
@@ -284,7 +287,7 @@ def _parse_control(message: bytes) -> dict[str, Any]:
 
 
 def _shard_in(arguments: str) -> str:
-    """Return the shard's URL if `etl_args` states it, else "". Control messages of ws do not name the bucket."""
+    """Return the shard's URL if `etl_args` states it, else "". In ws, nothing else names the bucket."""
     try:
         document: Any = json_value(arguments) if arguments else None
     except SchemaError:

@@ -23,19 +23,19 @@ from ais_tar2tf.stores.one_shot import open_blocks
 
 __all__ = ["Peers"]
 
-_MAP_BYTES = 16 * MIB  # the largest cluster map: thousands of nodes, each with some 600 bytes
-_MAP_SECONDS = 10.0  # until the cluster map is fetched again, because nodes may have joined
+_MAP_BYTES = 16 * MIB  # the largest cluster map: a node takes some 600 bytes, so this holds thousands of nodes
+_MAP_SECONDS = 10.0  # the age at which the map is fetched again, because nodes may have joined
 _NETS = ("public_net", "intra_control_net", "intra_data_net")
 
 
 class Peers:
-    """The nodes that may receive output, and the addresses that may send requests.
+    """Decides which nodes may receive output, and which addresses may send requests.
 
     Args:
-        target: The URL of the target that this transformer works for, or an empty string.
+        target: The URL of the target that this transformer works for. If empty, only `nodes` are known.
         nodes: More nodes, as `host:port`, for example transformers that come later in a pipeline.
         timeouts: The timeouts of the request for the cluster map.
-        clock: Returns seconds; tests pass their own.
+        clock: Returns the time in seconds; tests pass a clock that they control.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Peers:
         return bool(node[0]) and (node in self._configured_nodes() or node in self._nodes_in_map())
 
     def allows_client(self, address: str) -> bool:
-        """Return whether an IP address may send requests: this machine's address, or that of an allowed node."""
+        """Return whether an IP address may send requests: a loopback address, or an address of an allowed node."""
         client = _address(address)
         if client is None:
             return False

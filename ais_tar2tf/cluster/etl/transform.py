@@ -1,6 +1,6 @@
-"""The transformation of a shard: it turns blocks of the shard into blocks of a TFRecord file or of a tar.
+"""The transformation of a shard in an ETL: blocks of the shard become blocks of a TFRecord file or of a tar.
 
-This module must not do I/O, and must not hold more than a few records.
+This module must not do I/O. It must hold only the records of the current block, and about `_PIECE_BYTES` of output.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["Transform"]
 
-_PIECE_BYTES = 1 * MIB  # output is collected up to this size before it is yielded
-_MAPPED_AT_ONCE = 16  # records; their output is measured before more are mapped, as images may grow thirtyfold
+_PIECE_BYTES = 1 * MIB  # of output are collected before they are yielded
+# Records that are mapped before the size of their output is checked: decoded images may be thirty times as large.
+_MAPPED_AT_ONCE = 16
 
 
 class Transform:
-    """Applies a definition to shards. Several threads may use one instance."""
+    """Applies the conversions and the mapping of a `Definition` to shards. Several threads may use one instance."""
 
     def __init__(self, definition: Definition, limits: Limits) -> None:
         self.definition: Definition = definition
@@ -41,7 +42,7 @@ class Transform:
         self._serializer = Serializer(self._format, encode)
 
     def prepare(self) -> None:
-        """Import TensorFlow now if the mapping needs it, because the import takes seconds."""
+        """Import TensorFlow if the mapping needs it, so that the first shard need not wait seconds for the import."""
         definition = self.definition
         if definition.conversions or definition.function is None:
             import tensorflow as tf
@@ -49,10 +50,10 @@ class Transform:
             assert tf is not None
 
     def run(self, blocks: Iterable[Bytes], shard: str) -> Iterator[bytes]:
-        """Yield the output for one shard.
+        """Yield the output for one shard, in pieces.
 
         Args:
-            blocks: The shard's bytes.
+            blocks: The bytes of the shard, in blocks.
             shard: The shard's URL, for errors and `__shard__`.
 
         Raises:
@@ -74,6 +75,7 @@ class Transform:
         yield b"".join(pieces)
 
     def _records(self, blocks: Iterable[Bytes], shard: str, account: Account) -> Iterator[list[Record]]:
+        """Yield the records of a shard in lists, as its members arrive."""
         limits, selection = self._limits, self._selection
         by_name = Grouper(shard, account, limits, grouping=self.definition.grouping, selection=selection)
         examples = ExampleGrouper(shard, account, limits, selection=selection)
@@ -95,7 +97,7 @@ class Transform:
         yield [*(examples if archive.container == "tfrecord" else by_name).finish(archive.end).records]
 
     def _as_members(self, record: Record) -> Record:
-        """Return a record's members for a tar: bytes and text unchanged, everything else as npy files."""
+        """Return the members of a mapped record in a tar: bytes and text unchanged, all other values as npy files."""
         changed: Any = self._change(record)
         if not isinstance(changed, dict):
             raise MappingError(

@@ -1,4 +1,8 @@
-"""The server's side of a WebSocket (RFC 6455). Messages are read and written piece by piece, to save memory."""
+"""The server's side of a WebSocket (RFC 6455), after its handshake.
+
+Messages are read and written piece by piece, so that no message has to fit into memory. This module must not
+interpret messages.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ TEXT, BINARY = 1, 2
 _CONTINUED, _CLOSE, _PING, _PONG = 0, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # the RFC's constant
-_PIECE = 1 * MIB  # the bytes of a frame that are read at once
-_MOST_CONTROL = 125  # the most bytes of a control frame, by the RFC
+_PIECE = 1 * MIB  # the most bytes of a frame that are read at once
+_MOST_CONTROL = 125  # the most bytes that the RFC allows in a control frame (close, ping, pong)
 
 
 class ClosedError(ConnectionError):
@@ -36,14 +40,17 @@ def accept_key(key: str) -> str:
 
 
 class Socket:
-    """A WebSocket after its handshake."""
+    """The server's end of a WebSocket whose handshake is done. It reads from one stream and writes to another."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._in = incoming
         self._out = outgoing
 
     def message(self) -> Iterator[bytes]:
-        """Yield the pieces of the next message. The caller must read all of them before the next call."""
+        """Yield the pieces of the next message. The caller must read all pieces before it asks for another message.
+
+        Control frames between the pieces are handled: a ping is answered, and a close frame raises `ClosedError`.
+        """
         final = False
         first = True
         while not final:
@@ -75,11 +82,11 @@ class Socket:
         self._send_frame(kind, pending, final=True)
 
     def close(self, code: int, reason: str) -> None:
-        """Send a close frame with one of the RFC's codes and a reason."""
+        """Send a close frame with one of the RFC's status codes, and a reason, which is cut off if it is too long."""
         self._send_frame(_CLOSE, struct.pack(">H", code) + reason.encode()[: _MOST_CONTROL - 2], final=True)
 
     def _read_header(self) -> tuple[bool, int, int, bytes]:
-        """Return (final, kind, length, mask) of the next frame; the last frame of a message is final."""
+        """Return (final, kind, length, mask) of the next frame. `final` is true for the last frame of a message."""
         begin = self._exactly(2)
         length = begin[1] & 0x7F
         if not begin[1] & _MASKED or begin[0] & 0x70:
@@ -100,6 +107,7 @@ class Socket:
             self._send_frame(_PONG, payload, final=True)
 
     def _payload(self, length: int, mask: bytes) -> Iterator[bytes]:
+        """Yield the unmasked payload of a frame, piece by piece."""
         while length > 0:
             size = min(length, _PIECE)  # a multiple of the mask's length, except for the last piece
             data = np.frombuffer(self._exactly(size), np.uint8)

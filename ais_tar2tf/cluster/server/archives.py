@@ -1,4 +1,4 @@
-"""Members of shards: lists them, matches their names, and streams them as a tar. It must not know HTTP."""
+"""Lists the members of a shard, matches their names, and streams members as a tar. It must not know HTTP requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATTERN_BYTES = 8 * 1024 * 1024  # the most bytes of a compiled pattern: RE2's 
 class Member(NamedTuple):
     """A member of an archive. Read its body before you advance to the next member.
 
-    `link` is the tar header of a member that is not a regular file, such as a link.
+    `link` is the tar header of a member that is not a regular file, such as a link; None for a regular file.
     """
 
     name: str
@@ -47,12 +47,12 @@ _OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a name has the extension of an archive, which is how AIStore decides, too."""
+    """Return whether a name has the extension of an archive. AIStore also decides by the name alone."""
     return name.endswith((*_OPENERS, ".zip"))
 
 
 def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a name matches; an empty pattern matches every name."""
+    """Return a function that tells whether a name matches a pattern. The patterns "" and "*" match every name."""
     if mode not in MATCH_MODES:
         raise bad_match_mode(mode, MATCH_MODES)
     if pattern in ("", "*"):
@@ -88,22 +88,26 @@ def _text_of(error: Exception) -> str:
 
 
 def _key(name: str) -> str:
-    """Return the path without its last extension."""
+    """Return the name, a path, without its last extension and without a leading slash."""
     base = name[name.rfind("/") + 1 :]
     return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
 
 
 def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, int]]:
-    """Return names and sizes of an archive's members: the first `most` of them, sorted by name."""
+    """Return names and sizes of an archive's members, sorted by name: at most the first `most` members."""
     return heapq.nsmallest(most, ((member.name, member.size) for member in _members(file, name, lambda _: False)))
 
 
 def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:
-    """Yield the matching members in the archive's order. Read the body of each before the next one."""
+    """Yield the matching members in the archive's order. Read a member's body before you take the next member."""
     return (member for member in _members(file, name, matches) if matches(member.name))
 
 
 def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
+    """Yield all members but directories.
+
+    A member that is not wanted has an empty body, so that nothing is unpacked.
+    """
     if name.endswith(".zip"):
         yield from _zip_members(file, wanted)
         return
@@ -129,7 +133,7 @@ def _zip_members(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Mem
 
 
 def tar_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
-    """Yield a member of a tar: its header, its bytes, and zeros up to the end of its last block."""
+    """Yield a member as it stands in a tar: header, bytes, and zeros up to the next multiple of 512 bytes."""
     info = link or tarfile.TarInfo(name)
     info.size = size
     yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")

@@ -1,4 +1,7 @@
-"""Calls: parses an HTTP request into a `Call`, and turns a refusal into a response. It must not touch the disk."""
+"""Calls of the embedded server: parses an HTTP request into a `Call`, and turns a refusal into a response.
+
+This module must not touch the disk.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_NOT_SERVED = frozenset(  # query parameters that change what a request means
+_NOT_SERVED = frozenset(  # query parameters that give a request a meaning which this server does not support
     {"append_type", "etl_pipeline", "object_to", "uploadId"}
 )
 
@@ -45,7 +48,7 @@ class ReceivedRequest:
         method: The HTTP method.
         path: The path as sent, percent-encoded.
         query: The query as sent, percent-encoded.
-        range: The Range header, if there was one.
+        range: The Range header; None if the request had no such header.
         authorized: Whether there was an Authorization header.
     """
 
@@ -59,7 +62,7 @@ class ReceivedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A parsed request. `bucket` and `name` are percent-decoded, and not yet checked against the disk."""
+    """A parsed request. `bucket` and `name` are percent-decoded, and not yet checked: they may be unsafe."""
 
     request: web.BaseRequest
     resource: str  # objects, buckets, health, daemon
@@ -69,7 +72,7 @@ class Call:
 
 
 def split_target(request: web.BaseRequest) -> tuple[str, str]:
-    """Return the path and the query exactly as sent; a URL class would normalize `..` and decode twice."""
+    """Return the path and the query exactly as sent. A URL class would normalize `..`, and decode twice."""
     target = request.raw_path.partition("#")[0]
     if not target.startswith("/"):
         parts = urlsplit(target)
@@ -79,7 +82,7 @@ def split_target(request: web.BaseRequest) -> tuple[str, str]:
 
 
 def decoded_target(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
-    """Return the path and the query's parameters, percent-decoded, so that two spellings of a request are equal."""
+    """Return the path and the parameters of the query, percent-decoded: equal for all spellings of a request."""
     path, query = split_target(request)
     return unquote(path, errors="surrogateescape"), parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
 
@@ -117,13 +120,16 @@ def _decode(quoted: str) -> str:
 
 
 async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]:
-    """Return the action of a JSON body and its value; ("", {}) without a body. aiohttp limits the body to 1 MiB."""
+    """Return the action in a JSON body, and the action's value; ("", {}) for an empty body.
+
+    aiohttp limits the body to 1 MiB.
+    """
     fields = await read_body(request, "[*apc.ActMsg]")
     return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
 
 
 async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
-    """Return the JSON object in the request's body; an empty one without a body. `what` names it in an error."""
+    """Return the JSON object in the body of a request; {} for an empty body. `what` names the object in an error."""
     body = await in_time(request.read())
     try:
         message: object = json.loads(body or b"{}")
@@ -133,7 +139,7 @@ async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
 
 
 async def in_time(piece: Awaitable[T]) -> T:
-    """Return a piece of a request's body; refuse a client that sends nothing for `BODY_SECONDS`."""
+    """Wait for a piece of a request's body, and return it. Refuse a client that takes longer than `BODY_SECONDS`."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await piece
@@ -146,7 +152,7 @@ async def in_time(piece: Awaitable[T]) -> T:
 
 
 def whole_number(fields: Mapping[str, object], name: str) -> int:
-    """Return the number at `name`, which may be written as text; 0 when it is absent."""
+    """Return the number in the field `name`, which may be a text; 0 if the field is absent."""
     raw = fields.get(name) or 0
     try:
         return int(str(raw))  # AIStore's flags are a string that holds a number
@@ -163,7 +169,7 @@ def _as_dict(value: object) -> dict[str, object]:
 
 
 def refuse(request: web.BaseRequest, refusal: refusals.RefusedError, *, node: str) -> web.Response:
-    """Return a response with AIStore's error document: as the body, or for HEAD as the header Hdr-Error."""
+    """Return the response to a refused request. It has AIStore's error document as body, or in a header for HEAD."""
     document = {
         "tcode": refusal.code,
         "message": f"{node}: {refusal.message}" if refusal.names_node else refusal.message,

@@ -1,4 +1,7 @@
-"""Checksums of files, each computed once. The event loop must call `start`, which hashes in the pool."""
+"""Checksums of the server's files, computed in a pool of threads and cached, and checksums that clients state.
+
+Code on the event loop must not call `Checksums.compute`, which may hash for long; it calls `Checksums.start`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,17 @@ from ais_tar2tf.base import forking
 
 __all__ = ["Checksums", "FileIdentity", "StatedChecksum"]
 
-ENTRIES = 65_536  # cached checksums, some 200 bytes each
-CHUNK_BYTES = 1024 * 1024  # read and hashed at once; larger chunks are not faster
+ENTRIES = 65_536  # checksums in the cache; each takes some 200 bytes
+CHUNK_BYTES = 1024 * 1024  # bytes that are read and hashed at once; larger chunks are not faster
 _SHOWN = 128  # characters of a stated checksum in an error: the length of a sha512
-YOUNG_NS = 50_000_000  # file times may tick every 10 ms: a younger file may change and keep its time
+YOUNG_NS = 50_000_000  # file times may tick every 10 ms, so a younger file may change and keep its time
 
 
 class FileIdentity(NamedTuple):
-    """Identifies the content of a file by its directory entry: as long as that is unchanged, so is the content."""
+    """Identifies the content of a file by its path and by the result of `stat`.
+
+    If both are unchanged, the content is, too. An exception is a file that is younger than `YOUNG_NS`.
+    """
 
     path: str
     inode: int
@@ -37,9 +43,9 @@ class FileIdentity(NamedTuple):
 
 
 class StatedChecksum:
-    """The checksum that a client states for an upload, compared with the bytes that arrive.
+    """The checksum that a client states for an upload, and the checksum of the bytes that arrived so far.
 
-    AIStore's headers state it. Without them, every upload is accepted.
+    The client states it in AIStore's headers for checksums. Without these headers, any bytes are accepted.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -48,15 +54,18 @@ class StatedChecksum:
         self._hasher: Any = _HASHERS[self._kind]() if self._kind in _HASHERS and self._value else None
 
     def update(self, chunk: bytes) -> None:
+        """Add the next bytes of the upload."""
         if self._hasher is not None:
             self._hasher.update(chunk)
 
     @property
     def differs(self) -> bool:
+        """Whether the client stated a checksum of a known kind that the bytes do not have."""
         return self._hasher is not None and self._hasher.digest().hex() != self._value
 
     @property
     def shown(self) -> str:
+        """Both checksums, for the error if they differ."""
         return f"{self._kind}({self._value[:_SHOWN]} != {self._hasher.digest().hex()})"
 
 
@@ -70,7 +79,7 @@ _HASHERS: dict[str, Callable[[], Any]] = {
 
 
 class Checksums:
-    """A bounded cache of the files' xxhash checksums, and the jobs that compute them."""
+    """A bounded cache of the xxhash checksums of files, and the jobs in the pool that compute checksums."""
 
     def __init__(self, pool: Executor, *, entries: int = ENTRIES) -> None:
         self._pool = pool
@@ -81,7 +90,7 @@ class Checksums:
         self._stopping = forking.event()
 
     def cached(self, content: FileIdentity) -> str | None:
-        """Return the checksum of a content if it is in the cache."""
+        """Return the checksum of a content; None if it is not in the cache."""
         with self._lock:
             digest = self._cache.get(content)
             if digest is not None:
@@ -89,6 +98,7 @@ class Checksums:
             return digest
 
     def remember(self, content: FileIdentity, digest: str) -> None:
+        """Add the checksum of a content to the cache; evict the least recently used checksum if the cache is full."""
         with self._lock:
             self._cache[content] = digest
             self._cache.move_to_end(content)
@@ -96,10 +106,13 @@ class Checksums:
                 self._cache.popitem(last=False)
 
     def start(self, descriptor: int, content: FileIdentity) -> Future[str]:
-        """Hash an open file in the pool. Requests for the same content share one job. Call it on the event loop."""
+        """Begin to hash an open file in the pool. Calls for the same content share one job.
+
+        Call this method only on the event loop.
+        """
         job = self._jobs.get(content)
         if job is None:
-            # A descriptor of its own: the first request may end, and close its file, before the job ends.
+            # The job gets a duplicate, since the request may end, and close its descriptor, before the job ends.
             own = os.dup(descriptor)
             job = self._jobs[content] = self._pool.submit(self.compute, own, content)
             job.add_done_callback(lambda _: self._finish(own, content))
@@ -110,7 +123,11 @@ class Checksums:
         self._jobs.pop(content, None)
 
     def compute(self, descriptor: int, content: FileIdentity) -> str:
-        """Return the checksum, hashing on this thread if necessary. The descriptor's position does not move."""
+        """Return the checksum of an open file from the cache, or hash the file on this thread.
+
+        The position of the descriptor does not change. A checksum is cached only if the file is not young, and
+        did not change meanwhile.
+        """
         cached = self.cached(content)
         if cached is not None:
             return cached
@@ -131,5 +148,5 @@ class Checksums:
         return hasher.hexdigest()
 
     def stop(self) -> None:
-        """Make running jobs fail at their next chunk."""
+        """Make all running and future jobs fail before their next chunk."""
         self._stopping.set()

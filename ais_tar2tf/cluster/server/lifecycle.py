@@ -1,4 +1,7 @@
-"""The server's life: its sockets, its thread and its event loop. It must not know what is served."""
+"""The life of the embedded server: its sockets, its thread and its event loop.
+
+This module must not know what the server serves: `proxy.py` and `target.py` answer the requests.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +33,20 @@ __all__ = ["Server"]
 
 BACKLOG = 1_024  # connections that wait to be accepted: all workers of a loader may connect at once
 WORKERS = 8  # threads for hashing, listing and writing, which mostly wait for the disk
-MOST_REQUESTS = 10_000  # remembered for tests
-LINE_BYTES = 64 * 1024  # of a request line: a name of 4 KiB has 12 KiB when percent-encoded
-BUFFER_BYTES = 256 * 1024  # of a body, received and not yet written: at most 256 MiB for all connections
-HEADERS = 128  # fields of a request
-FIELD_BYTES = 16 * 1024  # of one field: tokens have a few kilobytes
-LINGERING = 1.0  # seconds for the rest of a refused body: a client reads the response only after sending
+MOST_REQUESTS = 10_000  # requests that the server remembers, for tests
+LINE_BYTES = 64 * 1024  # of a request line: a percent-encoded name of 4 KiB has 12 KiB
+BUFFER_BYTES = 256 * 1024  # of a body, received but not yet written: 256 MiB for all 1,024 connections
+HEADERS = 128  # header fields of a request
+FIELD_BYTES = 16 * 1024  # of one header field: tokens have a few kilobytes
+LINGERING = 1.0  # seconds to receive the rest of a refused body: clients read the response only after sending it all
 GRACE = 0.1  # seconds that requests in progress have when the server closes
 
+# For a server that listens on all interfaces: the address under which clients on this machine reach it.
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
 
 
 class Server:
-    """A running server. Its arguments are those of `serve`, which have been checked.
+    """A running server. `serve` checks and describes the arguments.
 
     Attributes:
         url: The proxy's URL, which is the endpoint for clients.
@@ -100,7 +104,7 @@ class Server:
         self.close()
 
     def _run(self) -> None:
-        # Not the policy's loop: the embedding program may have installed a loop without sendfile.
+        # This loop has sendfile. The embedding program may have installed an event loop policy whose loop has not.
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._main())
@@ -144,7 +148,7 @@ def _address(sock: socket.socket, role: str) -> Address:
 
 
 def _log() -> logging.Logger:
-    """Return the server's logger, without requests that cannot be parsed: they are their client's fault."""
+    """Return the server's logger. It does not log requests that cannot be parsed: these are faults of clients."""
     log = logging.getLogger("ais_tar2tf.cluster.server")
     if not log.filters:
         log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
@@ -173,7 +177,7 @@ async def _start(server: BoundedServer, sock: socket.socket) -> web.ServerRunner
 
 
 async def _shut(runners: Iterable[web.ServerRunner]) -> None:
-    """Stop listening, wait `GRACE` seconds for requests in progress, then abort the remaining connections."""
+    """Stop listening, wait `GRACE` seconds for requests in progress, and abort the connections that remain."""
     servers = [runner.server for runner in runners]
     transports = [connection.transport for server in servers if server for connection in server.connections]
     await asyncio.gather(*(runner.cleanup() for runner in runners))

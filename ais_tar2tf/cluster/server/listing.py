@@ -1,4 +1,8 @@
-"""Listings: one page of a bucket's names, sorted. It holds no more than the page and one folder for each level."""
+"""Listings: the sorted names of a bucket's objects, one page for each request.
+
+This module must not hold all names of a bucket in memory. It holds one page, and for each level of folders the
+entries of one folder.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,9 @@ from ais_tar2tf.cluster.server.refusals import bad_request, not_served, unreadab
 
 __all__ = ["ListRequest", "Page", "page_as_json", "page_as_msgpack", "read_page"]
 
-PAGE = 10_000  # names in a page, at most and by default, as in AIStore
+PAGE = 10_000  # the maximum and default number of names in a page, as in AIStore
 CACHED = 1 << 6  # flag of every entry: the object is in the cluster
-NOT_SERVED_FLAGS = 1 << 11 | 1 << 15  # flags of a request: not recursive; from an inventory
+NOT_SERVED_FLAGS = 1 << 11 | 1 << 15  # refused flags of a request: not recursive; from an inventory
 INSIDE = 1 << 3  # flag of a request: list also the members of archives
 IN_ARCHIVE, IS_ARCHIVE = 1 << 7, 1 << 9  # flags of entries: a member of an archive; an archive
 
@@ -32,7 +36,7 @@ class ListRequest:
     Attributes:
         prefix: The prefix of the names.
         after: The name after which the page begins.
-        size: The most names of the page.
+        size: The maximum number of names in the page.
         props: The requested properties of each object.
         inside: Whether to list the members of archives, too.
     """
@@ -45,7 +49,7 @@ class ListRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> ListRequest:
-        """Read the value of a list action.
+        """Parse the value of AIStore's action `list`.
 
         >>> ListRequest.from_json({"prefix": "train-", "pagesize": 2}).size
         2
@@ -71,14 +75,20 @@ Entry = dict[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Entries in order. A full page has a token even when no page follows, so the last page may be empty."""
+    """A page of entries, sorted by name.
+
+    Attributes:
+        entries: The entries.
+        token: The name after which the next page begins; "" if this page is not full. A full page always has a token,
+            so the last page may be empty.
+    """
 
     entries: list[Entry]
     token: str
 
 
 def read_page(folder: BucketRoot, sums: Checksums, bucket: str, listing: ListRequest, *, location: str) -> Page:
-    """Return the requested page of a bucket's names. `location` names the node that has the objects."""
+    """Return the requested page of a bucket's names. `location` is the name of the node that has the objects."""
     files = _walk(folder, str(folder.bucket(bucket)), listing)
     entries: list[Entry] = []
     for name, path in islice(files, listing.size):
@@ -125,9 +135,12 @@ def _entry(
 
 
 def _inside(entry: Entry, path: str) -> list[Entry]:
-    """Return the entries of an archive's members, and flag the archive's entry; [] when it cannot be read."""
+    """Return the entries of an archive's members, and flag `entry`, the entry of the archive itself.
+
+    If the archive cannot be read, return [], and leave `entry` unchanged.
+    """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # a path as scandir gives it
+        with open(path, "rb") as file:  # noqa: PTH123  # scandir gives paths as text
             members = joined(str(entry["name"]), list_members(file, path, most=PAGE))
     except Exception:  # noqa: BLE001  # decompressors raise many kinds of errors; the listing omits the members
         return []
@@ -138,7 +151,7 @@ def _inside(entry: Entry, path: str) -> list[Entry]:
 
 
 def _walk(folder: BucketRoot, base: str, listing: ListRequest) -> Iterator[tuple[str, str]]:
-    """Yield (name, path) in the order of full names, holding only one folder for each level."""
+    """Yield (name, path) of each listed file, sorted by full name. Hold only one folder for each level."""
     levels = [iter(_children(folder, base, ""))]
     while levels:
         for name, path in levels[-1]:
@@ -153,7 +166,7 @@ def _walk(folder: BucketRoot, base: str, listing: ListRequest) -> Iterator[tuple
 
 
 def _may_contain(folder_name: str, listing: ListRequest) -> bool:
-    """Return whether a folder may contain names of the page."""
+    """Return whether the page may contain names from a folder."""
     has_prefix = folder_name.startswith(listing.prefix) or listing.prefix.startswith(folder_name)
     is_before = folder_name < listing.after and not listing.after.startswith(folder_name)
     return has_prefix and not is_before

@@ -1,4 +1,8 @@
-"""The common part of proxy and target: the cluster's state, and the steps of answering a request."""
+"""The common part of proxy and target, the two nodes of the embedded server.
+
+`Cluster` is the state that both nodes share. `Node` answers a request in steps: it records the request, checks where
+the request comes from, parses it, authorizes it and answers it. This module must not read or write objects.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +37,14 @@ from ais_tar2tf.cluster.server.origins import foreign
 
 __all__ = ["Address", "Cluster", "Node"]
 
-_NOT_EMBEDDED = frozenset(  # resources of a real node that this server does not have
+_NOT_EMBEDDED = frozenset(  # resources of a real AIStore node for which `Node.common` has no answer
     {
         "cluster", "daemon", "dload", "download", "etl", "jobs", "metasync", "ml", "notifs", "objects", "reverse",
         "s3", "sort", "tokens", "vote", "xaction", "buckets",
     }
 )  # fmt: skip
 
-_REMEMBERED_CHARS = 4096  # of a request's path, and of its query
+_REMEMBERED_CHARS = 4096  # of each part of a request, such as its path, that `Cluster.requests` stores
 
 T = TypeVar("T")
 
@@ -64,15 +68,15 @@ class Cluster:
     """The state that proxy and target share.
 
     Attributes:
-        folder: The buckets.
+        folder: The folder that holds the buckets.
         sums: The checksums of files.
-        pool: The threads for calls that block.
+        pool: The threads for functions that block.
         proxy: The proxy's address.
         target: The target's address.
-        token: The token that clients must send.
-        requests: The last requests, for tests.
-        grants: Signs and checks redirects.
-        transformers: The URLs of transformers, by ETL name.
+        token: The token that clients must send; None: clients need no token.
+        requests: The latest requests, for tests.
+        grants: Signs redirects from the proxy to the target, and checks their signatures.
+        transformers: The URLs of transformers, by the names of their ETLs.
         names: The host names under which clients reach this server.
     """
 
@@ -88,20 +92,21 @@ class Cluster:
     names: frozenset[str] = frozenset()
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function that blocks, on a thread of the pool."""
+        """Call a function that blocks on a thread of the pool; return its result."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
 
     def has_token(self, request: web.BaseRequest) -> bool:
+        """Return whether a request has the token that clients must send, or no token is needed."""
         sent = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         return self.token is None or hmac.compare_digest(sent, f"Bearer {self.token}".encode())
 
     def is_granted(self, request: web.BaseRequest) -> bool:
-        """Return whether the proxy redirected this request: then its query holds a grant."""
+        """Return whether the query of a request holds a valid grant, which the proxy adds to its redirects."""
         path, query = decoded_target(request)
         return self.grants.allows(request.method, path, query)
 
     def map(self) -> dict[str, object]:
-        """Return AIStore's cluster map."""
+        """Return the cluster map in AIStore's form, which lists the nodes and their addresses."""
         proxy, target = _describe(self.proxy, "proxy"), _describe(self.target, "target")
         return {
             "pmap": {self.proxy.daemon_id: proxy},
@@ -135,7 +140,7 @@ def _no_dsort(method: str) -> web.Response:
 
 
 class Node(ABC):
-    """A request handler for aiohttp: the proxy or the target."""
+    """A node of the cluster, which handles requests for aiohttp. A subclass is the proxy or the target."""
 
     role: str
 
@@ -165,6 +170,7 @@ class Node(ABC):
             return refuse(request, refusals.from_os_error(error), node=self.name)
 
     def _check_origin(self, request: web.BaseRequest) -> None:
+        """Refuse a request that names another host, or that a page of another web site makes a browser send."""
         reason = foreign(request.headers, self.cluster.names)
         if reason:
             raise refusals.RefusedError(403, reason)
@@ -175,6 +181,7 @@ class Node(ABC):
         return f"{self.role[0]}[{self.address.daemon_id}]"
 
     def _remember(self, request: web.BaseRequest) -> None:
+        """Append a request to `Cluster.requests`."""
         path, query = split_target(request)
         headers = request.headers
         byte_range = headers.get("Range")
@@ -189,7 +196,7 @@ class Node(ABC):
         self.cluster.requests.append(received)
 
     def common(self, call: Call) -> web.StreamResponse:
-        """Answer the calls that every node answers: health, the cluster map, ETLs and dSort."""
+        """Answer a call that both nodes answer in the same way: health, the cluster map, ETLs and dSort."""
         if call.resource == "etl":
             return self._etls(call)
         if call.resource == "sort":
@@ -207,7 +214,7 @@ class Node(ABC):
         raise refusals.not_served(f"/v1/{call.resource}")
 
     def _etls(self, call: Call) -> web.Response:
-        """List the transformers that `serve` was given. No ETL can be started, as in a build without ETLs."""
+        """List the transformers of the server. If it has none, or to start one, answer like a build without ETLs."""
         if not self.cluster.transformers or call.request.method != "GET":
             raise refusals.no_etl()
         none: dict[str, object] = {"xaction_id": "", "obj_count": 0, "in_bytes": 0, "out_bytes": 0}

@@ -1,8 +1,11 @@
-"""The check that a request's Host and Origin are this server's own. No I/O.
+"""The check that the Host and Origin headers of a request name this server. No I/O.
 
-A web page can make a browser send requests to this server in two ways: to a host name of the page's own domain that
-resolves to this machine (then Host is that name), or to this server's address (then Origin is the page's). Both are
-refused. A Host that is an IP address is always accepted, because no domain name looks like an address.
+A web page of somebody else can make a browser send requests to this server in two ways. Both are refused:
+
+* The page's domain has a host name that resolves to this machine. The Host of the request is then this name.
+* The page uses the address of this server. The Origin of the request is then the page's.
+
+A Host that is an IP address is always accepted, because the name of a domain is never an IP address.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ __all__ = ["foreign"]
 
 
 def foreign(headers: Mapping[str, str], names: Collection[str]) -> str:
-    """Return why a request with these headers is refused, or an empty string.
+    """Return why a request with these headers is refused; an empty string if the request is accepted.
 
     Args:
         headers: The request's headers; lookups ignore case.

@@ -1,4 +1,8 @@
-"""The target: sends, receives and deletes objects. It checks clients only by the proxy's grant."""
+"""The target: sends, receives and deletes objects.
+
+The target must not check tokens. If the server has a token, the proxy checks the token, and signs its redirect to the
+target. This signature is the *grant* (see `grants.py`), by which the target accepts the request.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,11 @@ from ais_tar2tf.cluster.server.transforming import Passage
 __all__ = ["Target"]
 
 _BYTES, _TAR = "application/octet-stream", "application/x-tar"
-PASSAGES = 4  # objects that pass through transformers at once: each may block a thread of the pool for minutes
+PASSAGES = 4  # objects that pass through transformers at once; each of them may block a thread for minutes
 
 
 class Target(Node):
-    """Serves objects from the folder. When a token is configured, only redirected requests are answered."""
+    """Serves objects from the folder. If the server has a token, answers only redirected requests and `health`."""
 
     role = "target"
 
@@ -123,7 +127,7 @@ class Target(Node):
     async def _stream(
         self, request: web.BaseRequest, media_type: str, pieces: Iterator[bytes], *, size: int | None = None
     ) -> web.StreamResponse:
-        """Send pieces that are computed on another thread; abort the connection when that fails."""
+        """Send pieces, which another thread computes. If computing a piece fails, abort the connection."""
         response = web.StreamResponse(headers={"Content-Type": media_type})
         if size is None:
             response.enable_chunked_encoding()
@@ -137,7 +141,7 @@ class Target(Node):
             if request.transport is not None:
                 request.transport.abort()  # without the last chunk, so that the client notices
         finally:
-            with suppress(ValueError):  # the generator is still running, for a client that disconnected
+            with suppress(ValueError):  # the client disconnected while a thread still runs the generator
                 getattr(pieces, "close", bool)()
         return response
 
@@ -198,7 +202,7 @@ def _as_tar(members: Iterable[Member]) -> Iterator[bytes]:
 
 
 def _first_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes: the pieces without the padding of a tar's last block."""
+    """Yield the first `size` bytes of the pieces: the bytes of a tar's member without the padding after them."""
     for piece in pieces:
         if size > 0:
             yield piece[:size]

@@ -1,4 +1,4 @@
-"""The settings of `export_to_tfrecord` and `load`, with their defaults."""
+"""The settings of `export_to_tfrecord` and `load`, with their defaults. This module must not act on them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE
 
 __all__ = ["BucketConfigs", "DatasetConfigs", "TFRReadConfigs", "TFRWriteConfigs"]
 
-_SEED = 6052020
+_SEED = 6052020  # Datum's own default
 _FUNCTION: Any = Callable  # type checkers do not accept this abstract class as a type
 
 
 def _common_callback(name: str) -> property:
-    """Return a property for the callbacks of all three stages."""
+    """Return a property that sets the callbacks of all three stages: training, validation and tests."""
 
     def get(configs: DatasetConfigs) -> Any:
         return getattr(configs, f"{name}_train")

@@ -1,8 +1,8 @@
-"""Export the examples of all splits to record files, and describe the files in two documents.
+"""Exports the examples of all splits to record files, and describes the files in two documents.
 
 <output_path>/{split}-00000-of-00003.tfrecord …, shard_info.json, datum_to_type_and_shape_mapping.json
 
-No file of an earlier export is changed before all examples are encoded.
+This module must not change a file of an earlier export before all examples are encoded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def export_to_tfrecord(
     """Export the splits of a data set to record files.
 
     The types and shapes of features, and whether they are sparse or dense, are detected from the examples. The
-    exported splits replace those of the same names in `output_path`; other splits stay.
+    exported splits replace the splits of the same names in `output_path`; other splits stay.
 
     Args:
         input_path: A folder in the layout of the problem, or tar shards by URL or path.
@@ -79,7 +79,7 @@ def export_to_tfrecord(
                 _write_split(files, encoder, source, split, attributes, examples(split, attributes))
             if not encoder.detector.mixed:
                 return _publish(files, encoder.detector)
-        floats |= encoder.detector.mixed  # export again: the files hold these features as integers and as floats
+        floats |= encoder.detector.mixed  # encode again: some values of these features are integers, some floats
 
 
 def _write_split(
@@ -126,7 +126,7 @@ ExampleReader = Callable[[str, Attributes], Examples]
 def _example_reader(
     source: str, problem: str, configs: TFRWriteConfigs, splits: Mapping[str, Attributes]
 ) -> ExampleReader:
-    """Return the reader of the custom generator, of tar shards, or of the folder of a problem."""
+    """Return a function that reads examples: from the user's generator, from tar shards, or from a folder."""
     custom = configs.generator
     if custom is not None:
         if not callable(custom):
@@ -162,7 +162,7 @@ class _Encoder:
         self._images = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
 
     def encode(self, split: str, key: str, example: dict[str, Any]) -> bytes:
-        """Return an example as a serialized tf.train.Example."""
+        """Return an example as a serialized tf.train.Example, and add its features to the detected schema."""
         try:
             stored = to_stored(self._read_images(example), self._floats)
             payload = features.encode(stored) if self._serializer is None else serialized(self._serializer(stored))
@@ -172,7 +172,7 @@ class _Encoder:
         return payload
 
     def _read_images(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Return the example, with the bytes of a file instead of the path of an image."""
+        """Return the example. Paths of images are replaced by the bytes of the files."""
         paths = {name: example[name] for name in self._images if isinstance(example.get(name), str | os.PathLike)}
         try:
             return {**example, **{name: Path(path).read_bytes() for name, path in paths.items()}}
@@ -180,7 +180,7 @@ class _Encoder:
             raise SchemaError(f"{error.filename}: this image can't be read ({error.strerror})") from error
 
     def _written_features(self, stored: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Return the features in `payload`, without those that hold the shape of another feature."""
+        """Return the features in `payload`, without the features that hold the shape of another feature."""
         if self._serializer is None:
             written: Mapping[str, Any] = stored
         else:  # the serializer may have added or dropped features
@@ -240,7 +240,7 @@ def _publication(destination: Destination, counts: dict[str, dict[str, int]], ex
 
 
 def _merge_schemas(destination: Destination, others: Mapping[str, Any], exported: Schema) -> Schema:
-    """Merge the schema of the exported splits with that of `others`, the splits already in `destination`."""
+    """Merge the schema of the exported splits with the schema of `others`, the splits already in `destination`."""
     existing = parse_schema(_read_document(destination, MAPPING), destination.url(MAPPING))
     for field in exported:
         if field.name in existing and wire_dtype(existing[field.name]) != wire_dtype(field):

@@ -1,4 +1,7 @@
-"""The function `load`, and the class `Dataset`, which returns batches for training, validation and tests."""
+"""The function `load`, and the class `Dataset`, which returns datasets of batches for training, validation and tests.
+
+This module selects records and settings. It must not read records: `pipeline.py` makes the datasets.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ def load(path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = 
 
     Args:
         path: A folder or a URL.
-        dataset_configs: The settings of the datasets; None: the defaults.
+        dataset_configs: The settings of the datasets. None: the default settings.
 
     Raises:
-        ExportError: No export was finished there.
+        ExportError: There is no finished export at `path`.
 
     Example:
         >>> from ais_tar2tf import datum
@@ -35,7 +38,7 @@ def load(path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = 
 
 @dataclass(frozen=True)
 class Stage:
-    """The settings that differ between `train_fn`, `val_fn` and `test_fn`, for one of them."""
+    """The settings of `train_fn`, `val_fn` or `test_fn`. Settings that all three share are not included."""
 
     name: str
     batch_size: int  # on this host
@@ -47,7 +50,10 @@ class Stage:
 
     @classmethod
     def from_configs(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
-        """Return the settings of the stage `name`: "train", whose settings often have no suffix, "val" or "test"."""
+        """Return the settings of a stage. `name` is "train", "val" or "test".
+
+        The names of most settings end in the name of their stage, but some settings of "train" have no such suffix.
+        """
         suffix = "" if name == "train" else f"_{name}"
         return cls(
             name,
@@ -61,7 +67,7 @@ class Stage:
 
     @property
     def drop_setting(self) -> str:
-        """The name of the setting for `drop_remainder`."""
+        """The name, in `DatasetConfigs`, of the setting `drop_remainder`."""
         return "drop_remainder" if self.name == "train" else f"drop_remainder_{self.name}"
 
 
@@ -73,9 +79,9 @@ def host_batch_size(size: int, hosts: int) -> int:
 class Dataset:
     """The record files of a folder or a URL, read as batches.
 
-    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batched dicts, by the configuration at the time of
-    the call. An instruction names a split, a part of a split, or several: `"train"`, `"train[:10%]"`,
-    `"train+val[-5:]"`.
+    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batches, which are dicts. The settings at the time
+    of the call apply. An instruction selects a split (`"train"`), a part of a split (`"train[:10%]"`), or several of
+    these (`"train+val[-5:]"`).
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = None) -> None:
@@ -89,7 +95,7 @@ class Dataset:
 
     @property
     def dataset_configs(self) -> DatasetConfigs:
-        """The settings. Changes apply to datasets that are made afterwards."""
+        """The settings. A change applies to datasets that are made after the change."""
         return self._configs
 
     @dataset_configs.setter
@@ -162,7 +168,7 @@ class Dataset:
         return pipeline.build(repeat, shuffle)
 
     def _check_size(self, stage: Stage, where: str, count: int, hosts: int) -> None:
-        """Raise SchemaError when the dataset would have no batch, or `full_dataset` would need several."""
+        """Raise SchemaError if the dataset would have no batch, or `full_dataset` would need several batches."""
         size, setting = stage.batch_size, f"batch_size_{stage.name}"
         if self._configs.bucket_fn is not None and not self._configs.full_dataset:
             smallest = min(self._configs.bucket_op.bucket_batch_sizes)

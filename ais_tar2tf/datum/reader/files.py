@@ -1,4 +1,7 @@
-"""A folder of record files, with the two documents that describe them."""
+"""A folder of record files that Datum wrote, with the two JSON documents that describe them (`datum.metadata`).
+
+This module opens the folder and finds records. It must not decode records.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ class RecordDirectory:
 
     where: str
     schema: Schema
-    flat_features: dict[str, int]  # the ranks of features stored flat, whose shapes are other features
+    flat_features: dict[str, int]  # the number of dimensions of each feature that is stored flat
     counts: dict[str, dict[str, int]]  # the number of examples by split and file
     files: Files
     folder: Destination
 
     def ranges(self, instruction: str) -> list[SplitRange]:
-        """Return the ranges of records that an instruction such as `"train[:10%]+val"` means."""
+        """Return the ranges of records that an instruction such as `"train[:10%]+val"` selects."""
         totals = {split: sum(files.values()) for split, files in self.counts.items()}
         try:
             return split_ranges(instruction, totals)
@@ -55,7 +58,7 @@ class RecordDirectory:
 
 
 def open_record_directory(path: str | os.PathLike[str]) -> RecordDirectory:
-    """Open the folder at `path` and read its documents. Record files are opened when a dataset is iterated.
+    """Open the folder at `path` and read its two documents. Record files are opened only when a dataset is iterated.
 
     Raises:
         ExportError: A document is missing.

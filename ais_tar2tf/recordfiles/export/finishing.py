@@ -1,4 +1,7 @@
-"""`t2t.finish`: publish the staged parts of all hosts of a job array as one export."""
+"""`t2t.finish`: publish the staged parts of all hosts of a job array as one export.
+
+A part is the output of one host. This module must not read input shards or encode records.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +35,22 @@ def finish(
     endpoint: str | None = None,
     token: TokenSource | None = None,
 ) -> list[str]:
-    """Publish what all hosts of a job array have exported.
+    """Publish the files that all hosts of a job array have exported.
 
-    Each host ran `export(out, shard=(i, n), align="shard", …)` with the same options. The result is byte for byte
-    what one host writes with `export(out, align="shard", …)`. A second call changes nothing.
+    Each host ran `export(out, shard=(i, n), align="shard", …)` with the same options. The published files are the
+    same, byte for byte, as if one host had run `export(out, align="shard", …)`. A second call changes nothing.
 
     Args:
         out: The folder or URL to which the hosts exported.
-        split: The split to publish; None: all splits with staged files.
-        endpoint: The address of the store, where the URL does not name it.
+        split: The split to publish. None: all splits.
+        endpoint: The address of the store, if the URL does not name it.
         token: A token for the store, or a function that returns one.
 
     Returns:
-        The published files.
+        The paths or URLs of the published files.
 
     Raises:
-        PartMissing: Some hosts have not finished. The text names the hosts that have to run again.
+        PartMissing: Some hosts have not finished. The error names the hosts that have to run again.
         ExportError: There is nothing to publish, or publishing failed.
 
     Example:
@@ -86,13 +89,14 @@ def _finish(out: str, split: str | None, endpoint: str | None, token: TokenSourc
 
 
 def publication_target(out: str, endpoint: str | None, token: TokenSource | None) -> ExportTarget:
-    """Return a target that states only the destination. The staged parts state everything else."""
+    """Return a target that states only the destination. The staged parts state all other options."""
     return ExportTarget(
         out=out, format="", name="", splits=(), bounds=Bounds(), staged=True, endpoint=endpoint, token=token
     )
 
 
 def _target_for(part: StagedPart, base: ExportTarget) -> ExportTarget:
+    """Return the target `base`, completed with the options that a part states."""
     return replace(
         base,
         format=part.plan["format"],

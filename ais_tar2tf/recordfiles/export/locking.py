@@ -1,9 +1,9 @@
 """Locks at the destination of exports: a file lock in a folder, and claims in a store, because stores have no locks.
 
-A claim is an object. A process writes a claim and then lists all claims. If its claim is the only one, it holds the
-lock; otherwise it deletes its claim and tries again after a while. If two processes write claims at the same time, at
-least one of them lists the claim of the other. A claim that exists for a long time belongs to a process that was
-killed.
+A claim is an object. A process writes a claim and then lists all claims. If there is no other claim, the process
+holds the lock. Otherwise the process deletes its claim and tries again after a while. If two processes write claims
+at the same time, at least one of them lists the claim of the other. A claim that exists for a long time counts as
+dead: its process was probably killed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TEXT = b"ais_tar2tf is about to change a document here that other exports chang
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """The rules for waiting for claims. Clock, pauses and randomness are arguments."""
+    """A lock by claims, with its rules for waiting. Tests pass another clock, other pauses and other randomness."""
 
     dead: float = 120.0  # seconds until a claim counts as dead; its holder makes few requests, each of at most 45 s
-    patience: float = 600.0  # seconds until waiting fails; a thousand exports are published in this time
-    first_pause: float = 0.02  # seconds; doubled after each try, which costs three requests
+    patience: float = 600.0  # seconds until waiting fails; a thousand exports can be published in this time
+    first_pause: float = 0.02  # seconds after the first try; each pause doubles, since a try costs three requests
     max_pause: float = 1.0
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
@@ -45,8 +45,8 @@ class Claims:
         """Hold the lock at a destination.
 
         Raises:
-            ExportError: Other processes held the lock for `patience` seconds, or another process considered this
-                process dead and deleted its claim.
+            ExportError: Other processes held the lock for `patience` seconds. Or this process held the lock for so
+                long that another process considered the claim dead and deleted it.
         """
         name = self._acquire(destination)
         try:
@@ -63,7 +63,7 @@ class Claims:
         began, pause = self.clock(), self.first_pause
         first_seen: dict[str, float] = {}
         while True:
-            name = f"{CLAIMS}/{secrets.token_hex(8)}"  # a new name for each try, so that only dead claims are old
+            name = f"{CLAIMS}/{secrets.token_hex(8)}"  # new in each try, so that only dead claims get old
             destination.write(name, _TEXT)
             others = [each for each in destination.names(f"{CLAIMS}/") if each != name]
             if not others:
@@ -83,7 +83,7 @@ class Claims:
 
 
 @contextlib.contextmanager
-def exclusive(destination: Destination, claims: Claims = Claims()) -> Generator[None]:  # frozen
+def exclusive(destination: Destination, claims: Claims = Claims()) -> Generator[None]:  # immutable
     """Hold the lock at a destination, so that no other process changes its shared documents."""
     if not isinstance(destination, FolderDestination):
         with claims.held(destination):

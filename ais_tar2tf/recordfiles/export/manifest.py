@@ -1,6 +1,7 @@
 """The manifest of an export: its files with their checksums, its schema, and the shards that were read.
 
-The manifest is the last document that an export publishes, and the first that a reader reads.
+The manifest is the last document that an export publishes, and the first that a reader reads. This module must not do
+I/O. It checks every entry of a document, since the document may be damaged or hostile.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """A shard that was read, and the identity that its store stated."""
+    """A shard that the export read, and the identity that its store stated then."""
 
     url: str
     version: str = ""
@@ -58,14 +59,14 @@ class SourceObject:
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """One split: its files in order, their schema, and the plan and the shards that they were made of."""
+    """The entry of one split: its files in order, their schema, and the plan and the input shards of the export."""
 
     files: tuple[RecordFile, ...]
     schema: Schema = field(default_factory=Schema)
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     sources: tuple[SourceObject, ...] = ()
-    skipped: dict[str, int] = field(default_factory=dict[str, int])  # records that the whole export skipped, by error
-    ignored: int = 0  # members of all input shards that are no fields
+    skipped: dict[str, int] = field(default_factory=dict[str, int])  # by error: how many records the export skipped
+    ignored: int = 0  # how many members of all input shards are not fields
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The names of classes in the order of their numbers, by the feature that holds the numbers."""
 
@@ -82,7 +83,7 @@ class SplitEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All splits of an export. They have the same format and name, and a common schema."""
+    """The manifest: all splits of an export, which have the same format and the same name."""
 
     format: str
     name: str
@@ -96,13 +97,13 @@ class Manifest:
 
     @property
     def schema(self) -> Schema:
-        """The schema of the records of all splits."""
+        """The schema that fits the records of all splits."""
         entries = [entry.schema for _, entry in sorted(self.splits.items())]
         return reduce(Schema.merge, entries) if entries else Schema()
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """The names of classes by feature; empty if the splits have different classes."""
+        """The names of classes, by the feature that holds their numbers. Empty if splits have different classes."""
         entries = list(self.splits.values())
         if any(entry.classes != entries[0].classes for entry in entries):
             return {}
@@ -122,7 +123,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes, *, where: str) -> Manifest:
-        """Return the manifest that a document holds.
+        """Parse and check a document; return its manifest.
 
         Args:
             data: The document.
@@ -176,7 +177,7 @@ def _entry(
 
 
 def frozen_classes(classes: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return class names by feature with tuples in place of lists."""
+    """Return the names of classes, by feature, as tuples in place of lists."""
     return {feature: tuple(names) for feature, names in classes.items()}
 
 

@@ -1,6 +1,6 @@
-"""The documents that TFDS reads with an export: `features.json`, `dataset_info.json` and names of classes.
+"""The documents by which TFDS reads an export: `features.json`, `dataset_info.json`, and files of class names.
 
-This module must not import `tensorflow_datasets`.
+This module must not import `tensorflow_datasets`, and must not do I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IMAGES = ("jpeg", "png")
 
 
 def metadata(manifest: Manifest) -> dict[str, bytes]:
-    """Return the documents by file name; an empty dict for formats and fields that TFDS does not read."""
+    """Return the documents of an export, by file name; an empty dict if TFDS cannot read its format or its fields."""
     fields = list(manifest.schema)
     if not manifest.record_format.read_by_tfds or any(field.sparse or field.ragged for field in fields):
         return {}
@@ -38,7 +38,7 @@ def metadata(manifest: Manifest) -> dict[str, bytes]:
 
 
 def labels_name(feature: str) -> str:
-    """Return the name of the file from which TFDS reads the names of a feature's classes."""
+    """Return the name of the file from which TFDS reads the class names of a feature."""
     return f"{feature}.labels.txt"
 
 
@@ -49,7 +49,7 @@ def _is_label(field: Field, manifest: Manifest) -> bool:
 
 
 def _is_line(name: str) -> bool:
-    """Return whether TFDS can read a name from a line of a file. TFDS strips lines and skips empty lines."""
+    """Return whether TFDS can read a class name from a line of a file. TFDS strips lines and skips empty lines."""
     return bool(name) and name == name.strip() and name.isprintable()
 
 
@@ -67,7 +67,7 @@ def _class_label(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _feature(field: Field) -> dict[str, Any]:
-    """Return the feature of TFDS for a field. An optional field becomes a sequence, which can be empty."""
+    """Return the TFDS feature for a field. An optional field becomes a sequence, which is empty if it is absent."""
     if field.encoding == "image" and field.format in _IMAGES and field.dtype == "uint8" and not field.optional:
         image = {"shape": _shape(field.shape or (None, None, None)), "dtype": "uint8", "encodingFormat": field.format}
         return {"pythonClassName": f"{_CORE}image_feature.Image", "image": image}

@@ -1,7 +1,8 @@
-"""TFRecord files of serialized records, in groups. The caller chooses the names of the files, and further documents.
+"""Writes TFRecord files of serialized records (*payloads*) in groups. The caller names the files.
 
-The final names of all files appear together, after the last record is written. A run that fails leaves the files of
-an earlier run unchanged.
+The records are first written to files in a work folder. Only `publish` gives the files their final names, and it does
+so after the last record is written. So a run that fails before `publish` leaves the files of an earlier run
+unchanged. This module must not serialize records.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from ais_tar2tf.recordfiles.formats.tfrecord import FORMAT as TFRECORD
 __all__ = ["FileNames", "PayloadFiles", "Publication"]
 
 FileNames = Callable[[str, int, int], str]
-"""Called with a group, the number of a file in it, and the number of its files; returns the file's name.
+"""Returns the name of a file.
 
-The name may begin with a folder and a slash.
+The arguments are the group of the file, its number in the group, and the number of files in the group. The name may
+begin with a folder and a slash.
 """
 
-_BUFFERED_BYTES = 1 * MIB  # payloads of one group that are not encoded yet
+_BUFFERED_BYTES = 1 * MIB  # payloads of one group that are held in memory before they are written together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,35 +42,36 @@ class Publication:
 
     names: FileNames
     interim_documents: Callable[[], Mapping[str, bytes | None]] = dict[str, bytes | None]
-    """Returns the documents as they must be while record files are replaced; None deletes a document.
+    """Returns the contents of documents by name, as they must be while record files are replaced.
 
-    Both functions for documents are called while the lock at the destination is held.
+    None as a content deletes the document. This function and `documents` are called while the lock at the destination
+    is held.
     """
     documents: Callable[[], Mapping[str, bytes]] = dict[str, bytes]
-    """Returns the final documents. They are written in order, so the last one tells that everything is published."""
+    """Returns the final documents. They are written in order, so the last document proves a complete publication."""
     side_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """From final names to files that were written to the paths of `PayloadFiles.side_file`."""
+    """Further files to publish, by their final names. The paths are those that `PayloadFiles.side_file` returned."""
     stale: Sequence[str] = ()
-    """Files of an earlier run to delete, except for files that this run replaces."""
+    """The names of files of an earlier run, which are deleted unless this run replaces them."""
 
 
 @dataclass
 class _PayloadGroup:
-    """The records of one group."""
+    """One group of records: its payloads that are not written yet, and a count of those that are."""
 
     number: int
     buffered: list[bytes] = field(default_factory=list[bytes])  # payloads that are not written yet
     buffered_bytes: int = 0
-    records: int = 0  # the number of written records
+    records: int = 0  # the number of records that were written
 
 
 class PayloadFiles:
     """Record files that are being written. Call `add` for each record, then `finish`, then `publish`.
 
     Args:
-        out: The folder or URL of the files.
+        out: The folder or URL to which the files are published.
         groups: The names of the groups. Each file holds records of one group.
-        size: The largest size of a file; a larger record gets a file of its own.
+        size: The largest size of a file. A record that is larger gets a separate file.
     """
 
     def __init__(self, out: str | os.PathLike[str], groups: Sequence[str], *, size: int | str | None = None) -> None:
@@ -96,7 +99,7 @@ class PayloadFiles:
         self._work.close()
 
     def side_file(self, name: str) -> Path:
-        """Return the path at which a file can be written that will be published together with the record files."""
+        """Return the path where the caller may write a file, to publish it together with the record files."""
         return self._work.path / f"{name}.side"
 
     def add(self, group: str, payload: bytes) -> None:
@@ -108,6 +111,7 @@ class PayloadFiles:
             self._write(target)
 
     def _write(self, group: _PayloadGroup) -> None:
+        """Write the buffered payloads of a group to its files."""
         if not group.buffered:
             return
         batch = EncodedBatch.from_payloads(group.buffered, TFRECORD, group.records, group.number)
@@ -128,7 +132,7 @@ class PayloadFiles:
         return sorted((file for file in self._work.files if file.split == group), key=lambda file: file.number)
 
     def publish(self, publication: Publication) -> list[str]:
-        """Give all files their final names and write the documents; return the record files."""
+        """Give all files their final names and write the documents; return the URLs of the record files."""
         moves = dict(publication.side_files)
         record_files: list[str] = []
         for group in self._groups:
@@ -143,7 +147,7 @@ class PayloadFiles:
                     self._folder_of(name).delete(_base(name))
             for name, part in moves.items():
                 self._folder_of(name).move_in(part, _base(name))
-            for name in {name.rpartition("/")[0]: name for name in moves}.values():  # one file of each folder
+            for name in {name.rpartition("/")[0]: name for name in moves}.values():  # one name in each folder
                 self._folder_of(name).sync()
             self._write_documents(publication.documents)
             return [self._folder_of(name).url(_base(name)) for name in record_files]

@@ -1,4 +1,8 @@
-"""A pool of worker processes that encode input shards. It yields their events in the order of the shards."""
+"""A pool of worker processes that encode the input shards of an export.
+
+An *event* is a batch of encoded records, or the end of a shard (`shard_output.py`). The pool yields the events of the
+workers in the order of the shards. It must not write record files: the caller does so.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ __all__ = ["WorkerPool", "portable"]
 
 
 def portable(job: ExportJob) -> PortableJob | None:
-    """Return the job in a form that can be sent to another process, or None if that is impossible.
+    """Return the job in a form that can be sent to another process, or None if the job cannot be sent.
 
-    It is impossible for jobs with a memory:// store, functions of the main script, or lambdas.
+    A job cannot be sent if it has a memory:// store, a function of the main script, or a lambda.
     """
     reopen = opener_of(job.shards.store)
     if reopen is None:
@@ -59,7 +63,7 @@ class _WorkerProcess:
                 str(folder),
             ]
             environment = {
-                "OPENBLAS_NUM_THREADS": "1",  # the cores are busy with processes; numpy would start threads in each
+                "OPENBLAS_NUM_THREADS": "1",  # numpy starts no threads: the worker processes keep the cores busy
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             }
@@ -69,7 +73,7 @@ class _WorkerProcess:
         finally:
             theirs.close()
         self.at: int = -1  # the number of the shard that the worker reads; -1 if it is idle
-        self.is_blocked: bool = False  # the worker has sent a segment, and waits for permission to continue
+        self.is_blocked: bool = False  # the worker has sent a segment, and waits for a message that lets it continue
         with contextlib.suppress(OSError):  # a process that ended at once is noticed in `_receive`
             self.pipe.send((job, segment_bytes))
 
@@ -86,9 +90,17 @@ class _WorkerProcess:
 class WorkerPool:
     """Encodes input shards in worker processes.
 
-    A worker writes encoded records to files, called segments. Segments of a shard wait until all earlier shards are
-    written. If the waiting segments have `writing.waiting_bytes` or more, only the worker of the current shard may
-    continue, because its segments are written next.
+    A worker writes encoded records to files, called segments. The segments of a shard wait until the events of all
+    earlier shards were yielded. The *current* shard is the shard whose events are yielded next. If the waiting
+    segments have `writing.waiting_bytes` or more, only the worker of the current shard may continue.
+
+    Args:
+        job: The job that each worker does.
+        names: The names of the input shards.
+        resume_at: The resume point of each split.
+        workers: The number of worker processes; fewer if there are fewer shards.
+        work: The work folder of the export.
+        writing: The sizes of segments, and the bound of the waiting segments.
     """
 
     def __init__(
@@ -120,7 +132,7 @@ class WorkerPool:
             worker.close()
 
     def events(self) -> Iterator[Event]:
-        """Yield the events of all shards in order. A batch is valid until the next event is requested."""
+        """Yield the events of all shards, in the order of the shards. A batch is valid until the next event."""
         while self._current < len(self._names):
             self._assign_work()
             queue = self._queues.get(self._current)
@@ -138,7 +150,7 @@ class WorkerPool:
                 yield from self._mapped_batch(event)
 
     def _mapped_batch(self, event: EncodedBatch) -> Iterator[Event]:
-        """Yield a batch with its segment mapped into memory."""
+        """Yield a batch with its segment mapped into memory. Then reuse the file of the segment, or delete it."""
         assert isinstance(event.data, Path)
         size = sum(event.sizes)
         with event.data.open("rb") as file:
@@ -176,6 +188,7 @@ class WorkerPool:
             raise _worker_ended(error) from error
 
     def _receive(self) -> None:
+        """Wait until a busy worker sends an event or an error, and add it to the queue of the worker's shard."""
         busy = {worker.pipe: worker for worker in self._workers if worker.at >= 0}
         for pipe in wait(list(busy)):
             worker = busy[pipe]  # type: ignore[index]

@@ -1,6 +1,7 @@
-"""The publication of finished files: they get their final names, and then the manifest is written.
+"""The publication of finished files: the files get their final names, and then the manifest is written.
 
-If a run is killed before the end, the next run continues, and skips the files that are published already.
+If a run is killed before the end, the next run continues, and skips the files that are published already. This module
+must not write records, and the manifest must never list a file that does not exist.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONCURRENT_UPLOADS = 8  # enough to hide the latency of a store
 
 
 def read_manifest(destination: Destination) -> Manifest | None:
-    """Return the manifest at a destination; None if there is none."""
+    """Return the manifest at a destination; None if the destination has no manifest."""
     data = destination.read(MANIFEST)
     return None if data is None else Manifest.from_json(data, where=destination.url(MANIFEST))
 
@@ -39,7 +40,10 @@ class Output(ABC):
 
     @abstractmethod
     def publish_file(self, file: FinishedFile, name: str, destination: Destination, *, index: bool) -> bool:
-        """Move a file (with `index`, also its index) to `name`; return False if an earlier run has moved it."""
+        """Move a file to its final name, and with `index` write its index, too.
+
+        Return False if the file is gone, usually because an earlier run has moved it.
+        """
 
     @abstractmethod
     def remove(self) -> None:
@@ -79,7 +83,7 @@ class Publisher:
     index_files: bool = False
 
     def existing_files(self) -> list[str]:
-        """Return the existing files with names of these splits, whether or not a manifest lists them."""
+        """Return the names of existing files that look like files of these splits, even if no manifest lists them."""
         found: list[str] = []
         for split in self.splits:
             pattern = _name_pattern(self.name, split)
@@ -90,9 +94,12 @@ class Publisher:
     def publish(self, output: Output, entries: dict[str, SplitEntry]) -> Manifest:
         """Publish the files of `output`; return the new manifest.
 
+        First the manifest at the destination loses earlier versions of the splits. Then the files are replaced. At
+        last the manifest gets the new entries. So the manifest lists only complete splits at any time.
+
         Args:
             output: The finished files.
-            entries: The manifest's entries of the splits, without their files.
+            entries: For each split, its entry in the manifest, without the files.
         """
         names = {split: self._names(output, split) for split in self.splits}
         new = {name for each in names.values() for name in each}
@@ -122,7 +129,10 @@ class Publisher:
         return {split: entry for split, entry in old.items() if split not in self.splits}
 
     def _withdraw(self, new: set[str]) -> list[str]:
-        """Remove old versions of these splits from the manifest; return their files, which the caller must delete."""
+        """Remove earlier versions of these splits from the manifest; return their files, for the caller to delete.
+
+        Files whose names are in `new` are not returned, because new files will replace them.
+        """
         stale: set[str] = set()
         manifest = read_manifest(self.destination)
         if manifest is not None:
@@ -131,7 +141,7 @@ class Publisher:
                 file.name
                 for split in manifest.splits.keys() - others.keys()
                 for file in manifest.splits[split].files
-                if _name_pattern(manifest.name, split).fullmatch(file.name)  # no export gave a file another name
+                if _name_pattern(manifest.name, split).fullmatch(file.name)  # not files that a false manifest lists
             }
             if len(others) < len(manifest.splits):
                 self._publish_others(manifest, others)
@@ -140,6 +150,10 @@ class Publisher:
         return sorted((stale | set(self.existing_files())) - new)
 
     def _publish_others(self, manifest: Manifest, others: dict[str, SplitEntry]) -> None:
+        """Write the manifest and the documents for TFDS with the other splits only.
+
+        Without other splits, delete them.
+        """
         if not others:
             for name in (MANIFEST, *METADATA, *map(labels_name, manifest.classes)):
                 self.destination.delete(name)

@@ -1,4 +1,8 @@
-"""The options of an export, and their conversion into a job, which reads shards, and a target, which is written."""
+"""The options of an export, and their conversion to a job and a target.
+
+The job says which shards are read, and how their records are encoded. The target says which files are written, and
+where. This module must not read or write records.
+"""
 
 from __future__ import annotations
 
@@ -68,29 +72,30 @@ class ExportOptions:
 
     Attributes:
         format: `"tfrecord"`, `"array_record"` or `"tar"`.
-        name: The first part of the names of files.
+        name: The first part of the names of the files.
         split: The split that all records belong to.
         splits: Several splits, by name: ratios that add up to 1; functions of a record, which goes to the first split
             whose function returns a true value; or lists of keys.
-        seed: The seed of ratios.
-        shard_size: The most bytes of a file: a number, or a text such as `"100MB"`.
-        shard_records: The most records of a file. Given alone, it replaces the default of `shard_size`.
+        seed: The seed that assigns records to splits, if `splits` are ratios.
+        shard_size: The largest size of a file in bytes: a number, or a text such as `"100MB"`.
+        shard_records: The largest number of records in a file. If it is given without `shard_size`, the size is not
+            bounded.
         align: `"stream"`: files are filled in the order of the records. `"shard"`: a file holds records of one shard.
-        workers: The number of processes. Default: as many as there are cores.
+        workers: The number of worker processes. Default: as many as there are cores.
         exists: What to do if `out` has files of an export. `"resume"` continues an interrupted export, `"error"`
             refuses, and `"replace"` deletes the files of an earlier export.
-        record_to_example: A function of a record that returns a tf.train.Example; for a tar, a dict of bytes.
-            Default: fields are written as bytes.
+        record_to_example: A function that gets a record and returns a tf.train.Example. For the format `"tar"`, it
+            returns a dict of bytes. Default: fields are written as bytes.
         schema: The types of fields. With `schema=src.schema`, a number in a text file stays text;
             `src.schema.with_field(Field("cls", "int64"))` makes it a number.
-        types: The types of those fields that are numbers, by name: `{"cls": "int64"}`.
+        types: The types of the fields that are numbers, by the name of the field: `{"cls": "int64"}`.
         idx: Write an index for NVIDIA DALI next to each TFRecord file.
-        shard: `(i, n)`: write the share of host i of n. Each host of a job array does so with `align="shard"`, and
-            `t2t.finish(out)` publishes all shares.
+        shard: `(i, n)`: write only the share of host i, one of n hosts that are numbered from 0. Each host of a job
+            array does so with `align="shard"`, and then `t2t.finish(out)` publishes all shares.
         progress: Whether to show a progress bar. Default: on a terminal.
-        writing: Bounds of what several workers may hold on disk.
-        endpoint: The endpoint of `out`. Default: the source's, if the URLs have the same scheme.
-        token: The AuthN token for `out`. Default: the source's, if the endpoint is the source's.
+        writing: Bounds on the bytes that several workers may hold on disk.
+        endpoint: The endpoint of `out`. Default: the endpoint of the source, if the URLs have the same scheme.
+        token: The AuthN token for `out`. Default: the token of the source, if the endpoint is the same.
     """
 
     format: str = "tfrecord"
@@ -142,17 +147,20 @@ class ExportOptions:
         Typed.from_option(types)
 
     def check(self) -> None:
-        """Check `shard_size`, `shard_records` and `splits`, too, which an export checks only when it begins."""
+        """Raise OptionError if `shard_size`, `shard_records` or `splits` has a wrong value.
+
+        An export checks these options only when it begins.
+        """
         _ = self.bounds, self.route
 
     @property
     def function(self) -> Callable[[Record], Any] | None:
-        """The function that returns an Example for a record; None if fields are written as bytes."""
+        """The function that encodes a record, by `record_to_example` or by `types`; None if neither is given."""
         return self.record_to_example if self.types is None else Typed.from_option(self.types)
 
     @property
     def bounds(self) -> Bounds:
-        """The bounds of each file."""
+        """The bounds on the size and the number of records of each file."""
         return bounds_of(self.shard_size, self.shard_records, len(find_format(self.format).end))
 
     @property
@@ -162,7 +170,7 @@ class ExportOptions:
 
     @property
     def share(self) -> Share | None:
-        """The share of input shards that this host exports; None: all shards."""
+        """The share of input shards that this host exports; None if it exports all shards."""
         return self.shard if isinstance(self.shard, Share | None) else Share(*self.shard)
 
     def _check_share(self) -> None:
@@ -176,7 +184,7 @@ class ExportOptions:
 
 
 def _with_key(schema: Schema) -> Schema:
-    """Return a schema with the key, which is stored with every record."""
+    """Return a schema with the field `__key__`, since the key is stored with every record."""
     return schema if "__key__" in schema else replace(schema, fields=(Field("__key__", "string"), *schema.fields))
 
 
@@ -190,7 +198,7 @@ def check_names(name: str, exists: str) -> None:
 def export_source(
     shards: Shards, on_error: OnError, account: Account, out: str | os.PathLike[str], options: ExportOptions
 ) -> list[str]:
-    """Export every record of `shards` to record files under `out`; return the files."""
+    """Export every record of `shards` to record files under `out`; return the paths or URLs of the files."""
     shards, target = build_target(shards, on_error, out, options)
     encode = options.function if target.schema is None else target.schema.encode
     job = ExportJob(
@@ -206,7 +214,10 @@ def export_source(
 def build_target(
     shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
 ) -> tuple[Shards, ExportTarget]:
-    """Return the target of an export, and `shards` with only the fields that the export needs."""
+    """Return the target of an export, and its input shards.
+
+    If `record_to_example` declares the fields that it needs, the shards are read with these fields only.
+    """
     selection = declared_fields(options.function)
     if selection is not None and shards.selection is None:
         shards = replace(shards, selection=selection)
@@ -234,7 +245,10 @@ def build_target(
 def _plan(
     shards: Shards, on_error: OnError, options: ExportOptions, classes: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Return all options and sources that decide the content of the files, as JSON values."""
+    """Return the plan: all options and sources on which the content of the files depends, as JSON values.
+
+    An interrupted export is resumed only with the same plan.
+    """
     selection, bounds = shards.selection, options.bounds
     return {
         "sources": _names_digest(shards),
@@ -259,8 +273,8 @@ def _plan(
 def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
     """Return the names of the classes, by the feature that will hold the class numbers.
 
-    A function that returns Examples may state this feature in its attribute `label`; otherwise there are no names. A
-    work item of a pipeline has no names either: they are added when all items are published.
+    A function that returns Examples may state this feature in its attribute `label`. If it does not, the result is
+    empty. For a work item of a pipeline the result is empty, too: the names are added when all items are published.
     """
     function = options.function
     feature = None if function is None else getattr(function, "label", None)
@@ -272,6 +286,7 @@ def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]
 
 
 def _names_digest(shards: Shards) -> str:
+    """Return a hash of the URLs of all shards."""
     digest = xxhash.xxh3_128()
     for name in shards.names:
         digest.update(shards.store.full_url(name).encode("utf-8", "surrogateescape") + b"\n")
@@ -279,9 +294,9 @@ def _names_digest(shards: Shards) -> str:
 
 
 def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
-    """Return the name of a function with a checksum of its code; other values are returned unchanged.
+    """Return the name of a function with a checksum of its code; return a text or None unchanged.
 
-    The checksum makes a changed function change the plan.
+    So the plan changes when the code of the function changes.
     """
     if value is None or isinstance(value, str):
         return value
@@ -292,6 +307,7 @@ def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
 
 
 def _code(code: Any) -> bytes:
+    """Return the bytecode, names and constants of a code object, and of the functions inside it."""
     parts = [code.co_code, repr(code.co_names).encode()]
     parts += [_code(each) if hasattr(each, "co_code") else repr(each).encode() for each in code.co_consts]
     return b"\n".join(parts)

@@ -1,4 +1,4 @@
-"""Routes, which decide to which split each record goes. This module must not do I/O."""
+"""Routes. A route decides to which split each record goes. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ class SingleRoute:
     names: tuple[str, ...]
 
     def split_numbers(self, records: Sequence[Record]) -> list[int | None]:
-        """Return the number in `names` of each record's split; None for a record that is left out."""
+        """Return, for each record, the index of its split in `names`, or None if the record is left out."""
         return [0] * len(records)
 
     def plan_entry(self) -> Any:
-        """Return JSON values that differ for any two routes that send records to different splits."""
+        """Return JSON values that describe the route in the plan of an export."""
         return list(self.names)
 
 
 @dataclass(frozen=True)
 class RatioRoute:
-    """Divides records by a hash of seed and key, so other records do not change the split of a record."""
+    """Divides records by ratios. A hash of the seed and the key decides the split of a record.
+
+    So the split of a record does not depend on other records.
+    """
 
     names: tuple[str, ...]
     shares: tuple[float, ...]
@@ -87,10 +90,15 @@ Route = SingleRoute | RatioRoute | FunctionRoute | KeyRoute
 
 
 def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
-    """Return the route for an option `split` or `splits`: a name, or a dict from names to ratios, functions or keys.
+    """Return the route that the option `split` or the option `splits` of an export describes.
+
+    Args:
+        splits: The name of the only split; or a dict from names to ratios, to functions of a record, or to lists of
+            keys.
+        seed: The seed of a route by ratios.
 
     Raises:
-        OptionError: The option is none of these, or its ratios do not add up to 1, or a key is listed twice.
+        OptionError: `splits` is none of these, the ratios do not add up to 1, or two splits list the same key.
     """
     given: dict[str, Any] = {splits: None} if isinstance(splits, str) else dict(splits)
     names = tuple(given)

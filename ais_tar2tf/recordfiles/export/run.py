@@ -1,4 +1,8 @@
-"""The run of an export, from its start or from the end of an interrupted run, until it is published or staged."""
+"""The run of an export: record files are written, and then published, or staged if this is a share of an export.
+
+A run continues where an interrupted run of the same export ended. This module must not read shards or write files by
+itself: `shard_output.py` and `pool.py` read, `writers.py` writes, `publish.py` and `staging.py` move the files.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +56,14 @@ def export_shards(
     """Export every record of the shards `names`, or of the target's share of them; return the written files.
 
     Args:
-        target: The files to write, and their place.
-        job: The way to read and encode records.
+        target: The files to write, and their destination.
+        job: How to read and encode records.
         names: All shards of the export.
         account: Counts the records that are read and skipped.
         progress: The progress bar.
-        workers: The number of worker processes. None: as many as there are cores, or none if the job can't be moved
-            to another process.
-        writing: Bounds of the workers' buffers.
+        workers: The number of worker processes. None: as many as there are cores, or no worker process if the job
+            cannot be moved to another process.
+        writing: The bounds of the workers' buffers.
     """
     writing = writing or Writing()
     if target.share is not None:
@@ -90,9 +94,10 @@ def export_events(
     *,
     sources: Sources | None = None,
 ) -> list[str]:
-    """Write the records of `events` as the files of `target`; return the files.
+    """Write the records of `events` into the files of `target`; return the files.
 
-    An export that is finished already is kept as it is. Every OSError becomes an `ExportError`.
+    An export that is finished already is kept, unless `target.exists` forbids this. If `sources` is given, a shard
+    that has changed since an earlier run read it is an error. Every OSError becomes an `ExportError`.
     """
     with raise_export_errors(target.out, in_the_way=": a file is in the way; out is a folder, or a URL"):
         return _ExportRun(target, events, account, progress, sources).run()
@@ -100,7 +105,7 @@ def export_events(
 
 @dataclass(frozen=True)
 class _ExportRun:
-    """One run of an export. The arguments are those of `export_events`."""
+    """One run of an export. The fields are the arguments of `export_events`."""
 
     target: ExportTarget
     events: EventSource
@@ -111,7 +116,7 @@ class _ExportRun:
     def run(self) -> list[str]:
         """Run the export and return its files."""
         target, destination, manifest = self.target, self.target.destination(), None
-        if not target.is_work_item:  # thousands of these checks would be slow; the pipeline makes one
+        if not target.is_work_item:  # a pipeline has thousands of work items, and makes this check once for all
             manifest = find_finished(target, destination, self.sources)
             if manifest is None:
                 destination.check()
@@ -128,7 +133,10 @@ class _ExportRun:
             return self.target.publisher(destination).publish(output, split_entries(self.target, output))
 
     def _stage(self, share: Share, destination: Destination) -> list[str]:
-        """Export one share into the staging folder; return its staged files. A complete part is kept as it is."""
+        """Export one share into the staging folder; return the staged files.
+
+        If all files of the share are staged already, keep them, unless `target.exists` forbids this.
+        """
         target = self.target
         staging, key = Staging.for_splits(destination, target.splits), plan_key(target.plan)
         staging.claim()
@@ -149,7 +157,7 @@ class _ExportRun:
 
     @contextlib.contextmanager
     def _completed_work(self) -> Generator[WorkFolder]:
-        """Yield the work folder after all files are written. An interrupted run is resumed."""
+        """Write all files, or only the missing files of an interrupted run. Then yield the work folder."""
         target = self.target
         work = target.work(start_over=target.exists == "replace" or not target.resumable)
         try:
@@ -162,6 +170,7 @@ class _ExportRun:
             work.close()
 
     def _write_files(self, work: WorkFolder) -> None:
+        """Write the files that are missing in the work folder, and note finished shards and files in its journal."""
         target, progress = self.target, self.progress
         resume_at = [work.resume_point(split) for split in target.splits]
         partly_read = {file.end[0]: file.identity for file in work.files}
@@ -182,7 +191,10 @@ class _ExportRun:
 
 
 def _check_unchanged(found: IdentityTuple, before_resume: IdentityTuple | None, target: ExportTarget) -> None:
-    """Raise `ExportError` unless a shard that is read again is proved to be the one that was read in part."""
+    """Raise `ExportError` unless a shard has certainly the same content as in the interrupted run, which read a part.
+
+    `before_resume` is the identity at that time. None: the interrupted run read no part of the shard.
+    """
     if before_resume is None:
         return
     before, now = Identity(*before_resume), Identity(*found)
@@ -210,7 +222,7 @@ def _record_shard(event: ShardRead, work: WorkFolder, account: Account) -> None:
 
 
 def split_entries(target: ExportTarget, output: Output) -> dict[str, SplitEntry]:
-    """Return the manifest's entry of each split, without the files."""
+    """Return, for each split, its entry in the manifest, without the files."""
     shards = [output.shards[at] for at in sorted(output.shards)]
     ignored = sum(shard.ignored for shard in shards)
     skipped: Counter[str] = Counter()

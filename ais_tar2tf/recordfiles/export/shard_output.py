@@ -1,4 +1,7 @@
-"""The output of input shards: their encoded records. Shards are read in the main process or in worker processes."""
+"""Reads input shards, and yields their records encoded for the record files of an export.
+
+The main process or worker processes call this module. It must not write record files.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class ExportJob:
 
 @dataclass(frozen=True)
 class PortableJob:
-    """An `ExportJob` that can be pickled for another process: a function that opens the store replaces the store."""
+    """An `ExportJob` that can be pickled for another process. It opens the store there by `reopen`."""
 
     reopen: Callable[[], Store]
     read: Read
@@ -55,40 +58,40 @@ class PortableJob:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Encoded records of one input shard that go to one split, in order."""
+    """Encoded records of one input shard that go to the same split, in the order of the shard."""
 
     at: int  # the number of the input shard
     split: int  # the number of the split
-    numbers: Sequence[int]  # the numbers of the records in their shard
-    sizes: Sequence[int]
-    data: Sequence[Row] | memoryview | Path  # rows; or a segment file of a worker, mapped into memory or as its path
+    numbers: Sequence[int]  # the number of each record in its shard
+    sizes: Sequence[int]  # the encoded bytes of each record
+    data: Sequence[Row] | memoryview | Path  # rows; or a worker's file of rows: mapped into memory, or its path
     identity: IdentityTuple = NO_IDENTITY
 
     @classmethod
     def from_payloads(
         cls, payloads: Sequence[bytes], record_format: RecordFormat, begin: int, split: int = 0
     ) -> EncodedBatch:
-        """Return serialized Examples, which come from no shard, as a batch; the first one has the number `begin`."""
+        """Return a batch of serialized Examples, which come from no shard. The first gets the number `begin`."""
         rows, sizes = record_format.framed([(payload,) for payload in payloads], list(map(len, payloads)))
         return cls(0, split, range(begin, begin + len(rows)), sizes, rows)
 
 
 @dataclass(frozen=True)
 class ShardRead:
-    """The event that an input shard was read to its end."""
+    """The event that follows the last batch of an input shard: the shard was read to its end."""
 
     at: int  # the number of the input shard
     url: str
     identity: IdentityTuple
     stats: Stats
-    statistics: list[SplitStatistics] = field(default_factory=list[SplitStatistics])  # by split
+    statistics: list[SplitStatistics] = field(default_factory=list[SplitStatistics])  # of each split
 
 
 Event = EncodedBatch | ShardRead
 
 
 class _InputShard:
-    """An input shard that is being read, and whose records are being encoded."""
+    """An open input shard: reads its records and encodes them."""
 
     def __init__(self, job: ExportJob, at: int, name: str) -> None:
         self._job = job
@@ -105,7 +108,7 @@ class _InputShard:
         return self
 
     def events(self, resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
-        """Yield the batches of encoded records from the resume point of each split on, and then a `ShardRead`."""
+        """Yield batches of encoded records, from the resume point of each split on; then yield a `ShardRead`."""
         statistics = [SplitStatistics() for _ in self._job.route.names]
         number = 0
         try:
@@ -126,7 +129,7 @@ class _InputShard:
         statistics: Sequence[SplitStatistics],
         resume_at: Sequence[ResumePoint],
     ) -> Iterator[EncodedBatch]:
-        """Yield a chunk, whose first record has the number `first`, as one batch for each split."""
+        """Yield a batch for each split that gets records of a chunk, whose first record has the number `first`."""
         encoded = self._job.serializer.encode_all(chunk, self._account)
         routed = self._job.route.split_numbers(chunk)
         is_whole = isinstance(self._job.route, SingleRoute) and None not in encoded.rows
@@ -159,21 +162,27 @@ class _InputShard:
 
 
 def _chosen(column: Sequence[_Item], kept: Sequence[int]) -> Sequence[_Item]:
-    """Return the items with the indices `kept`. If these are all indices, nothing is copied."""
+    """Return the items with the indices `kept`. If `kept` has all indices, return `column` without a copy."""
     return column if len(kept) == len(column) else [column[at] for at in kept]
 
 
 def read_shard(job: ExportJob, at: int, name: str, resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
     """Yield the encoded records of an input shard, and then a `ShardRead`.
 
-    The shard is always read from its start, so that the statistics cover all of it. Records before the resume point
-    of their split are left out.
+    The shard is always read from its start, so that the statistics cover the whole shard. Records before the resume
+    point of their split are not yielded.
+
+    Args:
+        job: The export.
+        at: The number of the input shard.
+        name: The name of the input shard.
+        resume_at: The resume point of each split.
     """
     return _InputShard(job, at, name).events(resume_at)
 
 
 def read_shards(job: ExportJob, names: Sequence[str], resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
-    """Yield the events of all shards from the first resume point on. The next shard is opened before it is needed."""
+    """Yield the events of all shards from the earliest resume point on. The next shard is opened one shard ahead."""
     next_shard: _InputShard | None = None
     try:
         for at in range(min(point[0] for point in resume_at), len(names)):

@@ -1,6 +1,6 @@
-"""Statistics of the features in the records of one split, from which the schema of an export is made.
+"""Statistics of the features in the records of one split. The schema of an export is made from these statistics.
 
-The statistics take constant memory. Those of several shards can be added in any order.
+Their memory does not grow with the number of records. The statistics of several shards can be added in any order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SplitStatistics:
     features: dict[str, FeatureStatistics] = field(default_factory=dict[str, FeatureStatistics])
 
     def add_raw(self, records: Iterable[Record]) -> None:
-        """Add records whose fields are written as one value of bytes each."""
+        """Add records of which each field is written as a single value of type bytes."""
         for names, count in Counter(map(tuple, records)).items():
             self.records += count
             for name in names:
@@ -72,10 +72,10 @@ class SplitStatistics:
         """Add statistics of other records of the same split."""
         self.records += other.records
         for name, feature in other.features.items():
-            self._merge(name, replace(feature))  # a copy, because `_merge` changes what it keeps
+            self._merge(name, replace(feature))  # a copy, because `_merge` may keep the object and change it later
 
     def schema(self) -> Schema:
-        """Return the schema of records with exactly these features."""
+        """Return the schema of the records that were added."""
         return Schema(
             tuple(_field(name, feature, self.records) for name, feature in sorted(self.features.items())),
             records=self.records,
@@ -90,7 +90,7 @@ class SplitStatistics:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SplitStatistics:
-        """Return the statistics that JSON values, which were checked before, describe."""
+        """Return the statistics that `to_json` described. The caller has checked `data`."""
         return cls(data["records"], {name: FeatureStatistics(*feature) for name, feature in data["features"].items()})
 
 

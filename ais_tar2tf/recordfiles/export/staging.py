@@ -1,7 +1,8 @@
-"""The staging folder: finished files of many hosts, which are published together.
+"""The staging folder of an export: keeps the finished files of many hosts until they are published together.
 
-A *part* is the output of one host of a job array, or of one work item of a pipeline: record files, and a description
-that is written last. A part without a description is incomplete and is ignored.
+A *part* is the output of one host of a job array, or of one work item of a Beam pipeline. It consists of record files
+and a description, which is written last. A part without a description is incomplete and is ignored. `publish.py`
+decides which files are published, and under which names.
 """
 
 from __future__ import annotations
@@ -63,22 +64,22 @@ class Share:
         return self.name or f"{self.host:05d}-of-{self.hosts:05d}"
 
     def number(self, at: int) -> int:
-        """Return the number in the whole export of shard `at` of this share."""
+        """Return the number that shard `at` of this share has in the whole export."""
         return self.host + self.hosts * at
 
     def chosen(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the names of the share's shards, given those of the whole export."""
+        """Return the names of the share's shards, given the names of all shards of the export."""
         return [names[at] for at in range(self.host, len(names), self.hosts)]
 
 
 def plan_key(plan: dict[str, Any]) -> str:
-    """Return a hash of a plan; only parts with the same plan belong together."""
+    """Return a hash of a plan, the options and sources of an export. Parts with different plans are never mixed."""
     return xxh3_64_hexdigest(json.dumps(plan, sort_keys=True).encode())
 
 
 @dataclass(frozen=True)
 class StagedPart:
-    """The description of a part. Shards have their numbers in the whole export."""
+    """The description of a part. Its shards have the numbers that they have in the whole export."""
 
     label: str
     splits: tuple[str, ...]
@@ -134,7 +135,10 @@ _PART = expect.fields(
 
 
 def _checked_part(value: Any) -> StagedPart:
-    """Check a parsed description: its files belong to its splits, and its shards have statistics of each split."""
+    """Return the part that a parsed description states.
+
+    Check that its files belong to its splits, and that each of its shards has statistics of every split.
+    """
     found = _PART(value)
     _PLAN(found["plan"])
     splits = tuple(found["splits"])
@@ -169,7 +173,7 @@ class Staging:
         return f"{self.folder}/{name}"
 
     def find_complete(self, base: str) -> StagedPart | None:
-        """Return a part, or None if its description or one of its files is missing."""
+        """Return a part; None if its description is missing, or a file is missing or has another size."""
         part = self.find(base)
         if part is None:
             return None
@@ -177,7 +181,7 @@ class Staging:
         return part if sizes == [file.bytes for file in part.files] else None
 
     def find(self, base: str) -> StagedPart | None:
-        """Read the description of a part; return None if it does not exist."""
+        """Return the part whose files have names that begin with `base`; None if the part has no description."""
         data, url = self._destination.read(self._path(f"{base}.json")), self.url(f"{base}.json")
         if data is None:
             return None
@@ -187,15 +191,18 @@ class Staging:
         return part
 
     def claim(self) -> None:
-        """Create the folder if it does not exist; raise `ExportError` if it belongs to another program."""
+        """Create the folder if it does not exist. Raise `ExportError` if the folder belongs to another program."""
         self._destination.claim(self.folder, _LAYOUT)
 
     def prepare(self, share: Share, key: str, *, replace: bool) -> None:
-        """Prepare the folder for a share. With `replace`, delete old parts of the share and parts of other plans.
+        """Prepare the folder for the part of a share, whose plan has the hash `key`.
+
+        With `replace`, delete the earlier part of the share. For a host of a job array, delete also all parts of
+        another plan or number of hosts.
 
         Raises:
-            ExportError: Without `replace`, there are parts of another plan or number of hosts; or a finished export
-                was not cleared.
+            ExportError: An earlier export was published, but its staging folder was not deleted. Or, without
+                `replace`, the folder has parts of another plan or number of hosts.
         """
         if self._destination.size(self._path(_FINISHED)) is not None:
             raise ExportError(
@@ -217,7 +224,7 @@ class Staging:
                 self._destination.delete(self._path(name))
 
     def clear_finished(self) -> bool:
-        """Delete the folder if all its parts are published already; return whether it was deleted."""
+        """Delete the folder if all its parts are published already. Return whether the folder was deleted."""
         if self._destination.size(self._path(_FINISHED)) is None:
             return False
         self._destination.delete_folder(self.folder, _LAYOUT)
@@ -248,7 +255,7 @@ class Staging:
 
         Raises:
             PartMissing: Some hosts have no complete part.
-            ExportError: There are no parts, or parts of several plans.
+            ExportError: There are no parts, or parts of several plans or numbers of hosts.
         """
         found = [found for name in self._names() if (found := _DESCRIPTION.fullmatch(name))]
         if not found:
@@ -292,9 +299,10 @@ class Staging:
         )
 
     def parts_with_missing_files(self, output: StagedOutput, final: Callable[[FinishedFile], str]) -> list[int]:
-        """Return the numbers of the parts that lack a file.
+        """Return the numbers of the parts that lack a file, or have a file of another size.
 
-        A file may be in this folder, or have its final name already if an earlier `finish` was killed.
+        A file is in this folder, or already has its final name if an earlier `finish` was killed. `final` returns the
+        final name of a file.
         """
         sizes = self._destination.sizes(self.folder)
         incomplete: set[int] = set()
@@ -307,6 +315,7 @@ class Staging:
     def remove(self) -> None:
         """Delete the folder after all files are published."""
         if self._destination.folders(self.folder):
+            # A run that finds this file knows that all parts are published, even if this deletion is interrupted.
             self._destination.write(self._path(_FINISHED), b"")
             self._destination.delete_folder(self.folder, _LAYOUT)
 

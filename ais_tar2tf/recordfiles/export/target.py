@@ -1,4 +1,7 @@
-"""The target of an export: the files that it writes, and the place where it writes them."""
+"""The target of an export: the files that it writes, and the place where it writes them.
+
+This module must not write files. It opens the destination, the work folder and the publisher, which do.
+"""
 
 from __future__ import annotations
 
@@ -25,31 +28,32 @@ from ais_tar2tf.values.schema import Schema
 __all__ = ["EXISTS", "ExportTarget"]
 
 EXISTS = ("resume", "replace", "error")
+"""The values of the option `exists`: what to do if the destination has files of an export."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportTarget:
-    """The files that an export writes, and the place where it writes them."""
+    """The files that an export writes, and the place where it writes them. `ExportOptions` describes the options."""
 
-    out: str
+    out: str  # the output folder or its URL
     format: str
     name: str
     splits: Sequence[str]
     bounds: Bounds
     align: str = "stream"
     exists: str = "resume"
-    resumable: bool = True
-    schema: Schema | None = None  # of the written records; None: the statistics of the records give the schema
+    resumable: bool = True  # whether an interrupted export can be continued
+    schema: Schema | None = None  # of the written records; None: the statistics of the records give it
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """The names of classes, by the feature that holds the class numbers."""
+    """The names of the classes in the order of their numbers, by the feature that holds the numbers."""
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
-    """All options and sources that decide the content of the files. A journal is resumed only with the same plan."""
-    read: Read = field(default_factory=Read)  # options for reading existing documents
+    """All options and sources on which the files' content depends. A journal is resumed only with the same plan."""
+    read: Read = field(default_factory=Read)  # options for reading documents of earlier exports
     endpoint: str | None = None
     token: TokenSource | None = None
-    share: Share | None = None  # the share of one host; its files are staged for `finish`, not published
-    staged: bool = False  # the files to publish are staged parts
+    share: Share | None = None  # the share of one host, whose files are staged until `finish` publishes them
+    staged: bool = False  # whether the files to publish are staged already
 
     def __post_init__(self) -> None:
         if not self.out:
@@ -61,19 +65,25 @@ class ExportTarget:
         return open_destination(self.out, read=self.read, endpoint=self.endpoint, token=self.token)
 
     def publisher(self, destination: Destination) -> Publisher:
-        """Return the publisher of these splits."""
+        """Return the publisher of the files of these splits to a destination."""
         return Publisher(destination, self.format, self.name, self.splits, self.index_files)
 
     def work(self, *, start_over: bool) -> WorkFolder:
-        """Open the work folder. In the user's cache folder, other users cannot read it."""
+        """Open the work folder, where the files are written before they are published.
+
+        For a URL, it lies in the user's cache folder, and other users cannot read it.
+
+        Args:
+            start_over: Whether to delete the files of an interrupted run, instead of continuing it.
+        """
         private = split_url(self.out)[0] != "file"
         return WorkFolder(self.work_path(), self.plan, start_over=start_over, private=private)
 
     def work_path(self) -> Path:
         """Return the path of the work folder.
 
-        It lies in the output folder, so that files are renamed and not copied. For a URL, it lies in the user's cache
-        folder.
+        The work folder lies in the output folder, so that files are published by renaming them, and not copied. For a
+        URL, the work folder lies in the user's cache folder.
         """
         splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
         scheme, _, name = split_url(self.out)
@@ -85,15 +95,15 @@ class ExportTarget:
 
     @property
     def is_work_item(self) -> bool:
-        """Whether this is one work item of a pipeline, of which there may be thousands."""
+        """Whether this is the target of one work item of a pipeline, which may have thousands of them."""
         return self.share is not None and bool(self.share.name)
 
     @functools.cached_property
     def _share_name(self) -> str:
         """The name of the share in its work folder.
 
-        A pipeline may run the same work item twice at once, so each run has its own folder. A host of a job array
-        resumes in its old one.
+        A pipeline may run the same work item twice at the same time, so each run of a work item has a new work
+        folder. A host of a job array has the same work folder in each run, and so can resume.
         """
         assert self.share is not None
         return f"{self.share.label}-{secrets.token_hex(8)}" if self.is_work_item else self.share.label

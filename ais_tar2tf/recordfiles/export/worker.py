@@ -1,11 +1,13 @@
 """The main program of a worker process, which reads input shards and writes segment files of encoded records.
 
-The command is `python -m ais_tar2tf.recordfiles.export.worker DESCRIPTOR FOLDER`. A worker is a new process rather
-than a fork, because its parent has threads and may have loaded TensorFlow. It ends when its parent closes the pipe or
-ends.
+The command is `python -m ais_tar2tf.recordfiles.export.worker DESCRIPTOR FOLDER`. DESCRIPTOR is the file descriptor
+of a pipe to the parent process; FOLDER gets the segment files. A worker is a new process rather than a fork, because
+its parent has threads and may have loaded TensorFlow. The worker ends when the parent closes the pipe or ends.
 
-The parent sends the job, and then one shard at a time. The worker answers with events. After each segment, it waits
-until the parent allows it to continue. The parent's message lists segment files that the worker may overwrite.
+The parent sends the job, and then one shard at a time. The worker answers with events. After each segment, the worker
+waits for a message from the parent. This message lists the segment files that the worker may overwrite.
+
+A worker must not write record files: the parent makes them from the segments.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class _Segment:
         self.bytes += sum(batch.sizes)
 
     def close(self) -> EncodedBatch:
-        """Close the file and return its records as one batch."""
+        """Close the file and return a batch that refers to it by its path."""
         self._file.close()
         return EncodedBatch(self._at, self._split, self._numbers, self._sizes, self._path, self._identity)
 
@@ -74,14 +76,14 @@ def main() -> None:
 
 def _serve(portable: PortableJob, segment_bytes: int, pipe: Connection[Any, Any], folder: Path) -> None:
     job = portable.open()
-    reusable: list[Path] = []  # segment files to overwrite, which costs less memory than new files
+    reusable: list[Path] = []  # segment files; overwriting them costs less memory than making new files
     while True:
         at, name, resume_at = pipe.recv()
         try:
             for event in _segments(job, at, name, resume_at, segment_bytes, folder, reusable):
                 pipe.send(event)
                 if isinstance(event, EncodedBatch):
-                    reusable.extend(pipe.recv())  # blocks until the parent has room for more
+                    reusable.extend(pipe.recv())  # blocks until the parent has room for another segment
         except Tar2TFError as error:
             pipe.send(error)
         except (EOFError, ConnectionError):
@@ -90,7 +92,7 @@ def _serve(portable: PortableJob, segment_bytes: int, pipe: Connection[Any, Any]
             pipe.send(
                 ExportError(f"{folder.parent.parent}: a segment could not be written ({error.strerror or error})")
             )
-        except Exception as error:  # noqa: BLE001  # the parent raises it
+        except Exception as error:  # noqa: BLE001  # the parent raises the error
             pipe.send(ExportError(f"{name}: {type(error).__name__}: {error}"))
 
 
@@ -103,7 +105,7 @@ def _segments(
     folder: Path,
     reusable: list[Path],
 ) -> Iterator[Event]:
-    """Yield the events of a shard, with its records collected into segments by split."""
+    """Yield the events of a shard. Its records are collected into one segment at a time for each split."""
     open_segments: dict[int, _Segment] = {}
     count = 0
     for event in read_shard(job, at, name, resume_at):

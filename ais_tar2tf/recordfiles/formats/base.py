@@ -33,14 +33,14 @@ class Scan:
     """The result of reading a file to its end."""
 
     records: int
-    offsets: array[int] = field(default_factory=lambda: array("Q"))  # of each record, in formats with an index
+    offsets: array[int] = field(default_factory=lambda: array("Q"))  # of each record, if `supports_index`
 
 
 class RecordFileWriter(Protocol):
     """Writes one record file."""
 
     def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
-        """Append records of the sizes `sizes`, whose bytes are the concatenation of `pieces`."""
+        """Append records with the sizes `sizes`. `pieces` are the bytes of all these records, one after another."""
         ...
 
     def close(self) -> str:
@@ -61,7 +61,7 @@ class RecordReader(Protocol):
 
 
 class StoredFile(Protocol):
-    """A finished record file in a local folder or in a store, from which a format reads."""
+    """A finished record file, from which a format reads. The file lies in a local folder or in a store."""
 
     described: RecordFile  # the file's entry in its manifest
     url: str  # the URL or path of the file, for errors
@@ -73,7 +73,7 @@ class StoredFile(Protocol):
         ...
 
     def stream(self, suffix: str = "") -> io.BufferedReader[Any]:
-        """Open this file, or with `suffix` the file whose name is this file's name followed by `suffix`."""
+        """Open this file. With a suffix, open the file whose name is this file's name and the suffix."""
         ...
 
     def hashed(self) -> HashedStream:
@@ -88,8 +88,8 @@ class StoredFile(Protocol):
 class RecordFormat(ABC):
     """A format of record files: it names, writes, verifies and reads them.
 
-    Instances have no state. The class attributes state what the format can do, so that no other code has to compare
-    the names of formats.
+    Instances have no state. The class attributes state what the format can do. Other code reads these attributes, and
+    must not compare the names of formats.
     """
 
     name: ClassVar[str]  # as in `export(format=…)`, manifests and plans
@@ -97,7 +97,7 @@ class RecordFormat(ABC):
     extension: ClassVar[str] = ""  # the part of a file's name after its number
     end: ClassVar[bytes] = b""  # the end mark of a file: the bytes after its last record
     holds_examples: ClassVar[bool]  # True: a record is a tf.train.Example; False: a record is the members of a tar
-    concatenated: ClassVar[bool] = True  # a file is the bytes of its records one after another, then `end`
+    concatenated: ClassVar[bool] = True  # a file consists of the bytes of its records, one after another, and `end`
     random_access: ClassVar[bool]  # a record can be read by its number
     read_by_tensorflow: ClassVar[bool] = False  # TensorFlow opens and reads local files itself
     read_by_tfds: ClassVar[bool] = False  # TFDS reads an export of this format
@@ -134,7 +134,7 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def scan(self, stream: io.BufferedReader[Any], url: str) -> Scan:
-        """Read a file to its end and verify the checksum of each record; errors name the file by `url`."""
+        """Read a file to its end and verify the checksum of each record. Errors name the file by `url`."""
 
     def index_of(self, path: Path) -> bytes:
         """Return the content of DALI's index for a finished file."""
@@ -145,6 +145,6 @@ class RecordFormat(ABC):
         raise ExportError(f"{file.url}: single records of {self.name} files can't be read")
 
     def payloads(self, file: StoredFile, start: int, stop: int, read: Callable[[int], bytes]) -> Iterator[bytes]:
-        """Yield the payloads of records `start` to `stop` of a file; `read` reads one record by random access."""
+        """Yield the payloads of records `start` to `stop` of a file. `read` returns a record by its number."""
         del file
         return map(read, range(start, stop))

@@ -1,6 +1,6 @@
-"""Reads and writes files of bytes: in pieces, with a checksum, or mapped into memory. Knows no file format.
+"""Reads and writes files of bytes: in pieces, with a checksum, or mapped into memory.
 
-A thread writes encoded records while the next records are being encoded.
+A thread writes encoded records while the caller encodes the next records. This module must not know any file format.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ __all__ = ["ConcatenatedWriter", "HashedStream", "PiecesFile", "checksum_of", "c
 
 _ALGORITHM = "xxh3-128"
 _READ_BYTES = 1 << 20
-_LARGE_PIECE_BYTES = 4_096  # on average; smaller pieces are joined, because copying them is faster than passing each
-_MAX_PIECES = 512  # in one call of writev; Linux allows 1,024
-_MIN_DEFERRED_BYTES = 256 * KIB  # a smaller write costs less than handing it over to the thread
-_PENDING_WRITES = 2  # each of some 2 MB: one is in progress, one is next
+# Pieces that are smaller on average are joined before a write, because copying them is faster than passing each.
+_LARGE_PIECE_BYTES = 4_096
+_MAX_PIECES = 512  # pieces in one call of writev; Linux allows 1,024
+_MIN_DEFERRED_BYTES = 256 * KIB  # to write fewer bytes costs less than to hand them over to the thread
+_PENDING_WRITES = 2  # of some 2 MB each: the write in progress, and the next write
 
 
 class PiecesFile:
-    """A file that is written piece by piece. Small pieces are joined; large pieces are never copied.
+    """A file that is written piece by piece. Small pieces are joined. Large pieces are not copied.
 
     Args:
         path: The file.
-        overwrite: Overwrite an existing file from its start. If the file was longer, the rest of its bytes stay.
-        hashed: Compute `digest`, a hash of all written bytes.
+        overwrite: Overwrite an existing file from its start. Bytes of the old file after the last written byte stay.
+        hashed: Compute `digest`, the hash of all written bytes.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False, hashed: bool = True) -> None:
@@ -58,7 +59,7 @@ class PiecesFile:
                 self.digest.update(piece)
         total = sum(map(len, pieces))
         written = os.writev(self._file.fileno(), pieces)
-        if written < total:  # after a signal, or when the disk is nearly full
+        if written < total:  # happens after a signal, or when the disk is nearly full
             rest = memoryview(b"".join(pieces))[written:]
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -68,11 +69,11 @@ class PiecesFile:
 
 
 class ConcatenatedWriter:
-    """Writes a file of records, one after another.
+    """Writes encoded records to a file, one after another.
 
     Args:
         path: The file.
-        end: Bytes that follow the last record.
+        end: The bytes that follow the last record, such as the end mark of a tar.
     """
 
     def __init__(self, path: Path, end: bytes) -> None:
@@ -81,27 +82,28 @@ class ConcatenatedWriter:
         self._end = end
 
     def append(self, pieces: Sequence[bytes | memoryview], sizes: Sequence[int]) -> None:
-        del sizes  # other formats need them
+        del sizes  # the writers of other formats need the sizes of records
         self._write_behind.add(pieces)
 
     def close(self) -> str:
-        """Finish the file; return its checksum."""
+        """Write the end of the file, close the file, and return its checksum."""
         self._write_behind.drain()
         if self._end:
             self._file.write([self._end])
-        self.abandon()  # everything is written: only closes
+        self.abandon()  # only closes the file, because everything is written
         assert self._file.digest is not None
         return f"{_ALGORITHM}:{self._file.digest.hexdigest()}"
 
     def abandon(self) -> None:
+        """Close the file without finishing it. Pending writes are cancelled."""
         self._write_behind.close()
         self._file.close()
 
 
 class _WriteBehind:
-    """Calls `write` in a thread, once for each `add`, in order.
+    """Calls `write` once for each call of `add`, in the same order. Large writes run in a thread.
 
-    An error of `write` is raised by a later call of `add` or `drain`.
+    An error of a write in the thread is raised by a later call of `add` or `drain`.
     """
 
     def __init__(self, write: Callable[[Sequence[bytes | memoryview]], None]) -> None:
@@ -111,15 +113,15 @@ class _WriteBehind:
         at_fork(self)
 
     def forked(self) -> None:
-        """Drop the thread in a forked child: the child has a copy of this object, but not the thread."""
+        """Drop the thread and its writes in a forked child, which has a copy of this object, but no such thread."""
         self._pool = None
         self._pending.clear()
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Write `pieces`.
+        """Write `pieces`, now or later.
 
-        Large pieces of bytes are written later. Views are written before this method returns, because the caller may
-        release their memory.
+        Many bytes are written later, in the thread. Few bytes are written before this method returns. Memoryviews are
+        also written before it returns, because the caller may release their memory afterwards.
         """
         deferred = not isinstance(pieces[0], memoryview) and sum(map(len, pieces)) >= _MIN_DEFERRED_BYTES
         if not deferred:
@@ -172,11 +174,11 @@ class HashedStream(io.RawIOBase):
         super().close()
 
     def check(self, expected: str, url: str) -> None:
-        """Compare the checksum of all bytes read with the one in a manifest.
+        """Compare the checksum of all bytes that were read with the checksum in a manifest.
 
         Args:
-            expected: The checksum in the manifest; "" if it has none, then nothing is compared.
-            url: The file, for the error.
+            expected: The checksum in the manifest. If it is empty, nothing is compared.
+            url: The URL of the file, for the error.
 
         Raises:
             ChecksumMismatch: The checksums differ.
@@ -191,7 +193,7 @@ class HashedStream(io.RawIOBase):
 
 
 def copy_stream(stream: io.BufferedReader[Any], folder: Path) -> Path:
-    """Copy a stream to a new file in `folder`, for libraries that only open paths; return its path."""
+    """Copy a stream to the file `file` in `folder`, and return its path. Some libraries read only from a path."""
     path = folder / "file"
     with path.open("wb") as copy:
         shutil.copyfileobj(stream, copy, _READ_BYTES)

@@ -1,8 +1,8 @@
-"""The index that NVIDIA DALI needs to read a TFRecord file: build and parse it.
+"""Builds and parses the index that NVIDIA DALI needs to read a TFRecord file.
 
-The index is a text file with one line `OFFSET SIZE` for each record. The size includes the record's length and
-checksums. A valid index lists all records of its file in order and without gaps, from the first byte to the last.
-This module must reject every other index.
+The index is a text file with one line `OFFSET SIZE` for each record. The size includes the length and the checksums
+that a TFRecord file stores with each record. A valid index lists all records of its file in order and without gaps,
+from the first byte to the last. This module must reject every other index.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ADVICE = "export again, or delete the file and read without it"
 
 
 def index_lines(offsets: Iterable[int]) -> bytes:
-    """Build the index of a file from the offsets of its records, followed by the length of the file."""
+    """Build the index of a file. `offsets` are the offsets of its records, and finally the length of the file."""
     return b"".join(b"%d %d\n" % (begin, end - begin) for begin, end in itertools.pairwise(offsets))
 
 
 def offsets_in(lines: BinaryIO, file: RecordFile, *, url: str) -> array[int]:
-    """Parse an index; return the offsets of the records of `file`, followed by the length of the file.
+    """Parse an index. Return the offsets of the records of `file`, and finally the length of the file.
 
     Args:
         lines: The open index, which is read line by line.

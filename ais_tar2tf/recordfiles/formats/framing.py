@@ -1,7 +1,13 @@
-"""The frames around the records of a TFRecord file: build and check them.
+"""The frames around the records of a TFRecord file: builds and checks them.
 
-length  uint64, little-endian       payload  `length` bytes
-crc     uint32, masked, of length   crc      uint32, masked, of payload
+A frame has four parts, in this order:
+
+length   uint64, little-endian
+crc      uint32: the masked checksum of the length
+payload  `length` bytes: the record
+crc      uint32: the masked checksum of the payload
+
+This module must not trust a length: it allocates memory in pieces, as bytes arrive.
 """
 
 from __future__ import annotations
@@ -37,7 +43,7 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _MAX_PAYLOAD = Limits().record_bytes
 _PIECE = 16 * MIB  # bytes read at once
-_CACHED_HEADERS = 4096  # lengths repeat, and each header costs a checksum
+_CACHED_HEADERS = 4096  # headers are cached, because lengths repeat and each header costs a checksum
 
 
 def _masked(data: bytes) -> bytes:
@@ -62,7 +68,7 @@ def payload_length(header: bytes, *, file: str, offset: int) -> int:
     Raises:
         TruncatedArchive: The header is cut.
         ArchiveError: The checksum of the length is wrong.
-        LimitExceeded: The length is over `Limits.record_bytes`; the caller must not allocate that much.
+        LimitExceeded: The length is over `Limits.record_bytes`, the most that a caller may allocate.
     """
     if len(header) < HEADER_BYTES:
         raise TruncatedArchive("the file ends within a record's header", shard=file, offset=offset)
@@ -112,7 +118,7 @@ def check_payload(payload: bytes, trailer: bytes, *, file: str, offset: int) -> 
 
 
 def frame_offsets(data: Any, *, file: str) -> Iterator[int]:
-    """Yield the offset of each record in `data`, then the length of the file. Only the headers are read.
+    """Yield the offset of each record in `data`, then the length of the file. Read only the headers.
 
     Args:
         data: The bytes of the file, as a buffer that can be sliced.

@@ -1,4 +1,7 @@
-"""Encode records as tar members: USTAR, with a PAX header if a name is too long or not ASCII, or a size too large.
+"""Encodes records as tar members. This module must not write files.
+
+The members have USTAR headers. A PAX header is added if a member's name is not ASCII, or if its name or size does not
+fit in a USTAR header.
 
 The same record always gives the same bytes, because every member has the owner 0, the time 0 and the mode 644.
 """
@@ -16,7 +19,7 @@ _BLOCK = 512
 END = bytes(2 * _BLOCK)
 """The end mark of a tar: two zero blocks."""
 
-_MOST_NAME, _MOST_PREFIX = 100, 155  # bytes of these fields of a USTAR header
+_MOST_NAME, _MOST_PREFIX = 100, 155  # bytes of the fields `name` and `prefix` of a USTAR header
 _MOST_SIZE = 8**11 - 1  # bytes: the largest number of eleven octal digits
 
 
@@ -58,7 +61,7 @@ def _headers(name: bytes, size: int) -> list[bytes]:
     if prefix_and_name is not None and size <= _MOST_SIZE and name.isascii():
         return [_header(*prefix_and_name, size, b"0")]
     pax = _pax(b"path", name) + (_pax(b"size", b"%d" % size) if size > _MOST_SIZE else b"")
-    # The next header's own name and size are for readers that do not know PAX.
+    # The name and the size in the second header are for readers that do not know PAX.
     short_name = name[-_MOST_NAME:].decode("ascii", "replace").replace("\ufffd", "_").encode().lstrip(b"/")
     return [
         _header(b"", b"././@PaxHeader", len(pax), b"x"),
@@ -77,9 +80,9 @@ def _split_name(name: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _pax(keyword: bytes, value: bytes) -> bytes:
-    """Return one entry of a PAX header: its length, a space, `keyword=value` and a newline.
+    """Return one entry of a PAX header: the entry's length, a space, `keyword=value` and a newline.
 
-    The length includes its own digits.
+    The length counts all bytes of the entry, also the digits of the length.
     """
     length = rest = len(keyword) + len(value) + 3
     while length != rest + len(str(length)):
@@ -89,9 +92,10 @@ def _pax(keyword: bytes, value: bytes) -> bytes:
 
 @functools.lru_cache(4096)
 def _constant_parts(size: int, kind: bytes) -> tuple[bytes, bytes, int]:
-    """Return the fields from the mode to the checksum, the fields from the checksum to the prefix, and their sum.
+    """Return the two parts of a header that do not depend on the name, and a sum.
 
-    The checksum and the prefix are left out. The sum includes eight spaces in place of the checksum, as in USTAR.
+    The first part is the fields between the name and the checksum. The second part is the fields between the checksum
+    and the prefix. The sum adds up all bytes of both parts, and eight spaces in place of the checksum, as in USTAR.
     """
     before = b"0000644\x000000000\x000000000\x00%011o\x00%011o\x00" % (size, 0)
     after = kind + bytes(100) + b"ustar\x0000" + bytes(64) + b"0000000\x000000000\x00"

@@ -1,11 +1,11 @@
-"""The orders of tf.data's `shuffle` and `interleave`, computed in Python. No I/O.
+"""The orders of tf.data's `shuffle` and `interleave`, computed in Python. No I/O, no TensorFlow.
 
-With them, `records()` yields records in the order of `dataset()` without TensorFlow.
+By these orders, `records()` yields records in the order of `dataset()` without TensorFlow.
 
 TensorFlow draws random numbers from Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 SC11). The key of Philox is the seed of the graph, which is a constant unless `tf.random.set_seed` was called. The
-upper half of the counter is the seed of the operation. A shuffle has two generators of this kind: one draws the two
-seeds of each epoch, and the other, made anew with these seeds, draws the places in the buffer.
+upper half of the counter is the seed of the operation. A shuffle has two generators of this kind. The first draws two
+seeds for each epoch. The second is made anew with these seeds, and draws the places in the buffer.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["interleaved", "shuffle_numbers", "shuffled"]
 
 _Item = TypeVar("_Item")
 
-_GRAPH_SEED = 87654321  # TensorFlow's default
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_GRAPH_SEED = 87654321  # TensorFlow's default seed of a graph
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # these, `_WEYL` and `_ROUNDS` are constants of Philox
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _MASK = 0xFFFFFFFF
-_BLOCKS = 1024  # blocks of four numbers that are computed together
+_BLOCKS = 1024  # blocks of four random numbers that are computed together
 _SEEDS = (1 << 31) - 1  # TensorFlow uses seeds modulo this number
 
 
@@ -38,7 +38,7 @@ def random_numbers(seed: int, seed2: int) -> Iterator[int]:
 
 
 def _numbers_from(block: int, key: Sequence[int], high: Sequence[int]) -> list[int]:
-    """Return the numbers of the next `_BLOCKS` blocks."""
+    """Return the random numbers of `_BLOCKS` blocks, from number `block` on."""
     low = np.arange(block, block + _BLOCKS, dtype=np.uint64)
     mask = np.uint64(_MASK)
     words = [low & mask, low >> np.uint64(32), *(np.full(_BLOCKS, each, np.uint64) for each in high)]
@@ -56,7 +56,7 @@ def _numbers_from(block: int, key: Sequence[int], high: Sequence[int]) -> list[i
 
 
 def shuffle_numbers(seed: int) -> Iterator[Iterator[int]]:
-    """Yield for each epoch the random numbers that one `shuffle` with a seed draws."""
+    """Yield, for each epoch, an iterator over the random numbers that a `shuffle` with this seed draws."""
     seeds = random_numbers(_GRAPH_SEED, seed % _SEEDS)
     while True:
         yield random_numbers(next(seeds), next(seeds))
@@ -65,8 +65,13 @@ def shuffle_numbers(seed: int) -> Iterator[Iterator[int]]:
 def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Iterator[_Item]:
     """Yield items in the order of `Dataset.shuffle(window)`.
 
-    A random item of a buffer of `window` items is swapped to the buffer's head and yielded, and the next item fills
-    the head's place, as in TensorFlow.
+    As in TensorFlow, a buffer holds `window` items. A random item of the buffer is swapped to the head and yielded.
+    Then the next of `items` takes the place of the head.
+
+    Args:
+        items: The items.
+        window: The size of the buffer.
+        numbers: The random numbers of the epoch, as `shuffle_numbers` yields them.
     """
     ring = list(islice(items, window))
     begin, left = 0, len(ring)
@@ -83,7 +88,7 @@ def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Ite
 
 
 def interleaved(inputs: Sequence[Callable[[], Iterator[_Item]]], cycle: int, block: int) -> Iterator[_Item]:
-    """Yield items in the order of `Dataset.interleave`: `cycle` inputs are read in turns of `block` items each."""
+    """Yield items in the order of `Dataset.interleave`: read `cycle` inputs in turns of `block` items each."""
     waiting = deque(inputs)
     slots: list[Iterator[_Item] | None] = [None] * cycle
     at = 0

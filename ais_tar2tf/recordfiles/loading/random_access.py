@@ -1,4 +1,7 @@
-"""Read records of an export by split and number, without TensorFlow: single records, slices, and streams."""
+"""Reads records of an export by split and number: single records, slices, and streams.
+
+This module must not import TensorFlow. Readers of a format parse the files; a schema decodes the records.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class RecordSequence(Sequence[Record]):
 
     def __init__(self, files: RecordFiles, ranges: Sequence[SplitRange]) -> None:
         self._files = files
-        # Empty ranges count here, because the schemas of their splits are merged, too.
+        # The splits of empty ranges are included, because their schemas are merged, too.
         self._splits = dict.fromkeys(each.split for each in ranges)
         self.ranges: list[SplitRange] = [each for each in ranges if each.stop > each.start]
         self._ends = list(accumulate(each.stop - each.start for each in self.ranges))
@@ -69,7 +72,10 @@ class RecordSequence(Sequence[Record]):
         return reduce(Schema.merge, schemas, Schema(records=0))
 
     def readers(self) -> list[Callable[[], Iterator[Record]]]:
-        """Return a function for each file with some of these records, in order; it reads the records of this file."""
+        """Return one function for each file that holds records of this sequence, in order.
+
+        The function reads the records of this sequence that are in its file.
+        """
         return [
             partial(self._files.records, each.split, *span)
             for each in self.ranges
@@ -77,7 +83,7 @@ class RecordSequence(Sequence[Record]):
         ]
 
     def skip(self, count: int) -> RecordSequence:
-        """Return the sequence without its first `count` records. They are not read."""
+        """Return the sequence without its first `count` records, which are not read."""
         rest = RecordSequence(self._files, slice_ranges(self.ranges, count, len(self)))
         rest._splits = self._splits
         return rest
@@ -92,7 +98,10 @@ class RecordSequence(Sequence[Record]):
             yield from self._files.payloads(file, start, stop)
 
     def spans(self) -> Iterator[tuple[RecordFile, int, int]]:
-        """Yield (file, start, stop) for each file with some of these records: its records `start` to `stop`."""
+        """Yield (file, start, stop) for each file that holds records of this sequence.
+
+        These records have the numbers from `start` to before `stop` in the file.
+        """
         for each in self.ranges:
             begin = 0
             for file in self._files.manifest.splits[each.split].files:
@@ -103,7 +112,7 @@ class RecordSequence(Sequence[Record]):
 
 
 class RecordFiles:
-    """The record files of one export. The readers of the files used last stay open.
+    """The record files of one export. The readers of the most recently used files stay open.
 
     Args:
         files: Opens files by name.
@@ -191,7 +200,7 @@ class _Downloads:
 
 
 class _ExportedFile:
-    """A file of an export, as a format reads it (`StoredFile`)."""
+    """A file of an export. It implements `StoredFile`, from which a format reads."""
 
     def __init__(self, files: Files, described: RecordFile, downloads: _Downloads, *, has_index: bool) -> None:
         self.described: RecordFile = described
@@ -215,6 +224,9 @@ class _ExportedFile:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    """Delete a temporary folder, unless this is a forked child, which has a copy of its parent's finalizer."""
+    """Delete a temporary folder in the process `owner`, which made the folder.
+
+    A forked child of this process has a copy of the finalizer, and must not delete the folder.
+    """
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,7 @@
-"""List and read the files in a folder. Links out of the folder are followed only when the caller allows it."""
+"""List and read the files in a folder for `pack`.
+
+This module must not read a file outside the folder, unless the caller allows it to follow links that lead there.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,23 @@ __all__ = ["ConfinedFolder", "FolderListing"]
 _SYSTEM_FOLDERS = frozenset(
     {"__macosx", "@eadir", "$recycle.bin", "system volume information", "lost+found", "__pycache__"}
 )
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that replaced a file must not block
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening never waits, not even for a pipe
 
 
 @dataclass(slots=True)
 class FolderListing:
-    """The files and sub-folders of one folder, unsorted."""
+    """The files and sub-folders of one folder, in no particular order."""
 
-    path: str  # below the root, with '/' between its parts; "" is the root
+    path: str  # the folder's path below the root, with '/' between its parts; "" is the root
     files: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])  # names and sizes
     folders: list[str] = field(default_factory=list[str])
-    links: list[str] = field(default_factory=list[str])  # names of links to folders, which are not followed
+    links: list[str] = field(default_factory=list[str])  # names of links to folders, if these links are not followed
 
 
 class ConfinedFolder:
-    """A folder whose files are listed and read by their paths below the folder. No path leads out of the folder.
+    """A folder, the *root*, whose files are listed and read by their paths below it.
+
+    A path that leads out of the root is refused, unless `follow_links` is true.
 
     Args:
         root: The folder. The folder itself may be a link.
@@ -47,8 +52,9 @@ class ConfinedFolder:
     def list(self, path: str, left_out: LeftOut) -> FolderListing:
         """Return the listing of the folder `path`.
 
-        Hidden files and folders, files that operating systems create, and links out of the root are not listed, but
-        counted in `left_out`.
+        Some entries are counted in `left_out` instead of being listed as files or folders: hidden files and folders,
+        files and folders that operating systems create, links that are not followed, links to nothing, and entries
+        that are neither files nor folders.
         """
         listing = FolderListing(path)
         where = os.path.join(self.root, path)  # noqa: PTH118
@@ -61,7 +67,10 @@ class ConfinedFolder:
         return listing
 
     def walk(self, left_out: LeftOut) -> Iterator[FolderListing]:
-        """Yield the listing of every folder, with sorted files; each folder comes before its sub-folders."""
+        """Yield the listings of the root and of all folders below it. Each folder comes before its sub-folders.
+
+        The files of a listing are sorted. A link that leads back to a folder above it is counted in `left_out`.
+        """
         waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
         while waiting:
             path, ancestors = waiting.pop()
@@ -88,13 +97,13 @@ class ConfinedFolder:
         """Return the bytes of the file `name`.
 
         Raises:
-            UnsafeName: The file is a link out of the folder, and links are not followed.
+            UnsafeName: The path leads out of the root, and `follow_links` is false.
             StoreError: The file is missing, may not be read, or is larger than `max_bytes` (`Limits.member_bytes`).
         """
-        path = os.path.join(self.root, name)  # noqa: PTH118  # a third of Path's time, for each file
+        path = os.path.join(self.root, name)  # noqa: PTH118  # Path takes three times as long
         try:
             descriptor = os.open(self._resolve(path, name), _FLAGS if self._follow else _FLAGS | os.O_NOFOLLOW)
-            with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123  # a descriptor
+            with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123  # Path cannot open a descriptor
                 size = os.fstat(file.fileno()).st_size
                 if size > max_bytes:
                     raise StoreError(
@@ -107,7 +116,7 @@ class ConfinedFolder:
             raise _store_error(error, path) from error
 
     def size(self, name: str) -> int:
-        """Return the size of the file `name` in bytes. Raises the same errors as `read`."""
+        """Return the size of the file `name` in bytes; raise the same errors as `read`."""
         path = os.path.join(self.root, name)  # noqa: PTH118
         try:
             status = os.stat(self._resolve(path, name))  # noqa: PTH116
@@ -121,12 +130,15 @@ class ConfinedFolder:
         """Return the path of the file `name` with its links resolved.
 
         Raises:
-            UnsafeName: The file is a link out of the folder, and links are not followed.
+            UnsafeName: The path leads out of the root, and `follow_links` is false.
         """
         return Path(self._resolve(os.path.join(self.root, name), name))  # noqa: PTH118
 
     def _resolve(self, path: str, name: str) -> str:
-        """Return `path` with its links resolved; raise UnsafeName when it leads out of the root."""
+        """Return `path` with its links resolved; raise UnsafeName if it leads out of the root.
+
+        If `follow_links` is true, return `path` unchanged and unchecked.
+        """
         if self._follow:
             return path
         real = os.path.realpath(path)
@@ -137,6 +149,7 @@ class ConfinedFolder:
         return real
 
     def _is_inside(self, real: str) -> bool:
+        """Return whether a path without links is below the root."""
         return real.startswith(self._real.rstrip("/") + "/")
 
     def _add(self, entry: os.DirEntry[str], listing: FolderListing, left_out: LeftOut) -> None:
@@ -157,6 +170,7 @@ class ConfinedFolder:
             listing.files.append((entry.name, entry.stat().st_size))
 
     def _accepts_link(self, entry: os.DirEntry[str], name: str, listing: FolderListing, left_out: LeftOut) -> bool:
+        """Return whether a link is followed. If it is not, count it in `left_out`."""
         if not os.path.exists(entry.path):  # noqa: PTH110
             left_out.add(Reason.BROKEN_LINK, name)
         elif self._follow or (entry.is_file() and self._is_inside(os.path.realpath(entry.path))):

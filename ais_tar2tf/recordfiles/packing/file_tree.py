@@ -1,4 +1,7 @@
-"""Group all files below a folder into records by their names. Names and sizes are read; no file is opened."""
+"""Groups all files below a folder into records by their names.
+
+This module reads the names and sizes of files. It must not open a file.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ KINDS: dict[str, frozenset[str]] = {
 UNDECODED = KINDS["image"] - {"jpe"} - {name for name, kind in DECODED.items() if kind == "image"}
 """Extensions of images that TensorFlow does not decode."""
 
+# Files that describe the data for people: their names before the first dot, and their extensions.
 _DOCUMENTS = frozenset(
     {"readme", "license", "licence", "copying", "changelog", "contributing", "citation"}
     | {"classes", "labels", "class_names", "label_names"}
@@ -45,7 +49,7 @@ _KIND_OF = {extension: kind for kind, extensions in KINDS.items() for extension 
 
 
 def kind_of(field_name: str) -> str | None:
-    """Return the kind of a field, one of `KINDS`, by its extension; None for all other files.
+    """Return the kind of a field, one of `KINDS`, by its extension; None for any other extension.
 
     >>> kind_of("seg.png"), kind_of("json")
     ('image', None)
@@ -67,7 +71,7 @@ class TreeFolder:
 class _FileGroup(NamedTuple):
     """The files of one record."""
 
-    order: str  # the key for sorting the record among the records and sub-folders of its folder
+    order: str  # the text that sorts the record among the records and sub-folders of its folder
     names: list[str]
     size: int
 
@@ -99,9 +103,9 @@ class _StringList:
 
 
 class FileTree:
-    """The records of the files below a folder, numbered in the order of their names.
+    """The files below a folder, grouped into records. Records are numbered in the order of their names.
 
-    A record takes some 20 bytes of memory, and each of its files 10 bytes and its name.
+    A record takes some 20 bytes of memory. Each of its files takes some 10 bytes more, and the bytes of its name.
     """
 
     def __init__(self) -> None:
@@ -109,9 +113,9 @@ class FileTree:
         self.files: int = 0
         self._names = _StringList()
         # One entry for each record:
-        self._ends = array("Q")  # the number of the name after its last file
+        self._ends = array("Q")  # the index in `_names` after the names of its files
         self.sizes: array[int] = array("Q")  # the bytes of its files
-        self.folder_numbers: array[int] = array("I")  # the number, in `folders`, of the folder that its files lie in
+        self.folder_numbers: array[int] = array("I")  # the index in `folders` of the folder that holds its files
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -148,7 +152,7 @@ def build_tree(
 
     Args:
         root: The folder.
-        naming: Decides which files are one record.
+        naming: Decides which files form one record.
         left_out: Counts the files that are part of no record.
         max_files: The largest number of files, `Limits.files`.
         on_count: Called with the number of files found so far.
@@ -184,11 +188,11 @@ class _OpenFolder:
     path: str
     ancestors: frozenset[tuple[int, int]]  # identities of this folder and of all folders that contain it
     items: Iterator[_FileGroup | str]  # the records and sub-folders (str) that are still to be visited
-    number: int = 0  # in the tree
+    number: int = 0  # of the folder in the tree
 
 
 class _TreeBuilder:
-    """Lists one folder after another, and groups its files."""
+    """Lists one folder after another, and groups the files of each folder into records."""
 
     def __init__(
         self, root: ConfinedFolder, naming: Naming, left_out: LeftOut, is_own_shard: Callable[[str], bool]
@@ -197,7 +201,10 @@ class _TreeBuilder:
         self._root, self._naming, self._left_out, self._is_own_shard = root, naming, left_out, is_own_shard
 
     def enter(self, parent: _OpenFolder, name: str) -> list[_OpenFolder]:
-        """List the sub-folder `name`. Return it in a list, which is empty if it is a link to one of its ancestors."""
+        """List the sub-folder `name`, and return the opened folder in a list.
+
+        The list is empty if the sub-folder is a link to a folder that contains it.
+        """
         path = f"{parent.path}/{name}".strip("/")
         identity = self._root.identity(path)
         if identity in parent.ancestors:
@@ -217,7 +224,7 @@ class _TreeBuilder:
         return [_OpenFolder(path, parent.ancestors | {identity}, (item for _, item in items), number)]
 
     def _groups(self, files: list[tuple[str, int]], folder: TreeFolder) -> Iterator[_FileGroup]:
-        """Yield the records of the files directly in one folder."""
+        """Group the files directly in one folder into records, count them in `folder`, and yield the groups."""
         named: list[tuple[str, str, str, int]] = []
         for name, size in files:
             key, field_name = self._naming.split(name) or ("", "")
@@ -245,7 +252,7 @@ class _TreeBuilder:
 
 
 def _is_document(name: str) -> bool:
-    """Return whether a file describes the data for people: README.md, LICENSE, classes.txt.
+    """Return whether a file describes the data and is no part of them: README.md, LICENSE, classes.txt, an index.
 
     >>> _is_document("README.dataset.txt"), _is_document("labels.npy"), _is_document("license.jpg")
     (True, False, False)
@@ -255,7 +262,10 @@ def _is_document(name: str) -> bool:
 
 
 def _check_members(members: list[tuple[str, str, str, int]], where: str, naming: Naming) -> None:
-    """Refuse two files that would be the same field, and two names whose keys became the same by replacing dots."""
+    """Refuse two files that would be the same field of a record.
+
+    Refuse also two names that would get the same key only because the naming replaces dots in keys.
+    """
     for (_, field_name, name, _), (_, other_field, other, _) in pairwise(members):
         if field_name == other_field:
             raise UnclearLayout(

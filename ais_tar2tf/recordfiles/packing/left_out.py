@@ -1,4 +1,4 @@
-"""Count the files that are found but not packed, by reason. No I/O."""
+"""The files that are found but not packed, counted by reason. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["LeftOut", "Reason"]
 
-_EXAMPLES = 5  # names that are stored for each reason
+_EXAMPLES = 5  # the number of names that are stored for each reason
 
 
 class Reason(StrEnum):
@@ -47,22 +47,22 @@ class LeftOut:
 
     @property
     def count(self) -> int:
-        """The number of files left out, and of folders that were not listed."""
+        """The number of files that are left out. A folder that is left out counts as one."""
         return sum(self.counts.values())
 
     def add(self, reason: Reason, name: str) -> None:
-        """Count the file or folder `name`."""
+        """Count the file or folder `name`, which is left out for `reason`."""
         self.counts[reason.value] += 1
         examples = self.examples.setdefault(reason.value, [])
         if len(examples) < _EXAMPLES:
             examples.append(name)
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts and names as JSON values."""
+        """Return the counts and the stored names, by reason, as values for JSON."""
         return {reason: {"count": count, "first": self.examples[reason]} for reason, count in self.counts.items()}
 
     def describe(self, reason: str) -> str:
-        """Return a text with the count and the first names for `reason`."""
+        """Return a text with the reason, its count and its first names."""
         count, names = self.counts[reason], self.examples[reason]
         more = ", …" if count > len(names) else ""
         return f"{reason}: {count:,} ({', '.join(names)}{more})"

@@ -1,4 +1,7 @@
-"""Split the names of files into keys and fields. A reader finds the same keys with any grouping. No I/O."""
+"""Splits the names of files into keys and fields, and refuses ambiguous names. No I/O.
+
+A reader of the shards finds the same keys and fields with its default grouping, "first-dot".
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _PARTS = frozenset(
     | {"label", "labels", "annotation", "target", "gt", "depth", "disparity", "normal", "normals", "flow"}
 )
 """Words that mark a file such as `a.seg.png` as a part of the record `a`, not as an example of its own."""
-_MAX_COMPOUND_FIELDS = 16  # different fields such as seg.png; if there are more, the dots are part of the names
+_MAX_COMPOUND_FIELDS = 16  # different fields such as seg.png; beyond this, the dots are part of the names
 
 
 class Naming:
@@ -45,7 +48,7 @@ class Naming:
         return parts if parts is not None and parts[1] else None
 
     def written_key(self, key: str) -> str:
-        """Return the key as it is written: with grouping="last-dot", dots in its last part become `_`."""
+        """Return the key as it is written: with grouping="last-dot", dots after its last `/` become `_`."""
         if self.grouping != "last-dot":
             return key
         folder, slash, last = key.rpartition("/")
@@ -55,8 +58,8 @@ class Naming:
 class DotCheck:
     """Refuses names whose dots seem to be part of the key, and not of a field such as `seg.png`.
 
-    Kaggle's `cat.0.jpg` and `cat.1.jpg` would be two fields of one record `cat`. If a grouping was chosen, nothing is
-    refused.
+    Kaggle's `cat.0.jpg` and `cat.1.jpg` would be two fields of one record `cat`. If the user chose a grouping, no
+    name is refused.
     """
 
     def __init__(self, naming: Naming) -> None:
@@ -81,11 +84,11 @@ class DotCheck:
                 raise UnclearLayout(f"{where}: {_conflict_text(sorted(names), name)}; {_REMEDY}")
 
     def check_examples(self, where: str, names: Sequence[str]) -> None:
-        """Refuse names such as `a.jpg` and `a.edited.jpg`: examples of a class that would be fields of one record.
+        """Refuse names such as `a.jpg` and `a.edited.jpg`: two examples of a class would be fields of one record.
 
         Args:
             where: The folder.
-            names: The files of one record that have the kind of the class, so that each may be an example.
+            names: The files of one record that have the kind of the folder's examples, for instance images.
         """
         if not self._enabled:
             return

@@ -1,4 +1,4 @@
-"""The options of `pack`, which are checked when they are made."""
+"""`PackOptions`: the options of `pack`. They are checked when an instance is made. No I/O."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class PackOptions:
             raise OptionError(f"classes are different names in the order of their numbers, not {self.classes!r}")
         if self.shuffle is not None and not isinstance(self.shuffle, bool):
             object.__setattr__(self, "shuffle", whole_number("shuffle", self.shuffle))
-        self.bounds  # noqa: B018  # raises an error if a size cannot be parsed
+        self.bounds  # noqa: B018  # raises OptionError if a size cannot be parsed
 
     @property
     def bounds(self) -> Bounds:
-        """The largest size and number of records of a shard."""
+        """The maximum size of a shard, and its maximum number of records."""
         return bounds_of(self.shard_size, self.shard_records, len(END))
 
     def refuse_for_rows(self) -> None:
-        """Refuse options that are for files only, because rows are packed."""
+        """Refuse options that apply only to files. Call this method when rows are packed."""
         for_files = (self.splits, self.root, self.classes)
         if self.labels != "auto" or self.follow_links or any(each is not None for each in for_files):
             raise OptionError(
@@ -66,11 +66,11 @@ class PackOptions:
             raise OptionError("shuffle is for files: rows come one by one, so bring them in the order that you want")
 
     def refuse_for_csv(self) -> None:
-        """Refuse options that are for folders only, because a CSV file is packed."""
+        """Refuse options that apply only to folders. Call this method when a CSV file is packed."""
         if self.labels != "auto" or self.splits is not None:
             raise OptionError("labels and splits are for folders: a CSV file has its labels in a column")
 
     def refuse_for_folder(self) -> None:
-        """Refuse options that are for CSV files only, because a folder is packed."""
+        """Refuse options that apply only to CSV files. Call this method when a folder is packed."""
         if self.root is not None:
             raise OptionError("root is for CSV files, whose rows name files below it; leave it out for a folder")

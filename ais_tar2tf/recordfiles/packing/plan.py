@@ -1,4 +1,7 @@
-"""Plan a run of `pack`: the names of its shards and the order of its records. No I/O on stores."""
+"""Plan a run of `pack`: the names of its shards and the order of its records.
+
+This module must not read the files to pack, or write shards. No I/O on stores.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from ais_tar2tf.streams.class_names import PLACE, folder_and_name, pattern_of
 
 __all__ = ["PackPlan", "ShardNames", "check_template", "make_plan", "name_matcher"]
 
-_SEED = 0  # fixed, so that the same folder gives the same shards
+_SEED = 0  # the seed of the order; fixed, so that packing a folder again gives the same shards
 _SPLIT = "{split}"
-_ODD_PLACE = re.compile(r"%\d*d|\{[^}]*\}?|\}")
+_ODD_PLACE = re.compile(r"%\d*d|\{[^}]*\}?|\}")  # a printf format, or any brace
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ class PackPlan:
 
     contents: Contents
     url: str
-    templates: dict[str, str]  # split → template of its shards' names
-    seed: int | None  # None: in the order of names
+    templates: dict[str, str]  # the template of the names of shards, by split
+    seed: int | None  # the seed of the shuffle; None: the records are in the order of their names
     options: PackOptions
 
     def reading_url(self, split: str, count: int) -> str:
@@ -42,14 +45,19 @@ def make_plan(contents: Contents, url: str, options: PackOptions) -> PackPlan:
     """Return the plan to pack `contents` into shards named by the template `url`.
 
     Raises:
-        TemplateError: There are splits but no `{split}` in the template, or `{split}` but no splits.
+        TemplateError: There are several splits, and the template has no `{split}`. Or the template has `{split}`, and
+            there are no splits.
     """
     templates = {split.name: _split_template(url, split.name, contents) for split in contents.splits}
     return PackPlan(contents, url, templates, _seed_of(options.shuffle, contents), options)
 
 
 def check_template(url: str) -> None:
-    """Raise TemplateError if `url` is no template of shards, or has a printf format or a range instead of `{}`."""
+    """Raise TemplateError if `url` is not a template for the names of shards.
+
+    In such a template, `{}` or a place such as `{:05d}` stands for the number of a shard. A printf format or a range
+    such as `{0..9}` is refused.
+    """
     scheme, _, template = split_url(url)
     last = folder_and_name(template)[1]
     is_folder = scheme == "file" and Path(template).is_dir()
@@ -64,7 +72,7 @@ def check_template(url: str) -> None:
 
 
 def _suggested_place(odd: str) -> str:
-    """Return the `{}` that the user probably means by a printf format, or by a range of a template for reading.
+    """Return the place, such as `{:05d}`, that the user probably means by a printf format or by a range for reading.
 
     >>> [_suggested_place(odd) for odd in ("%06d", "%d", "{000..146}", "{0..9}", "{:03}")]
     ['{:06d}', '{}', '{:03d}', '{}', '{:05d}']
@@ -79,7 +87,7 @@ def _suggested_place(odd: str) -> str:
 
 
 def name_matcher(template: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a name fits `template`, with any number and any split.
+    """Return a function that returns whether a name fits `template`, with any shard number and any split.
 
     >>> [name_matcher("out/{split}-{:03d}.tar")(name) for name in ("out/val-007.tar", "val-007.tar", "out/val-x.tar")]
     [True, False, False]
@@ -89,7 +97,7 @@ def name_matcher(template: str) -> Callable[[str], bool]:
 
 
 def _split_template(url: str, split: str, contents: Contents) -> str:
-    """Return the template of the names of a split's shards, in which only the number of a shard is open."""
+    """Return the template of the names of a split's shards: the template of `url` with the split's name filled in."""
     template = split_url(url)[2]
     if _SPLIT in template:
         if not split:
@@ -109,7 +117,10 @@ def _split_template(url: str, split: str, contents: Contents) -> str:
 
 
 def _seed_of(shuffle: bool | int | None, contents: Contents) -> int | None:
-    """Return the seed of the order, or None for the order of names, as the option `shuffle` states."""
+    """Return the seed of the shuffle; None if the records stay in the order of their names.
+
+    The option `shuffle` decides it. If the option is None, `contents` decides it.
+    """
     chosen = contents.shuffled if shuffle is None else shuffle
     if isinstance(chosen, bool):
         return _SEED if chosen else None
@@ -125,10 +136,10 @@ class ShardNames:
 
     def __init__(self, template: str) -> None:
         self._template = template
-        self.has_number: bool = PLACE.search(template) is not None  # otherwise, there is a name for one shard only
+        self.has_number: bool = PLACE.search(template) is not None  # if not, the template names only one shard
 
     def at(self, number: int) -> str:
-        """Return the name of the shard with this number, from 0."""
+        """Return the name of shard `number`; the first shard has number 0."""
         if not self.has_number and number:
             raise ExportError(f"{self._template}: one shard is not enough; say where a number goes: 'a-{{}}.tar'")
         return PLACE.sub(lambda found: found[0].format(number), self._template)

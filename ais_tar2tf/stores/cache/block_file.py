@@ -1,9 +1,11 @@
-"""The file of one cached block: its bytes, and a checksum of each page, so that a part can be read and verified.
+"""The file of one cached block: its data, and a checksum of each page, so that a part can be read and verified.
 
-length bytes     the data
-u8 × pages       the xxh3 of each 64 KiB of data, little-endian
-u8               the xxh3 of these checksums, the length, and the block's label, by which a file of another block is
-                 refused
+length bytes       the data, in pages of 64 KiB; the last page may be shorter
+8 bytes × pages    the xxh3 of each page, little-endian
+8 bytes            the seal: the xxh3 of the pages' checksums, the length, and the label of the block
+
+The file of another block has another label in its seal, so it is refused. This module must not decide which blocks
+are cached or evicted.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ def _seal(table: bytes, length: int, label: str) -> bytes:
 
 
 class BlockFileWriter:
-    """A block that is written to a temporary file, which gets its final name when the block is complete.
+    """A writer of one block. It writes a temporary file, which gets its final name when the block is complete.
 
-    The file is locked while its writer lives, and the kernel unlocks it when the process ends: `is_abandoned` asks
-    for that.
+    The writer keeps the temporary file locked. When the writer's process ends, the kernel unlocks the file, and
+    `is_abandoned` notices this.
 
     Args:
         folder: A descriptor of the open folder; the writer duplicates it.
@@ -106,9 +108,9 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 def is_abandoned(name: str, folder: int) -> bool:
-    """Return whether the process that wrote a temporary file of an open folder has ended."""
+    """Return whether no process writes a temporary file any more. `folder` is a descriptor of its open folder."""
     try:
-        with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # an open file
+        with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # opens a descriptor
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
@@ -116,7 +118,7 @@ def is_abandoned(name: str, folder: int) -> bool:
 
 
 class BlockFileReader:
-    """The bytes of a block in a file. Each page is verified before any of its bytes is returned.
+    """A reader of the file of one block. Each page is verified before any of its bytes is returned.
 
     Raises:
         OSError: The file cannot be opened.
@@ -125,11 +127,11 @@ class BlockFileReader:
 
     def __init__(self, path: Path, length: int, label: str) -> None:
         self._length = length
-        self._page = b""  # the last page that was read in parts
+        self._page = b""  # the last page of which only a part was returned
         self._page_number = -1
         self._file = open(os.open(path, _READ), "rb", buffering=0)  # noqa: PTH123, SIM115  # closed by close
         with contextlib.suppress(OSError):  # fails on a read-only disk
-            os.utime(self._file.fileno())  # the time of last use: eviction goes by it
+            os.utime(self._file.fileno())  # sets the time of last use, by which blocks are evicted
         try:
             self._checksums = self._read_table(label)
         except BaseException:
@@ -164,7 +166,7 @@ class BlockFileReader:
         self._file.close()
 
     def _read_within(self, page: int, within: int, buffer: memoryview) -> int:
-        """Read a part of a page. The whole page is kept for the next read, which is likely of the same page."""
+        """Read a part of a page. The whole page is kept, because the next read is probably of the same page."""
         if self._page_number != page:
             data = os.pread(self._file.fileno(), min(_PAGE, self._length - page * _PAGE), page * _PAGE)
             self._verify(page, data)

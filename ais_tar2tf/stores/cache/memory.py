@@ -1,4 +1,4 @@
-"""A block cache in this process's memory."""
+"""A block cache in this process's memory. It must not do I/O: its callers download the blocks."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class _MemoryWriter:
 class MemoryBlockCache:
     """A `BlockCache` in this process's memory. Safe to use from several threads.
 
-    Its blocks have at most `bound` bytes together; a small entry for each object is kept besides.
+    All blocks together have at most `bound` bytes. The small entries that `confirm` keeps do not count.
     """
 
     def __init__(self, bound: int) -> None:
         self.bound: int = bound
         self._lock = forking.lock()
-        self._confirmed: dict[str, Confirmed] = {}  # by the keys of objects
+        self._confirmed: dict[str, Confirmed] = {}  # by the key that names an object and its store
         self._blocks: OrderedDict[BlockId, bytes] = OrderedDict()  # the least recently used first
         self._size = 0
         self.downloads: Downloads = Downloads()

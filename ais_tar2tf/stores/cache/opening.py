@@ -1,4 +1,4 @@
-"""Functions that put a cache in front of a store, as the options of `Cache` describe it."""
+"""Puts a cache in front of a store, as the options of `Cache` describe it. This module must not read the store."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def cached(
 
     Args:
         store: The store to wrap.
-        cache: A folder, `"memory"`, or an option.
-        account: Counts bytes from the cache, and its faults.
-        block_cache: Where the blocks are kept, if that has been made already.
+        cache: A folder, `"memory"`, or a `Cache`.
+        account: Counts bytes from the cache, and faults of the cache.
+        block_cache: The block cache to use. Default: a new block cache.
     """
     chosen = cache if isinstance(cache, Cache) else Cache(cache)
     kind = CachedRanges if isinstance(store, MultiRange) and store.across_objects else CachedStore
     made = kind(store, block_cache or block_cache_for(chosen), account, trust=chosen.trust)
     opener = opener_of(store)
-    if opener is not None:  # another process can read a cache on disk, but not one in this process's memory
+    if opener is not None:  # another process can use a cache on disk, but not a cache in this process's memory
         remember_opener(made, opener if chosen.in_memory else functools.partial(_open_cached, opener, chosen))
     return made
 
 
 def in_whole_blocks(store: Store, total: int) -> Store:
-    """Return the store for small reads all over `total` bytes: a caching store then caches their whole blocks."""
+    """Return a store for small reads spread over `total` bytes. If `store` has a cache, whole blocks are cached."""
     return store.in_whole_blocks(total) if isinstance(store, Caching) else store
 
 
@@ -53,5 +53,5 @@ def _open_cached(opener: Callable[[], Store], cache: Cache) -> Store:
 
 
 def aligned_to_blocks(read: Read) -> Read:
-    """Return options by which ranges are whole blocks: a block that two requests bring in parts is not cached."""
+    """Return options whose ranges are whole blocks. A block that arrives in parts by two requests is not cached."""
     return replace(read, range_bytes=-(-read.range_bytes // BLOCK) * BLOCK)

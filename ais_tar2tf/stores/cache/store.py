@@ -1,9 +1,13 @@
-"""A store that wraps another store, and caches the blocks that are read from it.
+"""A store that wraps another store, the *inner store*, and caches the blocks that are read from it.
 
-A cached block is used only while the object has the content that the block was read from. When a reader begins at the
-first byte of an object, the inner store is asked (HEAD) to confirm the content, unless it did so within the last
-`Cache.trust` seconds. A reader that begins at a later byte uses the content of the last confirmation. An object is
-cached only if its store states a version, a checksum or another strong validator.
+A cached block is used only while the object has the content from which the block was read. When a reader begins at
+the first byte of an object, a HEAD request to the inner store confirms the content. This request is left out if the
+content was confirmed within the last `Cache.trust` seconds. A reader that begins at a later byte relies on the last
+confirmation. An object is cached only if its store states a version, a checksum or another strong validator.
+
+A reader that only samples the first records leaves its request open: the request is *parked* for the next reader.
+
+This module must not mix two contents of an object, and must not parse the bytes.
 """
 
 from __future__ import annotations
@@ -38,15 +42,15 @@ from ais_tar2tf.stores.cache.tolerant import TolerantBlockCache, TolerantWriter
 
 __all__ = ["CachedRanges", "CachedStore"]
 
-_MAX_IDENTITIES = 10_000  # objects whose content is known without asking the block cache
-_SCRATCH = 64 * KIB  # received at once, of bytes that are only written to the cache
+_MAX_IDENTITIES = 10_000  # the number of objects whose content this store knows without asking the block cache
+_SCRATCH = 64 * KIB  # size of the buffer for bytes that are only written to the cache
 _MAX_PARKED = 2
-_PARKED_SECONDS = 2.0  # an epoch begins right after its sample, or not at all
-_FILLED = 0.9  # the part of the cache that chosen blocks may fill: a sweep evicts a sixteenth of the cache
+_PARKED_SECONDS = 2.0  # after reading a sample, an epoch begins at once or not at all
+_FILLED = 0.9  # the part of the cache that chosen blocks may fill, because a full cache evicts a sixteenth at once
 
 
 class CachedStore(WrapperStore, Caching):
-    """A store with a cache: blocks that are not in `block_cache` are read from `store` and written to the cache."""
+    """A store with a cache. Blocks that are not in `block_cache` are read from `store`, and written to the cache."""
 
     def __init__(
         self,
@@ -62,10 +66,10 @@ class CachedStore(WrapperStore, Caching):
         self._trust = trust
         self._clock = clock
         self._lock = forking.lock()
-        self._identities: OrderedDict[str, Identity] = OrderedDict()  # by name, as the last confirmation stated them
-        self._chosen_fraction = 0.0  # the part of all blocks that are fetched whole when a range in them is read
-        self._fetched_blocks: set[BlockId] = set()  # being fetched whole
-        self._parked: deque[tuple[float, Download]] = deque()  # with the times since when, the oldest first
+        self._identities: OrderedDict[str, Identity] = OrderedDict()  # as last confirmed, by name
+        self._chosen_fraction = 0.0  # the part of all blocks that are *chosen*, see `in_whole_blocks`
+        self._fetched_blocks: set[BlockId] = set()  # the blocks that are being fetched whole
+        self._parked: deque[tuple[float, Download]] = deque()  # (time of parking, request), the oldest first
         forking.at_fork(self)
 
     def __repr__(self) -> str:
@@ -77,14 +81,15 @@ class CachedStore(WrapperStore, Caching):
 
     @property
     def downloads(self) -> Downloads:
-        """The requests under way for the same block cache, also those of other stores."""
+        """All current requests of this process that fill the block cache, including requests of other stores."""
         return self.blocks.cache.downloads
 
     def in_whole_blocks(self, total: int) -> CachedStore:
-        """Return this store for small reads all over `total` bytes: it fetches and caches the whole blocks of them.
+        """Return a view of this store for small reads that are spread over `total` bytes.
 
-        When the cache is too small for all blocks, the same blocks are chosen in each epoch, so that they do not
-        evict each other.
+        When a range is read, the view fetches and caches the whole block around it, if the block is *chosen*. All
+        blocks are chosen if they fit into the cache. Otherwise the same part of the blocks is chosen in each epoch,
+        so that blocks do not evict each other.
         """
         view = copy.copy(self)
         view._chosen_fraction = _FILLED * self.blocks.cache.bound / max(1, total)
@@ -101,12 +106,13 @@ class CachedStore(WrapperStore, Caching):
         if start:
             return self._open_unknown(name, start, stop, interrupt)
         with self.downloads.first_request(key, interrupt, self.url(name)) as has_waited:
-            if has_waited or self.blocks.cache.confirmed(key) != confirmed:  # another reader was faster
+            # If another reader was faster, the content is known by now.
+            if has_waited or self.blocks.cache.confirmed(key) != confirmed:
                 body = self._open_known(name, start, stop, interrupt)
             return body or self._open_unknown(name, start, stop, interrupt)
 
     def _open_known(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body | None:
-        """Open the content that the object is known to have; return None where it is unknown, or has changed."""
+        """Open an object whose content is known; return None if the content is unknown or has changed."""
         identity = self._known_identity(name, start, interrupt)
         if identity is None:
             return None
@@ -115,19 +121,19 @@ class CachedStore(WrapperStore, Caching):
             self._fetch_blocks(name, content, start, stop, interrupt)
             body = CachedBody(self, name, content, start, stop, interrupt)
             body.begin()
-        except ObjectChanged:  # raised by the caller if it has read a part of the earlier content
+        except ObjectChanged:  # the new content is opened; a caller that has read earlier content detects the change
             return None
         return body
 
     def _open_unknown(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body:
-        """Open an object whose content is unknown; it is cached if the answer states a strong validator."""
+        """Open an object whose content is unknown. Cache its bytes if the answer states a strong validator."""
         body = self._store.open(name, start, stop, interrupt=interrupt)
         identity = body.info.identity.completed_by(Identity(size=body.info.size))
         if not identity.is_strong or not identity.size:
             return body
         cached = CachedBody(self, name, Content(self._key(name), identity), start, stop, interrupt)
         cached.begin_with(body)
-        self._confirm(name, identity)  # last: a reader that knows the content will find the request
+        self._confirm(name, identity)  # last: a reader that knows the content must find this request
         return cached
 
     def put(self, name: str, data: bytes | Path) -> None:
@@ -149,18 +155,21 @@ class CachedStore(WrapperStore, Caching):
         self._store.close()
 
     def park(self, download: Download) -> None:
-        """Keep a request that its reader left for the next reader."""
+        """Keep a request open after its reader has left, so that the next reader can continue the request."""
         self._parked.append((time.monotonic(), download))
         self._end_parked(keep=_MAX_PARKED)
         periodic.register(self)
 
     def on_tick(self) -> bool:
-        """End the requests that are parked for too long; return whether others are parked."""
+        """End the requests that have been parked for too long; return whether any request is still parked."""
         self._end_parked(keep=_MAX_PARKED, age=_PARKED_SECONDS)
         return bool(self._parked)
 
     def _end_parked(self, *, keep: int = 0, age: float = 0.0) -> None:
-        """End parked requests until at most `keep` are left, none older than `age` seconds (0: of any age)."""
+        """End parked requests, the oldest first, until at most `keep` are left.
+
+        If `age` is not 0, also end all requests that were parked more than `age` seconds ago.
+        """
         with contextlib.suppress(IndexError):  # another thread was faster
             while len(self._parked) > keep or (age and time.monotonic() - self._parked[0][0] > age):
                 self._parked.popleft()[1].end_if_parked()
@@ -171,11 +180,17 @@ class CachedStore(WrapperStore, Caching):
         self.blocks.cache.forget(self._key(name))
 
     def _key(self, name: str) -> str:
-        """Return the key of an object. It names the store too, because two clusters may have buckets of one name."""
+        """Return the key of an object in the block cache.
+
+        The key includes the store, because two clusters may have buckets of the same name.
+        """
         return f"{self._store!r} {self.full_url(name)}"
 
     def _known_identity(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
-        """Return the content of an object if blocks of it may be cached; otherwise return None."""
+        """Return the identity of an object's content if the content is known; otherwise return None.
+
+        If `start` is 0, the content is known only after a confirmation, which may be a recent one.
+        """
         with self._lock:
             stated = self._identities.get(name)
         if start and stated is not None:
@@ -183,6 +198,7 @@ class CachedStore(WrapperStore, Caching):
         confirmed = self.blocks.cache.confirmed(self._key(name))
         if confirmed is None or not confirmed.identity.size:
             return self._identity_of_uncached(name, interrupt) if self._chosen_fraction else None
+        # If the confirmation seems to come from the future, a clock was changed: confirm again.
         if not -1 <= self._clock() - confirmed.time < self._trust:
             now = self._current_identity(name, interrupt)
             if now is None or not confirmed.identity.is_proved_by(now):
@@ -193,6 +209,7 @@ class CachedStore(WrapperStore, Caching):
         return confirmed.identity
 
     def _identity_of_uncached(self, name: str, interrupt: Interrupt | None) -> Identity | None:
+        """Ask the inner store for the identity of an object without cached blocks; None if it is not strong."""
         now = self._current_identity(name, interrupt)
         if now is None or not now.is_strong or not now.size:
             return None
@@ -202,7 +219,7 @@ class CachedStore(WrapperStore, Caching):
     def _fetch_blocks(
         self, name: str, content: Content, start: int, stop: int | None, interrupt: Interrupt | None
     ) -> None:
-        """Cache the chosen blocks of a range whole."""
+        """Fetch and cache the whole chosen blocks that hold a range, unless they are cached already."""
         size = content.identity.size
         assert size is not None
         numbers = block_numbers(start, size if stop is None else min(stop, size))
@@ -211,7 +228,7 @@ class CachedStore(WrapperStore, Caching):
             if not self._is_chosen(block) or self.blocks.has(block):
                 continue
             with self._lock:
-                if block in self._fetched_blocks:  # for another record; this one is then requested singly
+                if block in self._fetched_blocks:  # by another thread; this range is then requested by itself
                     continue
                 self._fetched_blocks.add(block)
             try:
@@ -221,7 +238,7 @@ class CachedStore(WrapperStore, Caching):
                     self._fetched_blocks.discard(block)
 
     def _is_chosen(self, block: BlockId) -> bool:
-        """Return whether a block is chosen to be cached whole. A hash chooses as many blocks as the cache holds."""
+        """Return whether a block is chosen to be cached whole. A hash of its name decides, in all epochs alike."""
         if not 0 < self._chosen_fraction < 1:
             return self._chosen_fraction > 0
         label = f"{block.number} {block.content.key}".encode("utf-8", "surrogateescape")
@@ -246,7 +263,7 @@ class CachedStore(WrapperStore, Caching):
             writer.abort()
 
     def _current_identity(self, name: str, interrupt: Interrupt | None) -> Identity | None:
-        """Ask the inner store for the content of an object; return None where it has no answer to HEAD."""
+        """Ask the inner store for the identity of an object by HEAD; return None if the store refuses HEAD."""
         try:
             return self._store.head_once(name, interrupt=interrupt).identity
         except (ShardNotFound, TransportError):
@@ -268,10 +285,10 @@ class CachedStore(WrapperStore, Caching):
     def open_proved(
         self, name: str, identity: Identity, start: int, stop: int | None, interrupt: Interrupt | None
     ) -> Body:
-        """Request a range from the inner store.
+        """Request a range of an object from the inner store, and check that the object has a known content.
 
         Raises:
-            ObjectChanged: The object is not certain to have this content.
+            ObjectChanged: The answer does not prove that the object has the content with this `identity`.
         """
         body = self._store.open(name, start, stop, interrupt=interrupt)
         try:
@@ -284,7 +301,7 @@ class CachedStore(WrapperStore, Caching):
 
 
 def _copy(body: Body, writer: TolerantWriter, left: int) -> bool:
-    """Copy `left` bytes; return False where the body ended early, or writing failed."""
+    """Copy `left` bytes; return False if the body ended early, or writing failed."""
     scratch = memoryview(bytearray(_SCRATCH))
     while left > 0:
         count = body.readinto(scratch[:left])
@@ -306,9 +323,10 @@ class CachedRanges(CachedStore, MultiRange):
     def read_many(
         self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
     ) -> MultiRangeAnswer | None:
-        """Fetch the requested ranges that are neither cached nor about to be cached.
+        """Fetch the requested ranges that are neither cached nor about to be cached, in one request.
 
-        The pieces of all other ranges are None, so that the caller reads them one by one through the cache.
+        The pieces of all other ranges are None, so that the caller reads these ranges one by one through the cache.
+        Return None if the caller must read all ranges in this way.
         """
         assert isinstance(self._store, MultiRange)
         uncached = [number for number, each in enumerate(wanted) if not self._goes_through_cache(*each)]
@@ -321,6 +339,10 @@ class CachedRanges(CachedStore, MultiRange):
         return MultiRangeAnswer([pieces.get(number) for number in range(len(wanted))], answer.identity)
 
     def _goes_through_cache(self, name: str, start: int, stop: int) -> bool:
+        """Return whether a block of the range is cached or chosen.
+
+        If the content is unknown, a read must ask for it.
+        """
         with self._lock:
             identity = self._identities.get(name)
         if identity is None:

@@ -1,4 +1,7 @@
-"""The meaning of HTTP answers: statuses become our errors, headers become identities. No I/O."""
+"""The meaning of HTTP: an answer's status becomes an error of this package, and its headers become an identity.
+
+Checks and encodings of URLs are here, too. This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ __all__ = [
     "parsed_json",
 ]
 
-_NOT_IMPLEMENTED = 501  # the only 5xx that a retry cannot change
-_MESSAGE_CHARACTERS = 300  # of a server's message that are shown
+_NOT_IMPLEMENTED = 501  # the only status from 500 on that a retry cannot change
+_MESSAGE_CHARACTERS = 300  # of a server's message that an error shows
 SENDABLE = "%/?:@&=+$,;!~*'()[]"
 """Characters that a request line carries unencoded, in addition to letters, digits and `-._`."""
 
@@ -38,13 +41,13 @@ _DENIED = {
     401: "check the token (AIS_AUTHN_TOKEN or token=) or the credentials",
     403: "this token or key is not known, or has too few rights",
 }
-_XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in the errors of S3, and of AIStore's /s3
+_XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in the errors of S3, and of AIStore's S3 interface, /s3
 _S3_HEADER = "x-amz-request-id"  # in every answer of S3 and MinIO, and in no answer of AIStore's native API
-_ERROR_BODY = 4096  # bytes of an error's explanation that are read
+_ERROR_BODY = 4096  # bytes of an error's body that are searched for a message
 
 
 class Headers(Protocol):
-    """The headers of an answer of http.client or requests, by name in upper or lower case."""
+    """The headers of an answer from `http.client` or `requests`. Lookups ignore the case of names."""
 
     def get(self, name: str, default: str, /) -> str: ...
 
@@ -52,14 +55,14 @@ class Headers(Protocol):
 def error_for(
     status: int, url: str, headers: Headers, body: bytes = b"", secrets: tuple[str, ...] = ()
 ) -> StoreError:
-    """Return the error for a status of a failed request.
+    """Return the error for a request that failed with a status.
 
     Args:
         status: The status of the answer.
-        url: The URL for the error.
+        url: The URL that the error names.
         headers: The headers of the answer.
-        body: The beginning of its body.
-        secrets: Tokens to cut out of the server's message, which may repeat them.
+        body: The beginning of the answer's body.
+        secrets: Tokens that the error must not show. The server's message may repeat them.
     """
     message = _explain(body) or _explain(headers.get("Hdr-Error", "").encode())
     for secret in secrets:
@@ -81,7 +84,10 @@ def error_for(
 
 
 def _explain(body: bytes) -> str:
-    """Return the message in an error's body: AIStore sends JSON, S3 sends XML, other servers send useless pages."""
+    """Return the message in the body of an error, or "" if it has none.
+
+    AIStore sends JSON, S3 sends XML, and other servers send pages without a useful message.
+    """
     in_xml = _XML_MESSAGE.search(body[:_ERROR_BODY])
     if in_xml is not None:
         return html.unescape(in_xml[1].decode("utf-8", "replace"))
@@ -101,7 +107,10 @@ def parsed_json(content: bytes, kind: str, url: str) -> Any:
 
 
 def _retry_after(headers: Headers) -> float | None:
-    """Return Retry-After in seconds. A date is compared with the Date of the answer, as our clock may be wrong."""
+    """Return the seconds that the header Retry-After states; None if it is absent or malformed.
+
+    If the header states a date, the seconds are counted from the answer's own Date, as our clock may be wrong.
+    """
     stated, date = headers.get("Retry-After", ""), headers.get("Date", "")
     try:
         if not stated.endswith("GMT"):
@@ -114,7 +123,7 @@ def _retry_after(headers: Headers) -> float | None:
 
 
 def as_sent(written: str) -> str:
-    """Return a path with its query, encoded for a request line. Characters that are already encoded stay as they are.
+    """Return a path and query, encoded for a request line. Characters that are already encoded stay as they are.
 
     >>> as_sent("a b/ü%20#1.tar?x=1")
     'a%20b/%C3%BC%20%231.tar?x=1'
@@ -123,7 +132,7 @@ def as_sent(written: str) -> str:
 
 
 def is_address(url: str) -> bool:
-    """Return whether `url` is http(s)://host[:port]… without a password. Every error would show a password."""
+    """Return whether `url` is http(s)://host[:port]… without a user or password, which errors would show."""
     try:
         parts = urlsplit(url)
         return (
@@ -139,13 +148,13 @@ def is_endpoint(url: str) -> bool:
 
 
 def length_of(headers: Headers) -> int | None:
-    """Return Content-Length; None if it is absent or malformed."""
+    """Return the Content-Length; None if it is absent or malformed."""
     stated = headers.get("Content-Length", "")
     return int(stated) if _LENGTH.fullmatch(stated) else None
 
 
 def identity_of(headers: Headers, size: int | None) -> Identity:
-    """Return the identity that the headers of an answer state, for an object of this size."""
+    """Return the identity that the headers of an answer state for an object of size `size`."""
     kind, digest = headers.get("Ais-Checksum-Type", ""), headers.get("Ais-Checksum-Value", "")
     return Identity(
         version=headers.get("Ais-Version", ""),
@@ -156,6 +165,6 @@ def identity_of(headers: Headers, size: int | None) -> Identity:
 
 
 def info_in(headers: Headers, name: str) -> ObjectInfo:
-    """Return the properties of an object that the headers of an answer to HEAD state."""
+    """Return the properties of the object `name` that the headers of an answer to a HEAD request state."""
     size = length_of(headers)
     return ObjectInfo(name, size, identity_of(headers, size))

@@ -1,7 +1,7 @@
 """Knows which endpoints have answered this process, and for how long the other endpoints have been silent. No I/O.
 
-Clusters may restart during a training, so an endpoint that has answered is retried for long. An endpoint that has
-never answered is probably misspelt, so it is not retried for long.
+Clusters may restart during a training, so requests to an endpoint that has answered are retried for a long time. An
+endpoint that has never answered is probably misspelt, so requests to it are retried for a short time only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_CONNECTION = Silence(0.0, 0.0)
 NO_ANSWER = Silence(0.0, 0.0, accepts=True)
 """Marks the error of a try that got a connection and no answer, until `Contacts` completes it."""
 
-_NEW_CALL = 5.0  # seconds without a try, longer than any delay between tries: the next try belongs to a new call
+_NEW_CALL = 5.0  # seconds from a failure to the next try, after which this try is the first of a new call
 _MAX_SILENT = 1_000  # silent endpoints that are remembered
 
 
@@ -34,7 +34,8 @@ class Contacts:
         self._clock = clock
         self._lock = forking.lock()
         self._answered: set[Endpoint] = set()
-        self._refused: dict[Endpoint, tuple[float, float]] = {}  # times of the first and the last failure
+        # When the first failed try began, and when the last failed try ended:
+        self._refused: dict[Endpoint, tuple[float, float]] = {}
 
     def now(self) -> float:
         """Return the time of the clock that measures tries."""
@@ -52,16 +53,16 @@ class Contacts:
         return endpoint in self._answered
 
     def note_failure(self, error: TransportError, endpoint: Endpoint, began: float) -> None:
-        """Complete the error of a try that began at the time `began`, with the silence of its endpoint.
+        """Complete the error of a try, which began at the time `began`, with the silence of the endpoint.
 
-        The error is not final if the endpoint has answered before.
+        An error is never final if the endpoint has answered before.
         """
         error.final = error.final and not self.has_answered(endpoint)
         if error.silence is not None:
             error.silence = self.note_refusal(endpoint, began, accepts=error.silence.accepts)
 
     def note_refusal(self, endpoint: Endpoint, began: float, *, accepts: bool = False) -> Silence | None:
-        """Note a try that began at the time `began` and got no answer.
+        """Note a try that got no answer, and return the silence of its endpoint.
 
         Args:
             endpoint: The endpoint that was tried.
@@ -84,11 +85,11 @@ class Contacts:
         return Silence(now - since, now - began, accepts)
 
     def answered(self) -> tuple[Endpoint, ...]:
-        """Return the endpoints that have answered, to be passed to another process."""
+        """Return the endpoints that have answered, so that the caller can pass them to another process."""
         return tuple(self._answered)
 
     def begin_with(self, answered: Iterable[Endpoint]) -> None:
-        """Trust endpoints that have answered another process."""
+        """Treat endpoints that have answered another process as if they had answered this process."""
         with self._lock:
             self._answered.update(answered)
 

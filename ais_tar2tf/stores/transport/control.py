@@ -1,7 +1,8 @@
-"""The HTTP client of the control plane: HEAD, listings, buckets and PUT go through `requests`, and are retried.
+"""The HTTP client of the control plane: all requests except those for the bodies of shards.
 
-The bodies of shards come through `pool.py`. Both clients obey the same rules, each of which is a module of its own:
-`redirects.py`, `tls.py`, `routes.py` (proxies), `tokens.py`, `pace.py` and `base/retries.py`.
+These are HEAD requests, listings, operations on buckets, and PUT. The client uses the library `requests`, and retries
+failed requests. It must not read shards: their bodies come through `pool.py`. Both clients obey the same rules, and
+each rule has a module: `redirects.py`, `tls.py`, `routes.py` (proxies), `tokens.py`, `pace.py`, `base/retries.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["ControlAnswer", "ControlPlane"]
 
 _IDLE = 2.0  # seconds for which unused connections stay open
-_MAX_BYTES = 64 * MIB  # of an answer; AIStore's largest page has 10,000 names and a tenth of these bytes
+_MAX_BYTES = 64 * MIB  # largest answer; AIStore's largest page of a listing has 10,000 names and a tenth of that
 _PIECE = 64 * KIB
 
 
@@ -59,7 +60,7 @@ class ControlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _ControlCall:
-    """The arguments of one call. Each try sends them again."""
+    """The arguments of `ControlPlane.call`. Each try sends the same request."""
 
     method: str
     url: str
@@ -93,9 +94,9 @@ class ControlPlane:
         self._verifies = tls.verify
         self._context = LazyContext(tls)
         self._clock = clock
-        self._sessions: dict[bool, requests.Session] = {}  # by whether their connections are confined
+        self._sessions: dict[bool, requests.Session] = {}  # two sessions, by `Hop.is_confined`
         self._lock = forking.lock()
-        self._calls = 0  # under way
+        self._calls = 0  # the number of calls in progress
         self._last_used = 0.0  # the time when the last call ended
         forking.at_fork(self)
 
@@ -118,23 +119,23 @@ class ControlPlane:
         asks_first: bool = False,
         max_bytes: int = _MAX_BYTES,
     ) -> ControlAnswer:
-        """Send a request until it is answered, and return the answer with a status of 2xx or of `accept`.
+        """Send a request, and send it again as `Retry` allows. Return the first answer that is not an error.
 
         Args:
             method: GET, HEAD, PUT, POST or DELETE.
-            url: The URL of the request. It may contain a secret: a grant or a signature.
+            url: The URL of the request. It may contain a secret, such as the signature of a signed URL.
             shown: The URL for errors, without secrets.
             json: A value to send as JSON.
             data: Bytes, or a file, to send.
             headers: More headers.
             accept: Statuses that are no error, in addition to 2xx.
-            follow: Follow redirects; otherwise the redirect is the answer.
-            asks_first: First send an empty body to `url`, because a large body does not survive a redirect. Then send
-                `data` to the URL of the redirect, or, without a redirect, to `url` in a second request.
+            follow: Whether to follow redirects. If False, a redirect is no error, and is returned as the answer.
+            asks_first: Whether to send an empty body to `url` first, because a large body does not survive a
+                redirect. Then `data` is sent to the URL of the redirect; without a redirect, again to `url`.
             max_bytes: The largest answer that is accepted.
 
         Raises:
-            StoreError: Every other status, and every other failure.
+            StoreError: The answer has another status, or no try got an answer.
         """
         call = _ControlCall(method, url, shown, headers or {}, json, data, accept, follow, asks_first, max_bytes)
         sends_much = isinstance(data, Path) or len(data or b"") > _PIECE
@@ -154,7 +155,7 @@ class ControlPlane:
             periodic.register(self)
 
     def on_tick(self) -> bool:
-        """Close connections that no call has used for a while; return whether any may be left."""
+        """Close connections that no call has used for a while; return whether connections may be left."""
         with self._lock:
             if self._calls or time.monotonic() - self._last_used < _IDLE:
                 return True
@@ -173,7 +174,7 @@ class ControlPlane:
             raise note_failure(error, call.url, began, self._timeouts) from error.__cause__
 
     def _send(self, call: _ControlCall, authorization: Mapping[str, str]) -> ControlAnswer:
-        """Send a call once, and follow its redirects."""
+        """Send the request of a call without retries, and follow redirects."""
 
         def request(hop: Hop) -> tuple[ControlAnswer, str | None]:
             token = hop.secret_headers(authorization)
@@ -193,12 +194,12 @@ class ControlPlane:
     def _request(
         self, call: _ControlCall, hop: Hop, authorization: Mapping[str, str], data: bytes | Path | None
     ) -> ControlAnswer:
-        """Send one request. The errors of `requests` hold the URL with its grant, so their texts are not shown."""
+        """Send one request. Errors never show a text of `requests`, which holds the URL with its secrets."""
         import requests
 
         shown, scheme = call.shown, urlsplit(hop.url).scheme
         if scheme == "https":
-            self._context.get(shown)  # now, because urllib3 would make its error unclear
+            self._context.get(shown)  # makes the TLS context here: urllib3 would hide why that fails
         proxy = route_to(*urlsplit(hop.url)[:2]).proxy
         session = self._session(confined=hop.is_confined)
         try:
@@ -236,7 +237,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def _without_warning(self) -> Generator[None]:
-        """Silence urllib3, which warns of every unverified request: the user was warned when the store was opened."""
+        """Silence urllib3, which warns of every unverified request. The user was warned when the store was opened."""
         if self._verifies:
             yield
             return
@@ -247,7 +248,7 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def _opened(data: bytes | Path | None) -> Generator[bytes | BinaryIO | None]:
-    """Yield the body as `requests` takes it: an open file is sent piece by piece, and is opened anew in every try."""
+    """Yield the body of a request as `requests` takes it. A file is opened anew in every try, and sent in pieces."""
     if not isinstance(data, Path):
         yield data
     elif data.stat().st_size == 0:  # requests would send an empty file chunked, which some stores refuse
@@ -272,8 +273,8 @@ def _content(answer: requests.Response, max_bytes: int, shown: str) -> bytes:
 def _failed(error: requests.RequestException, url: str, shown: str) -> StoreError:
     """Return the error for a request that got no answer.
 
-    The error that is returned names the failure of the connection, which becomes its cause. The errors of `requests`
-    are left out, because their texts hold the whole URL with its grant.
+    The returned error names the failure of the connection, and has this failure as its cause. No error of `requests`
+    is among its causes, because their texts hold the whole URL with its secrets.
     """
     from requests.exceptions import ReadTimeout, SSLError
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
@@ -296,7 +297,7 @@ def _failed(error: requests.RequestException, url: str, shown: str) -> StoreErro
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, outermost first: requests' own error, urllib3's, the connection's."""
+    """Yield an error and its causes, the outermost first: errors of `requests`, of urllib3, and of the connection."""
     found: BaseException | None = error
     while found is not None:
         yield found

@@ -1,6 +1,7 @@
-"""The pace of answers: headers or a body that arrive slower than `Timeouts.least_rate` raise TimeoutError.
+"""The pace of answers: TimeoutError is raised if headers or a body arrive more slowly than `Timeouts.least_rate`.
 
-Only the time of waiting for the server counts, and not the time of the reader between two reads.
+Only the time spent waiting for the server counts. The time between two reads, in which the reader is busy, does not.
+This module must not send requests or retry them.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from ais_tar2tf.options import Timeouts
 
 __all__ = ["Pace", "PacedResponse", "paced"]
 
-_BEGIN = b"HTTP/"  # of every answer
-_MAX_INTERIM = 16  # answers before the final one; servers send one or two
+_BEGIN = b"HTTP/"  # the first bytes of every answer
+_MAX_INTERIM = 16  # interim answers (status 1xx) before the final answer; servers send one or two
 
 
 class Pace:
-    """A meter that compares received bytes with `Timeouts.least_rate` after each `Timeouts.slow` seconds of waits."""
+    """A meter of received bytes. After each `Timeouts.slow` seconds of waiting, it checks `Timeouts.least_rate`."""
 
     __slots__ = ("_rate", "_received", "_waited", "_window", "clock")
 
     def __init__(self, timeouts: Timeouts, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._rate = timeouts.least_rate
-        self._window = max(timeouts.slow, timeouts.idle)  # a wait that `idle` allows is not too slow
+        self._window = max(timeouts.slow, timeouts.idle)  # a wait that `idle` allows must not count as too slow
         self._received = 0
         self._waited = 0.0
 
     def restart(self) -> None:
-        """Start to count again for another part of the answer."""
+        """Count again from 0, for the next part of an answer."""
         self._received, self._waited = 0, 0.0
 
     def note(self, received: int, waited: float) -> None:
-        """Count received bytes, and the seconds of waiting for them.
+        """Count received bytes, and the seconds spent waiting for these bytes.
 
         Raises:
-            TimeoutError: The bytes come too slowly.
+            TimeoutError: The bytes arrive too slowly.
         """
         self._received += received
         self._waited += waited
@@ -55,7 +56,7 @@ class Pace:
 
 
 class _PacedReader(io.RawIOBase):
-    """The raw stream of a socket. Reports its bytes and waits to a `Pace`."""
+    """The raw stream of a socket. It reports the bytes read, and the waits for them, to a `Pace`."""
 
     def __init__(self, raw: Any, pace: Pace) -> None:
         self._raw = raw
@@ -80,7 +81,10 @@ class _PacedReader(io.RawIOBase):
 
 
 class PacedResponse(http.client.HTTPResponse):
-    """An answer that is paced, skips all interim answers (http.client skips only status 100), and is bounded."""
+    """An answer of http.client whose headers and body are paced.
+
+    It skips all interim answers, up to a bound, while http.client skips only status 100. Trailers are bounded, too.
+    """
 
     _interim = 0
 
@@ -94,10 +98,11 @@ class PacedResponse(http.client.HTTPResponse):
         self.pace.restart()
 
     def _read_status(self) -> tuple[str, int, str]:
+        """Read a status line. Return every interim status as 100, so that http.client skips the answer."""
         begun: bytes = self.fp.peek(len(_BEGIN))
-        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # the rest of the line may never arrive
+        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # no HTTP: the end of the line may never arrive
             raise http.client.BadStatusLine(begun.decode("latin-1").partition("\n")[0])
-        version, status, reason = super()._read_status()  # type: ignore[misc]  # no public way in
+        version, status, reason = super()._read_status()  # type: ignore[misc]  # no public method does this
         if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
             return version, status, reason
         self._interim += 1
@@ -107,11 +112,11 @@ class PacedResponse(http.client.HTTPResponse):
         return version, http.client.CONTINUE, reason
 
     def _read_and_discard_trailer(self) -> None:
-        http.client.parse_headers(self.fp)  # bounded, unlike http.client's own loop
+        http.client.parse_headers(self.fp)  # bounded, unlike the loop of http.client
 
 
 def paced(timeouts: Timeouts, clock: Callable[[], float] = time.monotonic) -> Any:
-    """Return a `response_class` for connections of http.client, and of urllib3, which derives from them."""
+    """Return a `response_class` for connections of http.client or urllib3. Their answers are paced by `timeouts`."""
 
     def respond(sock: socket.socket, *args: Any, **options: Any) -> PacedResponse:
         return PacedResponse(sock, *args, pace=Pace(timeouts, clock), **options)

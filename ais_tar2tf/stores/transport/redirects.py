@@ -1,8 +1,9 @@
-"""The redirect rules of both HTTP clients: how many redirects are followed, and to which addresses.
+"""The redirect rules of both HTTP clients, `pool.py` and `control.py`: how many redirects are followed, and where to.
 
-At link-local and metadata addresses, machines in clouds find credentials and their neighbours. So a redirect must
-not lead there from another address. The text of a Location is checked before the redirect is followed. Then the
-address of the connection is checked before the request is sent, because any name may resolve to any address.
+*Protected* addresses are link-local addresses, and those of the metadata services of clouds. Machines find
+credentials and their neighbours there. So a redirect must not lead from any other address to a protected address.
+This is checked twice: the text of the Location before the redirect is followed, and the address of the connection
+before the request is sent. The second check is needed because any name may resolve to any address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ __all__ = [
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 """Statuses of answers whose Location is followed."""
 
-_MAX_REDIRECTS = 5  # AIStore's proxy sends one, a proxy that is not the primary may add one; web servers send more
+# AIStore sends one redirect. A proxy that is not the primary may add another one. Web servers send more.
+_MAX_REDIRECTS = 5
 _METADATA = frozenset(
     ipaddress.ip_address(address)
     for address in (
@@ -41,7 +43,7 @@ _METADATA = frozenset(
         "fd00:ec2::254",  # Amazon
         "fd20:ce::254",  # Google
     )
-)  # in addition to the link-local 169.254.0.0/16 and fe80::/10, where the metadata service of every cloud answers
+)  # link-local addresses (169.254.0.0/16, fe80::/10), where most metadata services answer, need not be listed
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 _Answer = TypeVar("_Answer")
@@ -49,19 +51,19 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One of the requests that lead to the final answer."""
+    """One request of the chain that redirects form: the first request, or a request to which a redirect led."""
 
     url: str
-    origin: tuple[str, str]  # scheme and host:port of the first request, the only place that gets the token
+    origin: tuple[str, str]  # scheme and host:port of the first request; only this server gets the token
     led_by: str | None = None  # the URL whose answer redirected here; None for the first request
 
     def secret_headers(self, authorization: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers that hold the token if this request goes to the origin, and no headers otherwise."""
+        """Return `authorization`, the headers with the token, if this request goes to the origin; else no headers."""
         return authorization if urlsplit(self.url)[:2] == self.origin else {}
 
     @property
     def is_confined(self) -> bool:
-        """Whether this request must not reach a protected address. Only a protected host may redirect to one."""
+        """Whether this request must not reach a protected address: a redirect by an unprotected host led to it."""
         return self.led_by is not None and not is_protected(urlsplit(self.led_by).hostname or "")
 
 
@@ -69,12 +71,12 @@ def follow_redirects(url: str, shown: str, request: Callable[[Hop], tuple[_Answe
     """Send a request, follow its redirects, and return the last answer.
 
     Args:
-        url: Where the first request goes.
-        shown: The URL for errors: redirects may hold grants.
-        request: Sends one request; returns its answer, and the Location to follow, or None.
+        url: The URL of the first request.
+        shown: The URL that errors name. The URL of a redirect may hold a signature, so errors do not show it.
+        request: Sends one request. Returns its answer, and the Location to follow, or None if there is none.
 
     Raises:
-        StoreError: There are too many redirects, or one leads to a forbidden address.
+        StoreError: There are too many redirects, or a redirect leads to a URL that `redirect_target` refuses.
     """
     hop = Hop(url, urlsplit(url)[:2])
     for _ in range(_MAX_REDIRECTS + 1):
@@ -86,12 +88,14 @@ def follow_redirects(url: str, shown: str, request: Callable[[Hop], tuple[_Answe
 
 
 def redirect_target(url: str, location: str, shown: str) -> str:
-    """Return the URL to which a Location leads from `url`, verbatim.
+    """Return the URL to which a Location leads from `url`.
 
-    Servers that do not encode a Location send UTF-8, which the HTTP libraries decode as Latin-1.
+    Escapes in the Location stay as they are. Raw bytes are escaped: servers that do not escape send UTF-8, which the
+    HTTP libraries have decoded as Latin-1.
 
     Raises:
-        StoreError: The redirect leads from TLS to plain HTTP, to a URL with a password, or to a protected address.
+        StoreError: The redirect leads from HTTPS to HTTP, from any other address to a protected address, or to a URL
+            that is not HTTP or has a password.
     """
     location = quote(location, safe=f"{SENDABLE}#", encoding="latin-1")
     try:
@@ -107,11 +111,12 @@ def redirect_target(url: str, location: str, shown: str) -> str:
 
 
 def _enters_protected(url: str, target: str) -> bool:
+    """Return whether `target` is at a protected address and `url` is not."""
     return is_protected(urlsplit(target).hostname or "") and not is_protected(urlsplit(url).hostname or "")
 
 
 def is_protected(host: str) -> bool:
-    """Return whether `host` is a link-local or metadata address in any spelling; False for all names.
+    """Return whether `host` is a protected address, in any spelling. The result for a name is False.
 
     >>> is_protected("169.254.169.254"), is_protected("0xa9fea9fe"), is_protected("fe80::1%eth0")
     (True, True, True)
@@ -132,7 +137,7 @@ def is_protected(host: str) -> bool:
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address within an IPv6 address that is mapped, 6to4, Teredo, NAT64, or IPv4-compatible."""
+    """Return the IPv4 address in a mapped, 6to4, Teredo, NAT64 or IPv4-compatible IPv6 address; None for others."""
     if address in _NAT64 or int(address) >> 32 == 0:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     teredo = address.teredo
@@ -140,11 +145,11 @@ def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | No
 
 
 class ReachError(Exception):
-    """A redirect led to a protected address."""
+    """A redirect led to a host name that resolves to a protected address."""
 
 
 def check_peer(connection: Any) -> None:
-    """Close an http.client connection whose peer is a protected address, and raise ReachError."""
+    """Close an http.client connection and raise ReachError if the peer's address is protected."""
     if is_protected(str(connection.sock.getpeername()[0])):
         connection.close()
         raise ReachError

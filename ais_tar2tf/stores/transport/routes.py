@@ -1,4 +1,8 @@
-"""The proxy rules of both HTTP clients: the route to an origin, either direct or through a proxy. No I/O."""
+"""The route of an HTTP request: directly to the server that its URL names (the origin), or through a proxy.
+
+Both HTTP clients of the package obey these rules: `pool.py`, which reads shards, and `control.py`, which sends all
+other requests. This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,25 @@ __all__ = ["Route", "route_to"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way to an origin: direct, or through a proxy."""
+    """The way to an origin: direct, or through a proxy. A field that is not needed has its default."""
 
-    peer: tuple[str, str]  # scheme and host:port of the server that answers: the origin, or a proxy for plain HTTP
-    before_path: str = ""  # precedes the path in the request line
+    peer: tuple[str, str]  # scheme and host:port of the server that gets the request: the origin, or a proxy for http
+    before_path: str = ""  # the scheme and host:port of the origin, which a proxy for http expects before the path
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    tunnel: str = ""  # host:port of the proxy through which a TLS connection goes
+    tunnel: str = ""  # host:port of the proxy that passes on a TLS connection to the origin
     tunnel_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     proxy: str = ""  # the proxy's URL with its password; empty for a direct route
 
 
 def route_to(scheme: str, netloc: str) -> Route:
-    """Return the route to an origin by the variables http_proxy, https_proxy, all_proxy and no_proxy."""
+    """Return the route to an origin.
+
+    The variables http_proxy, https_proxy, all_proxy and no_proxy of the environment decide it.
+
+    Args:
+        scheme: The scheme of the origin, "http" or "https".
+        netloc: The host of the origin, with its port if it has one.
+    """
     origin, headers = (scheme, netloc), {"Host": netloc, "Accept-Encoding": "identity"}
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")

@@ -1,4 +1,7 @@
-"""Sessions of `requests` that obey our rules for the pace of answers, for TLS, and for protected addresses."""
+"""Sessions of the library `requests` that obey our rules for slow answers, TLS, and protected addresses.
+
+The modules `pace`, `tls` and `redirects` define these rules. This module must not send requests.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,19 @@ __all__ = ["new_session"]
 def new_session(
     timeouts: Timeouts, context: LazyContext, *, confined: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> requests.Session:
-    """Return a new session. It reads nothing from the environment itself.
+    """Return a new session, which reads nothing from the environment.
 
     Args:
-        timeouts: Bound the pace of answers.
+        timeouts: The limits for slow answers.
         context: The context of TLS connections.
         confined: Raise ReachError for a connection to a protected address, before a request is sent.
-        clock: Measures the pace.
+        clock: Measures how long answers take.
     """
     import requests
 
     logging.getLogger("urllib3.connectionpool").addFilter(_without_grant)  # adding a filter again has no effect
     session = requests.Session()
-    session.trust_env = False  # our own rules read proxies and CAs
+    session.trust_env = False  # our own code finds proxies and CAs
     session.headers["Accept-Encoding"] = "identity"  # a compressed answer to HEAD states another size and ETag
     _mount(session, paced(timeouts, clock), context, confined=confined)
     return session
@@ -44,7 +47,7 @@ def _mount(session: requests.Session, answers: Any, context: LazyContext, *, con
     from requests.adapters import HTTPAdapter
 
     direct = _pools(answers, context, confined=confined)
-    proxied = _pools(answers, context, confined=False)  # the peer is the proxy that the user chose
+    proxied = _pools(answers, context, confined=False)  # the peer is the proxy, which the user chose
 
     class Adapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **options: Any) -> None:
@@ -61,7 +64,13 @@ def _mount(session: requests.Session, answers: Any, context: LazyContext, *, con
 
 
 def _pools(answers: Any, context: LazyContext, *, confined: bool) -> dict[str, Any]:
-    """Return pool classes of urllib3 by scheme, whose connections have our answers, TLS context and check."""
+    """Return a pool class of urllib3 for each scheme, for connections that obey our rules.
+
+    Args:
+        answers: Makes the response object of a connection, which checks the pace of the answer.
+        context: The context of TLS connections.
+        confined: Whether each new connection checks that its peer is no protected address.
+    """
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -91,7 +100,7 @@ def _pools(answers: Any, context: LazyContext, *, confined: bool) -> dict[str, A
 
 
 def _without_grant(record: logging.LogRecord) -> bool:
-    """Hide signatures and AIStore's grants in the paths that urllib3 logs at level DEBUG."""
+    """Hide signatures and AIStore's grants in the paths that urllib3 logs at level DEBUG. Keep every log record."""
     if isinstance(record.args, tuple):
         record.args = tuple(_shown_path(each) if isinstance(each, str) else each for each in record.args)
     return True

@@ -1,7 +1,8 @@
 """The TLS rules of both HTTP clients (`pool.py`, `control.py`): options and environment become an SSL context.
 
-No other module makes an SSL context. `obstore.py` passes `Tls.verify` on to obstore, and `unanswered.py` tests a
-server without verification and sends it no data.
+No other module of this package makes an SSL context. obstore has its own TLS, to which `obstore.py` passes
+`Tls.verify` and `Tls.ca`. `unanswered.py` uses a context without verification, but only to test whether a server
+speaks TLS. It sends no data to this server.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _YES = frozenset({"1", "true", "yes", "y", "on", "t"})
 
 
 def ais_tls(given: Tls) -> Tls:
-    """Return the options completed by the environment variables of AIStore's own clients."""
+    """Return the options. Environment variables of AIStore's own clients set options that the user left out."""
     environment = os.environ.get
     if given.certificate is None and environment("AIS_CRT"):
         given = replace(given, certificate=environment("AIS_CRT"), key=environment("AIS_CRT_KEY") or None)
@@ -31,7 +32,7 @@ def ais_tls(given: Tls) -> Tls:
 
 
 def aws_tls(given: Tls) -> Tls:
-    """Return the options completed by the environment variable that AWS's own tools read."""
+    """Return the options. If the user names no CA, use the environment variable that AWS's own tools read."""
     return replace(given, ca=given.ca or os.environ.get("AWS_CA_BUNDLE") or None)
 
 
@@ -47,24 +48,24 @@ def warn_if_unverified(tls: Tls, url: str) -> None:
 
 
 class LazyContext:
-    """The SSL context of one client. It is made for the first TLS connection, because loading the CAs takes 20 ms."""
+    """The SSL context of one client. Loading the CAs takes 20 ms, so the first TLS connection makes the context."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._made: ssl.SSLContext | None = None
 
     def get(self, shown: str) -> ssl.SSLContext:
-        """Return the context; errors name `shown`."""
+        """Return the context. Errors name the URL `shown`."""
         if self._made is None:
             self._made = context_of(self._tls, shown)
         return self._made
 
 
 def context_of(tls: Tls, shown: str) -> ssl.SSLContext:
-    """Return the SSL context for the options. Without `Tls.ca`, the CAs are those of SSL_CERT_FILE or the system.
+    """Return the SSL context for the options. Without `Tls.ca`, use the CAs of SSL_CERT_FILE or of the system.
 
     Raises:
-        StoreError: A file is missing, or holds no certificate or key.
+        StoreError: A file is missing, does not hold a certificate or key, or holds an encrypted key.
     """
     try:
         context = ssl.create_default_context(cafile=tls.ca)
@@ -80,5 +81,5 @@ def context_of(tls: Tls, shown: str) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Raise an error in place of OpenSSL, which would ask for the password on the terminal."""
+    """Raise an error for an encrypted key. Without this function, OpenSSL asks for a password on the terminal."""
     raise ValueError("the key is encrypted; give one that is not")

@@ -1,6 +1,6 @@
-"""The token rules of both HTTP clients: the sources of a token, and the renewal of a refused one.
+"""The token rules of both HTTP clients (`pool.py`, `control.py`): where a token comes from, and when it is renewed.
 
-A token is never shown, and its client sends it to the endpoint only.
+No error or log may show a token. A client must send its token to its endpoint only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TokenSource = str | Callable[[], str]
 """A token, or a function that returns one. The function is called again when a server refuses its token."""
 
 _DEFAULT_FILE = "~/.config/ais/cli/auth.token"  # AIStore's own command line writes it
-_MAX_REMEMBERED = 8  # tokens; a late answer may still repeat an earlier token
+_MAX_REMEMBERED = 8  # tokens to cut out of messages; a late answer may still repeat an earlier token
 UNAUTHORIZED = 401
 _FILE_BYTES = Limits().token_bytes
 
@@ -45,7 +45,7 @@ class Token:
         self._value: str | None = None
         self._is_read = False
         if isinstance(given, str):
-            self.value()  # a malformed token is an error now; a function is called later, when a token is needed
+            self.value()  # report a malformed token now; a function is called only when a token is needed
 
     def __repr__(self) -> str:
         return "Token()"
@@ -58,7 +58,7 @@ class Token:
             return self._value
 
     def renew(self, refused: str | None) -> bool:
-        """Read the token again, unless another thread has done so. Return whether it is not the refused one."""
+        """Read the token again, unless another thread has done so. Return whether there is a new token."""
         with self._lock:
             if self._value == refused and not isinstance(self._given, str):
                 self._read()
@@ -101,7 +101,7 @@ class Token:
         named = os.environ.get("AIS_AUTHN_TOKEN_FILE", "")
         try:
             path = Path(named or _DEFAULT_FILE).expanduser()
-            with path.open("rb") as file:  # it may be a pipe: `AIS_AUTHN_TOKEN_FILE=<(vault …)`
+            with path.open("rb") as file:  # the file may be a pipe: `AIS_AUTHN_TOKEN_FILE=<(vault …)`
                 data = file.read(_FILE_BYTES + 1)
             if len(data) > _FILE_BYTES:
                 raise SchemaError(f"{path}: it has over {_FILE_BYTES:,} bytes, Limits.token_bytes")

@@ -1,4 +1,7 @@
-"""Plain loops over a reading: its records epoch after epoch, one by one or in batches, without TensorFlow."""
+"""Loops in plain Python over the records of a reading: epoch after epoch, one by one or in batches.
+
+A *reading* describes the records of a source or of a mixture (`reading.py`). This module must not use TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ __all__ = ["RecordLoop", "in_batches", "wrong_index"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordLoop:
-    """A loop over the records of a reading: how often, from where on, and in which batches.
+    """A description of a loop over a reading: how many epochs, from which record on, and in which batches.
 
     Attributes:
         seed: The seed of the order.
         epochs: The number of epochs; -1 for a loop without end.
-        start_at: The number of the first record in the order of all epochs.
+        start_at: The number of the first record, counted from 0 at the start of the first epoch.
         batch: The number of records in a batch; None for single records.
-        drop_remainder: Leave out a last batch that has fewer records.
+        drop_remainder: Leave out the last batch if it has fewer than `batch` records.
     """
 
     seed: Seed
@@ -36,7 +39,7 @@ class RecordLoop:
     drop_remainder: bool = False
 
     def records(self, reading: Reading, account: Account) -> Generator[Record]:
-        """Return the records of a reading, each as it is read.
+        """Return an iterator over the records of a reading. A record is read when the iterator needs it.
 
         Raises:
             OptionError: `start_at` is after the last record.
@@ -44,7 +47,7 @@ class RecordLoop:
         return self._read(reading, account, self.length(reading))
 
     def length(self, reading: Reading) -> int | None:
-        """Return the number of records that the loop reads; None if it has no end, or the number is unknown.
+        """Return the number of records that the loop reads; None if the loop has no end, or the number is unknown.
 
         Raises:
             OptionError: `start_at` is after the last record.
@@ -57,6 +60,7 @@ class RecordLoop:
         return self.epochs * in_epoch - self.start_at
 
     def _read(self, reading: Reading, account: Account, promised: int | None) -> Generator[Record]:
+        """Yield the records; at the end, raise StoreError if their number is not `promised`."""
         position = reading.begin(0, self.seed.value, self.epochs)
         if self.start_at:
             position = reading.seek(position, self.start_at, account)
@@ -67,14 +71,20 @@ class RecordLoop:
             raise wrong_index(reading, promised, fewer=count < promised)
 
     def batched(self, records: Iterator[Record]) -> Iterator[Any]:
-        """Return the records in batches, or as they are if no batches are asked for."""
+        """Return the records in batches of `batch` records, or unchanged if `batch` is None."""
         if self.batch is None:
             return records
         return in_batches(records, self.batch, drop_remainder=self.drop_remainder)
 
 
 def wrong_index(reading: Reading, promised: int, *, fewer: bool) -> StoreError:
-    """Return the error for an index that promised another number of records than there are."""
+    """Return the error for an index that states another number of records than the shards have.
+
+    Args:
+        reading: The reading, which the error names.
+        promised: The number of records by the index.
+        fewer: Whether the shards have fewer records than the index states.
+    """
     return StoreError(
         f"the index says {promised:,} records, and there are {'fewer' if fewer else 'more'}; "
         "write it again by t2t.index(…)",
@@ -83,7 +93,7 @@ def wrong_index(reading: Reading, promised: int, *, fewer: bool) -> StoreError:
 
 
 def in_batches(records: Iterator[Record], size: int, *, drop_remainder: bool) -> Iterator[dict[str, list[Any]]]:
-    """Yield the values of `size` records by field, in lists; None stands for a field that a record lacks.
+    """Yield batches of `size` records, as dicts of lists by field. None stands for a field that a record lacks.
 
     >>> list(in_batches(iter([{"a": 1}, {"a": 2, "b": 3}, {"a": 4}]), 2, drop_remainder=False))
     [{'a': [1, 2], 'b': [None, 3]}, {'a': [4]}]

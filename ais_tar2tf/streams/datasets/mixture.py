@@ -1,7 +1,8 @@
-"""Mixtures: several readings, the *parts*, become one stream, in which a draw decides where each record is from.
+"""Mixtures: several sources, the *parts* of the mixture, become one stream of records.
 
-A draw depends on its number, the epoch and the seed of the mixture alone. So the position of a mixture holds the
-number of the next draw, and a position in each part.
+For each record, a random draw decides from which part the record comes. A draw depends only on its number in the
+epoch, on the epoch, and on the seed of the draws. So the position of a mixture holds the number of the next draw, and
+a position in each part. This module must not decide the order of the records within a part.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from ais_tar2tf.streams.reader.base import Stream
 __all__ = ["AT_END", "MixedReading", "checked_weights"]
 
 AT_END = ("stop", "drop", "repeat")
-"""What happens when a part has no more records: the epoch ends, the part is left out, or the part begins again."""
+"""The choices for a part without more records: the epoch ends, the part is left out, or the part begins again."""
 
-_FORMAT = "mix-1"  # of a position's text
-_DRAWS = 4096  # made at once
-_PASS = 1 << 32  # is added to the epoch of a part each time the part begins again, so that it is shuffled anew
+_FORMAT = "mix-1"  # of the text of a position
+_DRAWS = 4096  # draws that are made at once
+_PASS = 1 << 32  # added to a part's epoch each time the part begins again, so that the part is shuffled anew
 
 _PLACE = row(structure.text, whole(), whole(), whole(), boolean)
 _NUMBERS = row(whole(), any_whole, whole(-1), whole(), whole(), whole())
@@ -46,11 +47,11 @@ class _PartPosition:
     """The position in one part.
 
     Attributes:
-        at: A position of the part's stream.
+        at: A position of the part's stream, at or before the next record.
         skip: The number of records from `at` to the next record.
-        passes: How often the part was read to its end in this epoch.
-        given: The number of records that were returned in this pass.
-        ended: No more records of the part are returned in this epoch.
+        passes: How often the part was read to its end in this epoch. Each reading of the part is called a pass.
+        given: The number of the part's records that this pass has returned.
+        ended: Whether this epoch returns no more records of the part.
     """
 
     at: StreamPosition
@@ -62,7 +63,7 @@ class _PartPosition:
 
 @dataclass(frozen=True, slots=True)
 class _MixedPosition:
-    """The position in a mixture; the fields have the meaning that they have in `Position`."""
+    """The position in a mixture. Fields with the names of fields of `Position` have the same meanings."""
 
     epoch: int
     seed: int
@@ -82,12 +83,12 @@ class _MixedPosition:
 
 @dataclass(frozen=True)
 class MixedReading:
-    """Several readings, and how they are mixed.
+    """The description of a mixture: its parts, and how they are mixed.
 
     Attributes:
-        parts: The readings.
-        weights: How often each part is drawn, compared with the others.
-        draw_seed: The seed of the draws. Each part has a seed of its own for its order.
+        parts: The parts; each is the reading of one source.
+        weights: How often each part is drawn, relative to the other parts.
+        draw_seed: The seed of the draws. The order within a part has another seed.
         at_end: What happens when a part has no more records: one of `AT_END`.
     """
 
@@ -114,11 +115,11 @@ class MixedReading:
         return _MixedPosition(epoch, seed, epochs - 1 if epochs > 0 else -1, places, fingerprint=self.fingerprint)
 
     def begin_part(self, number: int, epoch: int, seed: int, passes: int = 0) -> StreamPosition:
-        """Return the start of a part that was read to its end `passes` times in this epoch."""
+        """Return the position where a part begins after it was read to its end `passes` times in this epoch."""
         return self.parts[number].begin(epoch + passes * _PASS, seed + number, 1)
 
     def next_epoch(self, at: _MixedPosition) -> _MixedPosition | None:
-        """Return the start of the epoch after that of `at`; None after the last epoch."""
+        """Return the start of the epoch that follows the epoch of `at`; None after the last epoch."""
         if at.epochs_left == 0:
             return None
         following = self.begin(at.epoch + 1, at.seed, -1)
@@ -152,7 +153,10 @@ class MixedReading:
         return position_after(self, at, records, account)
 
     def length(self, seed: int) -> int | None:
-        """Return the number of records if all parts are read to their end; else it depends on the draws."""
+        """Return the number of records in an epoch; None if it is unknown or depends on the draws.
+
+        It depends on the draws unless all parts are read to their ends exactly once, as with `at_end="drop"`.
+        """
         lengths = [part.length(seed + number) for number, part in enumerate(self.parts)]
         if self.at_end != "drop" or None in lengths:
             return None
@@ -168,7 +172,7 @@ class MixedReading:
         return {"weights": list(self.weights), "seed of draws": self.draw_seed, "at_end": self.at_end, **sources}
 
     def shuffled(self, how: Shuffle | None) -> MixedReading:
-        """Return the same mixture with each part shuffled; the windows of all parts together are as large as one."""
+        """Return the same mixture with each part shuffled. The windows of all parts share the bytes of one window."""
         of_part = strategy_of(how).among(len(self.parts))
         return replace(self, parts=tuple(part.shuffled(of_part) for part in self.parts))
 
@@ -177,15 +181,15 @@ class MixedReading:
 
 
 class _Part:
-    """One part of an open mixture: its records one by one, with the position between two of them."""
+    """One part of an open mixture. It returns its records one by one, and knows its position after each record."""
 
     def __init__(self, reading: Reading, place: _PartPosition, account: Account) -> None:
         self._reading = reading
         self._account = account
         self._stream: Stream | None = None
         self._chunk: list[Record] = []
-        self._taken = 0  # records of the chunk
-        self._place = place  # the position of the chunk
+        self._taken = 0  # the number of records of the chunk that were returned
+        self._place = place  # the position of the chunk's first record
 
     @property
     def place(self) -> _PartPosition:
@@ -194,7 +198,7 @@ class _Part:
 
     @property
     def closed(self) -> bool:
-        """Whether the stream of this part was closed by somebody else."""
+        """Whether the stream of this part was closed from outside, such as by the session of its source."""
         return self._stream is not None and self._stream.closed
 
     @property
@@ -207,17 +211,17 @@ class _Part:
         if self._taken == len(self._chunk) and not self._fill():
             return None
         record = self._chunk[self._taken]
-        self._chunk[self._taken] = {}  # frees the memory as soon as the caller drops the record
+        self._chunk[self._taken] = {}  # so that the memory is free as soon as the caller drops the record
         self._taken += 1
         return record
 
     def begin(self, at: StreamPosition) -> None:
-        """Begin the next pass, at a position."""
+        """Begin the next pass of this part at the position `at`."""
         self.close()
         self._place = _PartPosition(at, passes=self._place.passes + 1)
 
     def end(self) -> None:
-        """Return no more records in this epoch."""
+        """Close the stream, and note that this epoch returns no more records of this part."""
         self._place = replace(self.place, passes=self._place.passes + 1, ended=True)
         self.close()
 
@@ -283,10 +287,11 @@ class MixedStream(Stream):
         self._close_parts()
 
     def _go_to(self, at: _MixedPosition) -> None:
+        """Continue at a position, with new parts. The streams of the parts are opened when they are needed."""
         self._at = at
         self._draws = at.draws
-        self._drawn: list[float] = []  # one block of draws
-        self._block = -1  # the number of that block
+        self._drawn: list[float] = []  # the latest block of `_DRAWS` draws
+        self._block = -1  # the number of this block in the epoch
         self._parts = [
             _Part(part, place, self._account) for part, place in zip(self._reading.parts, at.places, strict=True)
         ]
@@ -298,11 +303,12 @@ class MixedStream(Stream):
             part.close()
 
     def _update_weights(self) -> None:
-        """Take the parts that have ended out of the draw."""
+        """Let the next draws choose only among the parts that have not ended."""
         self._alive = [number for number, part in enumerate(self._parts) if not part.place.ended]
         self._sums = list(accumulate(self._reading.weights[number] for number in self._alive))
 
     def _drawn_records(self, most: int) -> list[Record]:
+        """Return the next chunk: up to `most` records, and fewer if they have `chunk_bytes` or the epoch ends."""
         chunk: list[Record] = []
         size, most_bytes = 0, self.chunk_bytes
         while len(chunk) < most and size < most_bytes:
@@ -311,7 +317,7 @@ class MixedStream(Stream):
             except Exception as error:
                 if not chunk:
                     raise
-                self._failure = error  # raised by the next call, after the records before it
+                self._failure = error  # the next call raises it, after this call has returned the records before it
                 break
             if record is None:
                 break
@@ -331,7 +337,7 @@ class MixedStream(Stream):
         return None
 
     def _draw(self) -> float:
-        """Return the number between 0 and 1 for the next record, which this does not count as used."""
+        """Return the next draw, a number in [0, 1). The caller counts the draw in `_draws` when it is used."""
         block, within = divmod(self._draws, _DRAWS)
         if block != self._block:
             numbers = random_state(self._reading.draw_seed, self._at.epoch, block)
@@ -340,7 +346,10 @@ class MixedStream(Stream):
         return self._drawn[within]
 
     def _apply_rule(self, number: int) -> None:
-        """Do what `at_end` says for a part without records; the same draw then decides among the remaining parts."""
+        """Do what `at_end` says for a part that has no more records.
+
+        If the epoch does not end, the same draw then decides among the parts that remain.
+        """
         part, place = self._parts[number], self._parts[number].place
         if self._reading.at_end == "stop":
             self._over = True
@@ -357,7 +366,7 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> tuple[float,
     """Return the weights of `count` sources; by default they are equal.
 
     Raises:
-        OptionError: There is not one positive number for each source.
+        OptionError: The weights are not positive numbers, or not as many as sources.
     """
     given: list[Any] = [1.0] * count if weights is None else list(weights)
     if len(given) != count or not all(map(_is_weight, given)):
@@ -366,6 +375,6 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> tuple[float,
 
 
 def _is_weight(weight: Any) -> bool:
-    """Return whether a value is a positive, finite number, Python's or NumPy's, and not a bool."""
+    """Return whether a value is a positive, finite number of Python or NumPy. A bool is none."""
     is_number = hasattr(weight, "__float__") and not isinstance(weight, bool | np.bool_)
     return is_number and 0 < float(weight) < float("inf")

@@ -1,4 +1,7 @@
-"""The share that one host gets of a stream which several hosts read alike: every m-th record, or a bounded number."""
+"""The share of one host in a stream of records: every m-th record of a stream that m hosts read, or a bounded number.
+
+`Plan` decides the share. This module must not change the order of the records.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ __all__ = ["SharedStream", "open_stream"]
 def open_stream(
     session: ReadSession, plan: Plan, position: Position, account: Account
 ) -> RecordStream | SharedStream:
-    """Open the stream of a plan's host at a position."""
+    """Open the stream of the records that the host of `plan` returns, at a position."""
     plan.check(position)
     if plan.share == (0, 1) and plan.record_limit(position.epoch, position.seed) is None:
         return RecordStream(session, plan, position, account)
@@ -23,14 +26,14 @@ def open_stream(
 
 
 class SharedStream(Stream):
-    """One host's records of a stream that `m` hosts read alike: the k-th of every m records.
+    """The records that one of m hosts returns if all of them read the same stream: record k of every m records.
 
-    `m` consecutive records are a *round*, with one record for each host. An epoch ends for all hosts after
-    `Plan.record_limit` records of each, if the plan sets that bound.
+    The host's pair (k, m) is `Plan.share`. A *round* is m consecutive records of the stream, one for each host. If
+    `Plan.record_limit` sets a bound, the epoch ends for each host after so many of its records.
 
-    If the plan treats the last round in a special way (`Plan.last_round`), a record is returned only when its round
-    is complete. An incomplete round at the end of the epoch is then dropped, or padded: a host without a record gets
-    an earlier record of that round.
+    `Plan.last_round` decides about an incomplete round at the end of an epoch. If it is None, the hosts of this round
+    that have a record return it. Otherwise, a record is returned only when its round is complete. The incomplete
+    round is dropped, or, for "pad", filled up: a host without a record gets an earlier record of the round.
     """
 
     def __init__(self, session: ReadSession, plan: Plan, position: Position, account: Account) -> None:
@@ -39,7 +42,7 @@ class SharedStream(Stream):
         self._all = RecordStream(session, plan, position, account)
         self._position = position
         self._to_skip = position.skip
-        self._pending: list[Record] = []  # the incomplete round; `position.skip` leads to its first record
+        self._pending: list[Record] = []  # the incomplete round, which begins at `_position`
         self._most = plan.record_limit(position.epoch, position.seed)
 
     @property
@@ -75,7 +78,7 @@ class SharedStream(Stream):
         self._all.close()
 
     def _next(self, most: int | None, full: bool) -> tuple[Records, bool]:
-        """Return some records of this host, possibly none, and whether the epoch has ended."""
+        """Return the next records of this host, which may be none, and whether the epoch has ended."""
         left = None if self._most is None else max(0, self._most * self._hosts - self._position.read_for_all)
         if left == 0:
             self._verify_count()
@@ -93,13 +96,13 @@ class SharedStream(Stream):
         return chunk[(self._turn - read) % self._hosts :: self._hosts], False
 
     def _verify_count(self) -> None:
-        """Read the epoch to its end if this host has the fewest records: a lane checks the counts of whole shards."""
+        """Read the epoch to its end if this host has the fewest records, so that lanes check the shards' counts."""
         if self._plan.has_fewest(self._position.epoch, self._position.seed):
             while self._all.next_in_epoch():
                 pass
 
     def _complete_rounds(self, chunk: Records, before: Position) -> Records:
-        """Return this host's records of the rounds that `chunk` completes; `before` is the position of `chunk`."""
+        """Return this host's records of the rounds that `chunk` completes. `before` is the position of `chunk`."""
         self._pending += chunk
         done = len(self._pending) // self._hosts * self._hosts
         mine = self._pending[self._turn : done : self._hosts]
@@ -113,13 +116,13 @@ class SharedStream(Stream):
         return Records(mine)
 
     def _last_round(self) -> Records:
-        """Return this host's record of the incomplete round at the end of the epoch, if that is padded."""
+        """Return this host's record of an incomplete last round if the round is padded, else no records."""
         pending, self._pending = self._pending, []
         self._move_to(self._all.position, 0, self._hosts if pending else 0)
         padded = pending and self._plan.last_round == "pad"
         return Records([pending[self._turn % len(pending)]] if padded else [])
 
     def _move_to(self, base: Position, skip: int, records: int) -> None:
-        """Set the position after `records` more records for all hosts: `skip` records after `base`."""
+        """Move the position to `skip` records after `base`, and count `records` more records read for all hosts."""
         at = self._position
         self._position = replace(base, skip=skip, read_for_all=at.read_for_all + records, count=at.count)

@@ -1,11 +1,14 @@
-"""Selection in the cluster: of a shard, AIStore sends only the selected members, where that moves fewer bytes.
+"""Selection in the cluster: AIStore sends only the selected members of a shard, where this saves many bytes.
 
-The cluster answers with a tar of these members, in the order of the shard. A reader treats that tar as the shard.
+The cluster answers with a tar of these members, in the order of the shard. A reader treats this tar as the shard.
 
-A shard is requested in this way only if the cluster's listing of its members shows that its records are in order:
-each has all fields that must exist and at least one selected field, no field exists twice, and every member belongs
-to a record. Any other shard is read whole, so that its faults are reported as usual. A listing does not show the
-order of members. If the members of a record are not stored together, only the selected ones can reveal that.
+Members are requested only if the cluster's listing of the shard shows that all records are complete:
+
+* Every member belongs to a record, and no record has a field twice.
+* Every record has all fields that are not optional, and at least one selected field.
+
+Any other shard is read whole, so that its faults are reported as usual. A listing does not show the order of members.
+So if the members of a record are not stored together, this is noticed only among the selected members.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ __all__ = [
     "listed_records",
 ]
 
-_WORTH = 0.5  # of a shard's bytes: to select more than this in the target costs more than to send the whole shard
-_BLOCK = 512  # of a tar
+_WORTH = 0.5  # of a shard's bytes: to select a larger part costs the cluster more than to send the whole shard
+_BLOCK = 512  # bytes: the unit of the sizes in a tar
 
 
 @runtime_checkable
@@ -54,22 +57,22 @@ class SelectsInside(Protocol):
 
 @runtime_checkable
 class ChecksRecords(Protocol):
-    """A store that knows the number of records of a shard, and compares it with the number that was read."""
+    """A store that compares the number of records that were read from a shard with the number that the shard has."""
 
     def check_records(self, name: str, records: int) -> None:
-        """Raise StoreError if a shard that was read from start to end should not have `records` records."""
+        """Raise StoreError if `records`, read from the start to the end of a shard, is not the right number."""
         ...
 
 
 @dataclass(slots=True)
 class Extracted:
-    """The shards and bytes that selection in the cluster saved, or cost, so far.
+    """Counters that show what selection in the cluster has saved and cost so far.
 
     Attributes:
-        shards: Shards of which only members were requested.
-        whole_shards: Shards whose members were listed, and which were then read whole.
+        shards: The number of shards of which only members were requested.
+        whole_shards: How often a shard was opened whole by a store that requests only members of other shards.
         whole_bytes: The size of the shards of which only members were requested.
-        member_bytes: The bytes requested of them, estimated from the listings.
+        member_bytes: The size of these members as tars, estimated from the listings.
         listed_bytes: The size of all listings.
     """
 
@@ -81,7 +84,13 @@ class Extracted:
 
 
 class Decision(NamedTuple):
-    """Whether to request only members of a shard; if so, how many records these make, and how many bytes."""
+    """The decision whether to request only the selected members of a shard.
+
+    Attributes:
+        members: Whether to request only these members.
+        records: The number of records in the shard's listing.
+        size: The size of a tar of these members, estimated from the listing.
+    """
 
     members: bool
     records: int = 0
@@ -89,7 +98,7 @@ class Decision(NamedTuple):
 
 
 def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, always: bool = False) -> Decision:
-    """Decide whether to request only the selected members of a shard; `always`: even if that saves no bytes."""
+    """Decide whether to request only the selected members of a shard. `always` requests them at any cost in bytes."""
     records = listed_records(listed.members, splitter(grouping))
     if not records or not all(_is_in_order(fields, selection) for fields in records.values()):
         return Decision(members=False)
@@ -102,7 +111,8 @@ def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, al
 def listed_records(members: list[tuple[str, int]], split: Split) -> dict[str, dict[str, int]]:
     """Return the size of each field of each record, by key and field.
 
-    The result is empty if a member belongs to no record, or a field exists twice.
+    The result is empty if a member belongs to no record, or if a record has a field twice. System files, which are no
+    data, are ignored.
     """
     records: dict[str, dict[str, int]] = {}
     for name, size in members:
@@ -119,16 +129,16 @@ def listed_records(members: list[tuple[str, int]], split: Split) -> dict[str, di
 
 
 def _is_in_order(fields: dict[str, int], selection: Selection) -> bool:
-    """Return whether a record has all fields that are not optional, and any selected field at all."""
+    """Return whether a record has all fields that are not optional, and at least one selected field."""
     found = [any(source in fields for source in want.sources) for want in selection.wants]
     return any(found) and all(has or want.optional for has, want in zip(found, selection.wants, strict=True))
 
 
 class MembersStore(WrapperStore):
-    """A store whose shards have only their selected members, where that pays.
+    """A store that returns only the selected members of a shard, where this saves many bytes.
 
     The decision about a shard depends on the listing of its members alone, so it is the same whenever the shard is
-    opened. The decision about the first shard is made first: if that is to be read whole, so are all others, and no
+    opened. The first shard is decided first. If it is to be read whole, all other shards are read whole, too, and no
     further listing is requested.
     """
 
@@ -149,8 +159,8 @@ class MembersStore(WrapperStore):
             first: The name of the first shard.
             selection: The fields to select.
             grouping: The rule by which members are grouped.
-            always: Select even where that saves no bytes.
-            extracted: The counters to continue.
+            always: Whether to request members even where this saves no bytes.
+            extracted: The counters to continue. Default: new counters.
         """
         assert isinstance(store, SelectsInside)
         self.extracted: Extracted = extracted or Extracted()
@@ -163,16 +173,19 @@ class MembersStore(WrapperStore):
         self._pattern = members_pattern(grouping, sorted(selection.sources))
         self._lock = forking.lock()  # held while members are listed
         self._pays: bool | None = None if self._pattern is not None else False
-        self._records: dict[str, int] = {}  # of each shard of which only members were requested
+        self._records: dict[str, int] = {}  # listed records, by shard of which only members are requested
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
-        """Open the tar of the selected members, always from its start; or else a range of the whole shard."""
+        """Open a range of the whole shard, or the tar of its selected members if only these are to be requested.
+
+        The tar is always opened from its start, whatever `start` and `stop` are.
+        """
         pattern, listed = self._pattern, self._listed_shard(name)
         if listed is None or pattern is None:
             return self._store.open(name, start, stop, interrupt=interrupt)
         version = listed.identity.version
         digest = xxhash.xxh64_hexdigest(pattern.encode("utf-8", "surrogateescape"))
-        marked = Identity(version, checksum=f"members:{digest}")  # a checkpoint must not mistake it for the shard
+        marked = Identity(version, checksum=f"members:{digest}")  # a checkpoint must not take this tar for the shard
         body = self._inside.open_members(name, pattern, interrupt=interrupt)
         return MembersBody(
             body, ObjectInfo(name, None, marked), lambda: self._check_version(name, version, interrupt)
@@ -189,7 +202,7 @@ class MembersStore(WrapperStore):
             )
 
     def _listed_shard(self, name: str) -> ObjectInfo | None:
-        """Return the listed shard if only its members are to be requested, else None."""
+        """Return the shard as it is listed if only its selected members are to be requested, else None."""
         with self._lock:
             decision, shard = None, None
             if self._pays is None:
@@ -213,7 +226,7 @@ class MembersStore(WrapperStore):
         except StoreError:
             if name in self._records:
                 raise
-            return Decision(members=False), None  # reading the whole shard raises the same error, if it persists
+            return Decision(members=False), None  # reading the shard raises this error again, if it persists
         if listed is None:
             return Decision(members=False), None
         self.extracted.listed_bytes += listed.listing_bytes
@@ -228,7 +241,7 @@ class MembersStore(WrapperStore):
         self.extracted.member_bytes += decision.size
 
     def _check_version(self, name: str, version: str, interrupt: Interrupt | None) -> None:
-        """Raise ObjectChanged if the shard was replaced. The answer with the members states no version."""
+        """Raise ObjectChanged if the shard has another version now. The answer with its members states no version."""
         now = self._store.head_once(name, interrupt=interrupt).identity.version
         if now != version:
             raise ObjectChanged(
@@ -239,7 +252,7 @@ class MembersStore(WrapperStore):
 
 
 class MembersBody(Body):
-    """The body of a tar of members. At its end, `at_end` proves that the shard was not replaced meanwhile."""
+    """The body of a tar of members. At its end, `at_end` is called, to raise an error if the shard was replaced."""
 
     def __init__(self, body: Body, info: ObjectInfo, at_end: Callable[[], None]) -> None:
         self.info: ObjectInfo = info

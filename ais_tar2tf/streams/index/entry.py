@@ -1,4 +1,4 @@
-"""Entries of an index: how many records a shard has, and where each of them begins. No I/O."""
+"""The entries of an index. An entry says how many records a shard has, and where each record begins. No I/O."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ NUMBER = np.dtype("<u4")
 """The type of the numbers in the columns of an index."""
 
 REWRITE = "write it again by t2t.index"
-"""What errors advise for an index that is of no use."""
+"""The advice in errors about an index that cannot be used."""
 
 TAR_BLOCK = 512
 
-_MOST_KEY_BYTES = 256 * 1024 * 1024  # of one shard, decompressed: 2 million keys of 100 characters
+_MOST_KEY_BYTES = 256 * 1024 * 1024  # all keys of a shard, decompressed: enough for 2 million keys of 100 characters
 _KEYS = fields({"keys": listed(text)}, strict=True)
 
 
 class Cut(NamedTuple):
-    """Consecutive records of a shard: from number `first` to before number `stop`."""
+    """Consecutive records of a shard, by number: from `first` to `stop`, without `stop` itself."""
 
     first: int
     stop: int
@@ -45,13 +45,16 @@ class ShardIndex:
     Attributes:
         name: The name of the shard, below the folder that all shards of the index share.
         records: The number of records.
-        identity: The content of the shard when the entry was written.
+        identity: The identity of the shard when the entry was written.
         first: The offset of the first record.
-        unit: The bytes by which extents are counted: 1, or the block of a tar. 0 if only `records` is known.
-        compressed: Offsets are those after decompression, so no range of the shard is a record.
-        extents: The units from each record to the next one; None if only `records` is known.
-        sizes: The bytes of each record's fields; None if only `records` is known.
-        packed_keys: The key of each record, as the index stores them; empty unless the shard is compressed.
+        unit: The number of bytes in a unit of `extents`: 512 if all records begin and end at multiples of 512, else
+            1. 0 if only `records` is known.
+        compressed: Whether the shard is compressed. All offsets then count decompressed bytes, so no range of the
+            shard is a record.
+        extents: The distance from the beginning of each record to the beginning of the next record, in units. For the
+            last record, the distance to its end. None if only `records` is known.
+        sizes: The number of bytes in the fields of each record; None if only `records` is known.
+        packed_keys: The keys of all records, deflated as in the index; empty unless the shard is compressed.
         where: The file or URL of the index, for errors.
     """
 
@@ -82,12 +85,13 @@ class ShardIndex:
 
         Args:
             name: The name of the shard.
-            identity: Its content.
-            offsets: Where each record begins in the archive.
-            extents: The bytes of the archive that each record takes; only the last is used.
-            sizes: The bytes of each record's fields.
-            compressed: The shard is compressed.
-            keys: The keys of the records, which are stored if the shard is compressed.
+            identity: The identity of the shard.
+            offsets: The offset in the archive at which each record begins.
+            extents: The number of bytes that each record takes in the archive. Only the last number is used, because
+                the differences of `offsets` replace all others.
+            sizes: The number of bytes in the fields of each record.
+            compressed: Whether the shard is compressed.
+            keys: The keys of the records, which are stored only if the shard is compressed.
 
         Raises:
             SchemaError: A record is too large for an index.
@@ -111,37 +115,40 @@ class ShardIndex:
 
     @property
     def placed(self) -> bool:
-        """Whether the entry says where records begin, and not only how many there are."""
+        """Whether the entry says where records begin, and not only how many records there are."""
         return self.extents is not None
 
     def offset(self, record: int) -> int:
-        """Return where a record begins, by its number; for the number of records, where the last record ends."""
+        """Return the offset at which the record with the number `record` begins.
+
+        If `record` is the number of records, return the offset at which the last record ends.
+        """
         assert self.extents is not None
         return self.first + int(self.extents[:record].sum(dtype=np.int64)) * self.unit
 
     def begins(self) -> array[int]:
-        """Return where each record begins, and where the last one ends."""
+        """Return the offset at which each record begins, and the offset at which the last record ends."""
         assert self.extents is not None
         return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
 
     def number(self, record: int) -> int:
-        """Return the number that a mark stores for a record: always 0 in a tar, where members have names."""
+        """Return the number that a mark stores for a record; 0 if `unit` is 512: marks in a tar need no number."""
         return 0 if self.unit == TAR_BLOCK else record
 
     def key(self, record: int) -> str | None:
-        """Return the key of a record, by its number; None if the index stores no keys of this shard."""
+        """Return the key of the record with the number `record`; None if the index stores no keys of this shard."""
         if not self.packed_keys:
             return None
         return _unpack_keys(self.packed_keys, self.records, self.where)[record]
 
     def all_extents(self) -> list[int]:
-        """Return the bytes of the archive that each record takes."""
+        """Return the number of bytes that each record takes in the archive."""
         assert self.extents is not None
         return (self.extents.astype(np.int64) * self.unit).tolist()
 
 
 def damaged(where: str) -> Fail:
-    """Return the function that makes the errors of a damaged index; `where` is the file or URL of the index."""
+    """Return a function that makes the error for a damaged index; `where` is the file or URL of the index."""
 
     def fail(reason: str) -> SchemaError:
         short = reason.removeprefix(f"{where}: ").removeprefix("the document is damaged: ")

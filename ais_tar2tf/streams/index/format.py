@@ -1,6 +1,6 @@
-"""The file formats of an index. Everything in a file is checked before it is used. No I/O.
+"""The file formats of an index. Everything in a file is checked before it is used. This module must not do I/O.
 
-The layout of our own format (`index.t2t`). All numbers are little-endian.
+This is the layout of our own format (`index.t2t`). All numbers are little-endian.
 
     8 bytes       b"t2tindex"
     8 bytes       the length of the header
@@ -8,18 +8,20 @@ The layout of our own format (`index.t2t`). All numbers are little-endian.
     for each shard, in that order
       u4 × records   extents: the units from each record to the next one
       u4 × records   sizes: the bytes of each record's fields
-      bytes          keys: a JSON array, deflated; only of a compressed shard, of which no range can be read
+      bytes          keys: a JSON array, deflated; only for a compressed shard, since no range of it can be read
 
 A shard in the header is {"name", "records", "first", "unit", "compressed", "identity", "keys"}, with the meaning of
-the fields of `ShardIndex`. "identity" is [version, etag, checksum, size], and "keys" is the length of the keys, if
-there are any. If "unit" is 0, only the number of records is known, and the shard has no columns.
+the fields of `ShardIndex`. "identity" is [version, etag, checksum, size], and "keys" is the length of the deflated
+keys, if there are any. The extents, sizes and keys of a shard are its columns. If "unit" is 0, only the number of
+records is known, and the shard has no columns.
 
-The checksum covers the whole file, with zeros in place of its own 16 digits. Files of earlier versions have none.
+The checksum covers the whole file, with zeros in place of the 16 digits of the checksum itself. Files that were
+written by earlier versions of this package have no checksum.
 
-Two JSON documents of other origin tell the number of records, and nothing else:
+Two other JSON documents state the numbers of records and the sizes of shards, but not where the records begin:
 
-* webdataset's `wids-shard-index-v1`, which is read and written. Its "checksum" covers the base names, counts and
-  sizes of the shards, so URLs may be changed when shards are moved.
+* webdataset's `wids-shard-index-v1`, which is read and written. Its "checksum" covers the base names, record counts
+  and sizes of the shards, so URLs may be changed when shards are moved.
 * the manifest of an export, which is only read.
 """
 
@@ -62,7 +64,7 @@ _BEGIN = len(_MAGIC) + _LENGTH.size
 _SEAL = b'{"checksum":"xxh3-64:'  # the beginning of a header with a checksum
 _DIGITS = slice(_BEGIN + len(_SEAL), _BEGIN + len(_SEAL) + 16)  # the checksum's place in the file
 _ZEROS = "0" * 16
-_MOST_OFFSET = 2**63 - 1
+_MOST_OFFSET = 2**63 - 1  # the largest offset in a file
 _WIDS = "wids-shard-index-v1"
 
 
@@ -100,7 +102,7 @@ def to_wids(entries: Iterable[ShardIndex], urls: Mapping[str, str], name: str) -
 
     Args:
         entries: The shards.
-        urls: The URL of each shard, by its name.
+        urls: The URL of each shard, by the name of the shard.
         name: The name of the data set.
     """
     shards = [{"url": urls[each.name], "nsamples": each.records, "filesize": each.identity.size} for each in entries]
@@ -114,7 +116,7 @@ def _wids_checksum(shards: Sequence[Mapping[str, Any]]) -> str:
 
 
 def is_index(data: bytes) -> bool:
-    """Return whether a file is an index, ours or webdataset's; the file may be damaged."""
+    """Return whether a file is an index, in our format or in webdataset's. The rest of the file may be damaged."""
     return data.startswith(_MAGIC) or (data.lstrip()[:1] == b"{" and _WIDS.encode() in data)
 
 
@@ -123,10 +125,11 @@ def parse_index(data: bytes, *, where: str) -> tuple[str, list[ShardIndex]] | No
 
     Args:
         data: The bytes of the file.
-        where: Its name or URL, for errors.
+        where: The name or URL of the file, for errors.
 
     Returns:
-        The grouping ("" in a format that does not state it), and the entries. None if the file is no index.
+        The grouping, and the entries of the shards. The grouping is "" in a format that does not state it. None if
+        the file is no index.
 
     Raises:
         SchemaError: The file is an index, but damaged or of a later version.
@@ -140,7 +143,7 @@ def parse_index(data: bytes, *, where: str) -> tuple[str, list[ShardIndex]] | No
 
 
 def _checksum(data: bytes | bytearray) -> bytes:
-    """Compute the digits of an index's checksum, whatever digits the file has now."""
+    """Compute the digits of the checksum of an index. The digits that are in the file do not matter."""
     with memoryview(data) as view:
         digest = xxhash.xxh3_64(view[: _DIGITS.start])
         digest.update(_ZEROS.encode())
@@ -217,7 +220,7 @@ _HEADER = fields(
 )
 
 
-# Documents of other origin.
+# The documents of other programs and exports.
 
 
 def _parse_json(data: bytes, where: str) -> tuple[str, list[ShardIndex]] | None:

@@ -1,8 +1,10 @@
-"""The proof that an index describes shards as they are now. Also for copies of the shards and for another store.
+"""The proof that an index describes shards as they are now, even if the shards were copied to another store.
 
-Each store states versions of its own, so a version proves nothing about a copy in another store. A checksum of the
-whole object does. Both stores may state one, and local files are hashed: once in a process, and at most
-`Limits.proved_bytes` of them.
+An index holds the identity that each shard had when the index was written. This module compares it with the identity
+that the store states now. Each store gives its own versions and ETags to objects, so they prove nothing about a copy
+in another store. A checksum of the whole object proves that a copy has the same content. If no checksum is stated for
+local files, they are hashed: each file once in a process, and at most `Limits.proved_bytes` in all. This module must
+not read shards of remote stores.
 """
 
 from __future__ import annotations
@@ -23,20 +25,20 @@ from ais_tar2tf.streams.reader import Shards
 
 __all__ = ["Proved", "prove", "with_checksum"]
 
-_HASH = "xxhash2"  # AIStore's name of xxh64: an index of files then also holds for a bucket they are copied into
-_MOST_ASKED = 1_000  # shards of a remote store whose checksums are requested one by one
-_BLOCK = 1024 * 1024  # bytes hashed at once
+_HASH = "xxhash2"  # AIStore's name for xxh64, which it also states: so an index of files fits their copies in AIStore
+_MOST_ASKED = 1_000  # the most shards of a remote store whose checksums are requested, one request for each shard
+_BLOCK = 1024 * 1024  # bytes that are read and hashed at once
 
 
 class Proved(NamedTuple):
-    """An index with the present identities of its shards, or the reason why it does not describe them."""
+    """The result of a proof: the index with the present identities of its shards, or the reason for its failure."""
 
     bound: Index | None
     reason: str = ""
 
 
 def prove(index: Index, shards: Shards) -> Proved:
-    """Compare an index, which has all of the shards by name, with the shards as they are now."""
+    """Compare an index with the shards as they are now. The index must have an entry for the name of each shard."""
     reason = _find_difference(index, shards)
     if not reason:
         return Proved(index)
@@ -48,13 +50,14 @@ def prove(index: Index, shards: Shards) -> Proved:
         return Proved(None, f"knows a shard that is not there any more ({error})")
 
 
-# By a listing.
+# Proof by the identities that a listing states.
 
 
 def _find_difference(index: Index, shards: Shards) -> str:
     """Return why the index does not describe the shards, or "".
 
-    One listing compares all shards. If it fails or proves too little, the first and the last shard are compared.
+    All shards are compared with one listing. If the listing fails, or its identities prove too little, only the first
+    and the last shard are compared, each by a request for its identity.
     """
     store, names = shards.store, shards.names
     left, unproved = set(names), False
@@ -79,7 +82,7 @@ def _find_difference(index: Index, shards: Shards) -> str:
 
 
 def _doubt(entry: ShardIndex, name: str, now: Identity) -> str:
-    """Return why a shard is certainly not, or cannot be, the one that was indexed; else ""."""
+    """Return why a shard differs from the indexed shard, or can never be proved to be the same; else ""."""
     field = entry.identity.differs_from(now)
     if field in ("version", "etag"):
         return (
@@ -94,7 +97,11 @@ def _doubt(entry: ShardIndex, name: str, now: Identity) -> str:
 
 
 def _lack_of_proof(entry: ShardIndex, name: str, now: Identity) -> str:
-    """Return why the places of a shard's records cannot be used: a stream would refuse to begin at one of them."""
+    """Return why `now` does not prove that a shard is the indexed shard, or "" if it does.
+
+    Without a proof, a stream would refuse to begin at a record in the middle of the shard. No proof is needed if the
+    index does not state where the records are.
+    """
     if not entry.placed or entry.identity.is_proved_by(now):
         return ""
     return (
@@ -107,11 +114,11 @@ def _older(name: str, field: str) -> str:
     return f"is older than shard {name!r}, whose {field} it has otherwise"
 
 
-# By checksums.
+# Proof by checksums.
 
 
 def _compare_checksums(index: Index, shards: Shards) -> Proved:
-    """Bind the index to the present identities of the shards, if checksums show that the content is the same."""
+    """Bind the index to the present identities of the shards if checksums prove that their content is the same."""
     identities: dict[str, Identity] = {}
     to_hash: list[str] = []
     for name in shards.names:
@@ -130,7 +137,7 @@ def _compare_checksums(index: Index, shards: Shards) -> Proved:
 
 
 def _hash_files(index: Index, shards: Shards, names: Sequence[str], size: int) -> str:
-    """Hash files of `size` bytes together; return why they are not the indexed ones, or ""."""
+    """Hash local files, which have `size` bytes in all; return why they are not the indexed shards, or ""."""
     most = shards.read.limits.proved_bytes
     if size > most:
         return (
@@ -146,7 +153,7 @@ def _hash_files(index: Index, shards: Shards, names: Sequence[str], size: int) -
 
 @lru_cache(maxsize=100_000)
 def _has_checksum(path: str, version: str, checksum: str) -> bool:
-    """Return whether a file, which must still have this version, has a checksum."""
+    """Hash a file, which must still have this version, and return whether it has this checksum."""
     stated = Identity(version=version, checksum=checksum)
     try:
         _running(path, stated).verify(stated, path)
@@ -156,7 +163,7 @@ def _has_checksum(path: str, version: str, checksum: str) -> bool:
 
 
 def with_checksum(shards: Shards, name: str, identity: Identity) -> Identity:
-    """Return the identity of a shard with a checksum, for which a local file is read."""
+    """Return the identity of a shard. If it has no checksum and the shard is a local file, hash it and add one."""
     if identity.checksum or not isinstance(shards.store, LocalFiles):
         return identity
     running = _running(shards.store.url(name), replace(identity, checksum=f"{_HASH}:"))
@@ -164,7 +171,7 @@ def with_checksum(shards: Shards, name: str, identity: Identity) -> Identity:
 
 
 def _running(path: str, identity: Identity) -> Checksum:
-    """Compute the checksum of a file, by the algorithm of `identity`.
+    """Compute the checksum of a file, by the algorithm that the checksum of `identity` names.
 
     Raises:
         ObjectChanged: The file no longer has the version of `identity`.

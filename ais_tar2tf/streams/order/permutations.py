@@ -1,4 +1,8 @@
-"""Permutations that depend on a seed alone: as lists, or in constant memory for very large ones. No I/O."""
+"""Permutations of `range(count)`: as lists, or computed in constant memory if they are very large. No I/O.
+
+A permutation depends only on its length and on *words*: whole numbers such as a seed and an epoch. It must be the
+same on every machine and in every version of numpy, because checkpoints rely on the order.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,29 @@ import numpy as np
 __all__ = ["LargePermutation", "permutation", "random_state"]
 
 _ROUNDS = 8  # of the Feistel network
-_BLOCK = 1024  # numbers computed at once
-_CACHED_BLOCKS = 8  # several, since the reader and the read-ahead are at different places
-_GOLDEN = 0x9E3779B97F4A7C15  # splitmix64's constants
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_BLOCK = 1024  # numbers of a permutation that are computed at once
+_CACHED_BLOCKS = 8  # more than one, because the reader and its read-ahead are at different places
+_GOLDEN = 0x9E3779B97F4A7C15  # the increment of splitmix64
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = (1 << 64) - 1
 
 
 def random_state(*words: int) -> np.random.RandomState:
-    """Return a source of random numbers that depends on `words` alone, also in later versions of numpy."""
+    """Return a generator of random numbers that depend only on `words`, also in later versions of numpy."""
     return np.random.RandomState([part for word in words for part in (word & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF)])
 
 
 def permutation(count: int, *words: int) -> Sequence[int]:
-    """Return a permutation of `range(count)` that depends on `words` alone."""
+    """Return a permutation of `range(count)` that depends only on `count` and `words`."""
     order: list[int] = random_state(*words).permutation(count).tolist()
     return order
 
 
 class LargePermutation:
-    """A permutation of `range(count)` that depends on `words` alone, computed in blocks on demand.
+    """A permutation of `range(count)` that depends only on `count` and `words`, computed in blocks on demand.
 
-    A Feistel network permutes all numbers of 2k bits. A number outside `range(count)` goes through the network again,
-    until it is inside.
+    A Feistel network permutes all numbers of 2k bits, where 2k bits are enough for `count`. If the network returns a
+    number outside `range(count)`, this number goes through the network again, until the result is inside.
 
     >>> sorted(LargePermutation(5, 7).at(number) for number in range(5))
     [0, 1, 2, 3, 4]
@@ -61,6 +65,7 @@ class LargePermutation:
         return found[within]
 
     def _compute(self, begin: int) -> list[int]:
+        """Return the block of the permutation that begins at place `begin`."""
         values = np.arange(begin, min(begin + _BLOCK, self._count), dtype=np.uint64)
         values = self._network(values)
         while (outside := values >= self._count).any():
@@ -68,6 +73,7 @@ class LargePermutation:
         return values.tolist()
 
     def _network(self, values: np.ndarray) -> np.ndarray:
+        """Return the numbers to which the Feistel network maps `values`."""
         half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
         left, right = values >> half, values & mask
         with np.errstate(over="ignore"):  # numbers wrap around at 64 bits
@@ -80,6 +86,7 @@ class LargePermutation:
 
 
 def _splitmix64(value: int) -> int:
+    """Return the hash of a 64-bit number by the output function of splitmix64."""
     value = (value ^ (value >> 30)) * _MIX[0] & _WORD
     value = (value ^ (value >> 27)) * _MIX[1] & _WORD
     return value ^ (value >> 31)

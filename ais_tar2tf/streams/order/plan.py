@@ -1,18 +1,20 @@
 """Plans: which records one host reads in each epoch, and in which order. Pure and deterministic.
 
-The order of an epoch is a sequence of steps (`Order`), each of them a shard or a part of one. It is read by *lanes*:
-of k lanes, lane j takes every k-th step, beginning with step j. Only a window shuffle has more than one lane.
+The order of an epoch is a sequence of steps (`Order`). Each step is a shard or a part of a shard. *Lanes* read the
+steps: of k lanes, lane j reads every k-th step, beginning with step j. Only a window shuffle has more than one lane.
 
-How hosts share an epoch (`Plan.order` and `Plan.share`):
+`Plan.order` and `Plan.share` divide an epoch among n hosts. Their result depends on the option `even`, and on whether
+the number of records in each shard is known. q is the number of all records divided by n.
 
     even    known counts   host i of n reads
-    None    any            whole shards i, i+n, …; if n exceeds the number of shards, several hosts take turns at one
-    stop    yes            the same, but no more records than the host that has the fewest
-    pad     yes            records i·q … (i+1)·q of the order, q rounded up; after the last record, the first follow
+    None    any            whole shards i, i+n, …; if n exceeds the number of shards, hosts take turns at one shard
+    stop    yes            the same, but only as many records as the host with the fewest records has
+    pad     yes            records i·q … (i+1)·q of the order, q rounded up; record 0 follows the last record
     drop    yes            records i·q … (i+1)·q of the order, q rounded down
-    any     no             all records, and returns every n-th of them
+    any     no             all records, of which it returns every n-th record
 
-In a global shuffle every step of the order is one record: host i takes steps i, i+n, … of one permutation.
+In a global shuffle, the table does not apply. Each step is one record, and host i takes the steps i, i+n, … of a
+permutation of all records.
 """
 
 from __future__ import annotations
@@ -38,16 +40,18 @@ __all__ = ["Plan", "start_after_end"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan by which one host reads its share of the shards. The shares of different hosts are disjoint.
+    """The plan by which one host reads its share of the shards.
+
+    The shares of different hosts are disjoint, except that with `even="pad"` some records are in two shares.
 
     Attributes:
         shards: The number of shards.
         shuffle: The shuffle of the records; None for the order of the template.
         host: The number of this host among `hosts`.
-        even: How all hosts get equally many records: one of `EVEN`; None if their numbers may differ.
+        even: How all hosts get equally many records: one of `EVEN`; None if hosts may get different numbers.
         counts: The number of records of each shard, or None without an index. These counts affect the order only with
-            `even`, and in a shuffle mode that reads single records.
-        names_digest: A digest of the names of the shards, a part of the fingerprint.
+            `even`, or in a shuffle mode that reads single records.
+        names_digest: A digest of the names of the shards, which is a part of `fingerprint`.
     """
 
     shards: int
@@ -78,19 +82,19 @@ class Plan:
 
     @property
     def by_records(self) -> bool:
-        """Whether every record is read by itself. This needs an index."""
+        """Whether each step of the order reads a single record, which needs an index."""
         return self.strategy.by_single_records
 
     # Shares of hosts.
 
     @property
     def _in_turns(self) -> bool:
-        """Whether every host reads all records, and returns every n-th of them."""
+        """Whether every host reads all records, and returns every n-th record (n is `hosts`)."""
         return self.even is not None and self.counts is None and self.hosts > 1
 
     @property
     def _in_ranges(self) -> bool:
-        """Whether every host reads a range of the order's records."""
+        """Whether every host reads one range of the records in the order, and all ranges are equally long."""
         return self.even in ("pad", "drop") and self.counts is not None and self.hosts > 1
 
     @property
@@ -115,12 +119,15 @@ class Plan:
 
     @property
     def last_round(self) -> str | None:
-        """What happens to an incomplete last round of an epoch: the value of `even`; None if hosts take no turns."""
+        """The value of `even`, which decides what happens to an incomplete last round of turns in an epoch.
+
+        None if hosts do not take turns at all records.
+        """
         return self.even if self._in_turns else None
 
     @property
     def stream(self) -> int:
-        """The number of the stream that this host reads. Hosts that take turns at one stream see one order."""
+        """The number of the stream that this host reads. Hosts that take turns at one stream see the same order."""
         if self._in_turns:
             return 0
         return self.host if self.share == (0, 1) else self.host % self.shards
@@ -142,18 +149,18 @@ class Plan:
         return Order(shards[self.host % self.shards :][:1] if self.shards else ())
 
     def record_limit(self, epoch: int, seed: int) -> int | None:
-        """Return the maximum number of records that this host returns in an epoch; None for all that it reads."""
+        """Return the maximum number of records that this host returns in an epoch; None if there is no maximum."""
         if self.by_records or self.even != "stop" or self.counts is None or self.hosts == 1:
             return None
         return min(self._records_of_hosts(self._shards(epoch, seed)))
 
     def has_fewest(self, epoch: int, seed: int) -> bool:
-        """Return whether no other host has fewer records in the epoch than this host."""
+        """Return whether this host, perhaps with other hosts, has the smallest number of records in the epoch."""
         each = self._records_of_hosts(self._shards(epoch, seed))
         return each[self.host] == min(each)
 
     def length(self, seed: int) -> int | None:
-        """Return the number of this host's records in each epoch; None if it is unknown or not always the same."""
+        """Return the number of this host's records in each epoch; None if it is unknown or differs between epochs."""
         if self.counts is None:
             return None
         total = sum(self.counts)
@@ -183,7 +190,7 @@ class Plan:
 
     @property
     def _range(self) -> tuple[int, int]:
-        """The range of records that this host reads. After the last record of the order, the first ones follow."""
+        """The range of records that this host reads. After the last record of the order, the first record follows."""
         assert self.counts is not None
         size = self.equal_part(sum(self.counts))
         return self.host * size, (self.host + 1) * size
@@ -201,7 +208,7 @@ class Plan:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Everything but shards and seed that the order depends on, under names that an error can use."""
+        """Everything but shards, seed and epoch that the order depends on, by the names that an error shows."""
         strategy = self.strategy
         return {
             "shuffle": strategy.name,
@@ -214,7 +221,10 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that the order depends on. `check` refuses positions with another fingerprint."""
+        """A digest of everything that the order depends on, except the seed and the epoch.
+
+        `check` refuses positions with another fingerprint.
+        """
         shared = "by turns" if self._in_turns else self._in_ranges
         row = [self.names_digest, self.shards, self.strategy.fingerprint, self.host, self.hosts, self.even, shared]
         return hashlib.blake2b(json.dumps(row).encode(), digest_size=6).hexdigest()
@@ -247,7 +257,7 @@ def start_after_end(start_at: int, records: int) -> OptionError:
 
 
 def _record_range(shards: Sequence[int], counts: np.ndarray, begin: int, end: int) -> Order:
-    """Return the order of records `begin` to `end` of `shards`, which begin again after their last record."""
+    """Return the order of the records `begin` to `end` of `shards`. Record 0 follows the last record."""
     numbers: list[int] = []
     cuts: dict[int, Cut] = {}
     for at, cut in _cuts(np.cumsum(counts), begin, end):
@@ -258,7 +268,7 @@ def _record_range(shards: Sequence[int], counts: np.ndarray, begin: int, end: in
 
 
 def _cuts(ends: np.ndarray, begin: int, end: int) -> Iterator[tuple[int, Cut]]:
-    """Yield (place in the order, records) of every shard that has some of the records `begin` to `end`."""
+    """Yield (index in the order, records) of every shard that has some of the records `begin` to `end`."""
     total = int(ends[-1]) if len(ends) else 0
     while begin < end and total:
         at = int(np.searchsorted(ends, begin % total, side="right"))

@@ -1,7 +1,7 @@
-"""Positions: the places at which a stream of records can continue, and the text of them in a checkpoint. No I/O.
+"""Positions: the places at which a stream of records can continue, and the texts that checkpoints store for them.
 
-This module alone decides what the text of a position holds. To change that, raise `_FORMAT`, and keep reading the
-texts of earlier formats in `Position.from_text`.
+This module must not do I/O. It alone decides the content of a text. To change the content, raise `_FORMAT`, and let
+`Position.from_text` still parse the texts of earlier formats.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ais_tar2tf.stores import Identity
 
 __all__ = ["Mark", "Position", "StreamPosition"]
 
-_FORMAT = 1  # of a position's text
+_FORMAT = 1  # the number of the format of a position's text
 
 
 class StreamPosition(Protocol):
-    """The position of a stream that reads one source or a mixture: a frozen dataclass whose text a checkpoint stores.
+    """The position of a stream that reads one source or a mixture.
 
-    `Position` describes the fields.
+    It is a frozen dataclass, and a checkpoint stores its text. `Position` describes the fields.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -43,13 +43,13 @@ class StreamPosition(Protocol):
 
 
 def _identity(value: Any) -> Identity:
-    """Parse the identity of a shard. Its last entry, the fingerprint of the content, may be missing: it was empty."""
+    """Parse the identity of a shard. An empty fingerprint, the last entry, is left out of the text."""
     fingerprint = [text] * (isinstance(value, list) and len(value) == 5)
     return Identity(*row(text, text, text, maybe(whole()), *fingerprint)(value))
 
 
 _MARK = row(whole(), whole(), boolean, _identity, whole())
-# The checks of fields of a position; `whole()` checks the fields that are not here.
+# The checks of a position's fields. A field that is not listed here is checked by `whole()`.
 _CHECKS: Mapping[str, Check[Any]] = {"epochs_left": whole(-1), "seed": any_whole, "fingerprint": text}
 
 
@@ -59,10 +59,10 @@ class Mark:
 
     Attributes:
         step: The step of the host's `Order` that the lane reads.
-        offset: The offset of the next record's first header in the shard of that step.
+        offset: The offset in the shard at which the next record begins, with its first header.
         compressed: Whether the shard is compressed; if so, the offset counts decompressed bytes.
-        identity: The content of the shard, as far as it is known.
-        number: The number of the next record in its shard, if the archive gives its records numbers as keys; else 0.
+        identity: The identity of the shard's content, as far as it is known.
+        number: The number of the next record in its shard if records have numbers as keys; otherwise 0.
     """
 
     step: int
@@ -72,7 +72,7 @@ class Mark:
     number: int = 0
 
     def with_identity_of(self, other: Mark) -> Mark:
-        """Return this mark with the identity that `other` knows, if both are marks of the same step."""
+        """Return this mark, with its identity completed by the identity of `other` if both have the same step."""
         if other.step != self.step:
             return self
         return replace(self, identity=self.identity.completed_by(other.identity))
@@ -93,23 +93,23 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place at which the stream of one host continues. Its text has a few hundred bytes, with every shuffle.
+    """The place at which the stream of one host continues. The text of any position has only a few hundred bytes.
 
-    A position in a shuffle window consists of the start of the window (`marks`, `lane` and `turn`), from which the
-    window is read again, and of the number of the window's records that were returned (`emitted`).
+    A position inside a shuffle window consists of the start of the window (`marks`, `lane` and `turn`), and of the
+    number of records of the window that were returned (`emitted`). To continue, the window is read again.
     """
 
     epoch: int
     seed: int
-    epochs_left: int  # epochs that follow this one; -1 if they never end
+    epochs_left: int  # the number of epochs after this epoch; -1 for endless epochs
     marks: tuple[Mark, ...]  # one mark for each lane
-    lane: int = 0  # the lane that the next records are read from
-    turn: int = 0  # records that were taken from `lane` in its current turn
+    lane: int = 0  # the lane from which the next records are read
+    turn: int = 0  # records that were read from `lane` in its current turn
     window: int = 0  # the number of the window within the epoch
     emitted: int = 0  # records of the window that were returned
-    skip: int = 0  # records to read and drop before the next one
-    read_for_all: int = 0  # records of this epoch that were read for all hosts together, if hosts share a stream
-    run: int = 0  # a number that identifies one iterator among those of a dataset
+    skip: int = 0  # records to read and drop before the next record
+    read_for_all: int = 0  # records of this epoch that were read for all hosts, if hosts take turns at a stream
+    run: int = 0  # a number that identifies one iterator among all iterators of a dataset
     count: int = 0  # records returned in this run
     fingerprint: str = ""  # the fingerprint of the plan that the position belongs to
 

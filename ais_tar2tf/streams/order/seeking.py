@@ -1,4 +1,7 @@
-"""Seeking: finds the position a number of records after the start by an index, without reading. No I/O."""
+"""Seeking: finds the position that is a number of records after the start. It must not read shards. No I/O.
+
+An index states how many records each shard has, and where they begin.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
     """Return the position of a host that has returned `records` records since `begin`, the start of an epoch.
 
     Raises:
-        OptionError: All epochs together have fewer than `records` records.
+        OptionError: All epochs of the host together have fewer than `records` records.
     """
     _, hosts = plan.share
     position, left = begin, records

@@ -1,6 +1,7 @@
-"""The interface of shuffle modes, which order shards, read lanes in this order, and find positions in it. No I/O.
+"""`OrderStrategy`: the interface of a shuffle mode. No I/O.
 
-A new mode is a module with its `OrderStrategy`, and a line in `strategies.py`.
+A mode decides the order of steps, takes records from lanes in this order, and finds positions in the order. To add a
+mode, write a module with an `OrderStrategy`, and add a line to `strategies.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Order:
 
     Attributes:
         shards: The number of each step's shard.
-        part: Returns the records that a step reads; None if the step reads the whole shard.
+        part: Returns the records that the step with a number reads; None if this step reads the whole shard.
         by_single_records: Whether each step reads one record.
     """
 
@@ -36,7 +37,7 @@ class Order:
     by_single_records: bool = False
 
     def cut(self, step: int, entry_of: EntryOf) -> Cut:
-        """Return the records that a step reads, of a part or of a whole shard."""
+        """Return the records that a step reads: the records of its part, or all records of its shard."""
         return self.part(step) or Cut(0, entry_of(self.shards[step]).records)
 
 
@@ -54,7 +55,7 @@ class RecordLane(Protocol):
         ...
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
-        """Return the next records, all of one shard, and their size; no records at the end of the lane.
+        """Return the next records, which are all of one shard, and their size; no records at the end of the lane.
 
         Args:
             most: The maximum number of records.
@@ -66,17 +67,17 @@ class RecordLane(Protocol):
 
 
 class LaneReader(ABC):
-    """Returns the records of open lanes in the order of a strategy. `position` is the position of the next record."""
+    """Returns the records of open lanes in the order of a mode. `position` is the position of the next record."""
 
     position: Position
 
     @abstractmethod
     def start(self, lanes: Sequence[RecordLane], position: Position) -> None:
-        """Read from these lanes from now on. Each lane is open at its mark in `position`."""
+        """Begin to read from these lanes. Each lane is open at its mark in `position`."""
 
     @abstractmethod
     def next_records(self, most: int, most_bytes: int, *, full: bool) -> Records:
-        """Return the next records, up to both limits; none at the end of the epoch.
+        """Return the next records, at most `most`, until they have `most_bytes` bytes; none at the end of the epoch.
 
         With `full`, wait for all records that the limits allow, or for the end of the epoch.
         """
@@ -134,7 +135,7 @@ class OrderStrategy(ABC):
         Args:
             position: The start of the epoch.
             order: The order of the epoch.
-            records: A number of records, smaller than the number of records in the epoch.
+            records: The number of records before the position, smaller than the number of records in the epoch.
             entry_of: Returns the index entry of a shard.
         """
 
@@ -153,6 +154,6 @@ class OrderStrategy(ABC):
         """The options that the order depends on, as a part of the fingerprint of a plan."""
         return None
 
-    def among(self, parts: int) -> Shuffle | None:  # noqa: ARG002  # for modes that divide their memory
+    def among(self, parts: int) -> Shuffle | None:  # noqa: ARG002  # modes that divide their memory use it
         """Return the option that shuffles each source of a mixture of `parts` sources."""
         return self.shuffle

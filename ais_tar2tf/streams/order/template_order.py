@@ -1,4 +1,4 @@
-"""No shuffle: shards in the order of the template, one after another. No I/O."""
+"""The order without a shuffle: shards as the template names them, one after another. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["OneLane", "TemplateOrder", "mark_at"]
 
 
 class TemplateOrder(OrderStrategy):
-    """A mode without a shuffle: records come in the order in which the template names their shards."""
+    """The strategy without a shuffle: records come in the order in which the template names their shards."""
 
     name = "none"
 
@@ -50,7 +50,7 @@ class OneLane(LaneReader):
         while full and 0 < len(chunk) < most and size < most_bytes:
             try:
                 more, more_size = self._lane.take(most - len(chunk), most_bytes - size)
-            except Exception as error:  # noqa: BLE001  # raised by the next call, after the records before it
+            except Exception as error:  # noqa: BLE001  # the next call raises it, after the records before it
                 self._failure = error
                 break
             if not more:
@@ -66,7 +66,7 @@ class OneLane(LaneReader):
 
 
 def mark_at(order: Order, step: int, record: int, entry_of: EntryOf) -> Mark:
-    """Return the mark of a record, by its number in the shard of a step."""
+    """Return the mark of a record. `record` is the number of the record in the shard of the step."""
     shard = entry_of(order.shards[step])
     offset = shard.offset(record) if record else 0
     return Mark(step, offset, shard.compressed, shard.identity, shard.number(record))

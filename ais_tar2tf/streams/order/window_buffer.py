@@ -1,7 +1,7 @@
 """The buffer of a shuffle window. It holds the large fields of records, and is reused for every window. No I/O.
 
-If each field had its own memory, 64 MB would go back to the system after every window. The page faults of the next
-window would then take longer than reading its records.
+If each field had its own memory, that memory would go back to the system after every window. For the next window,
+the system would have to map new pages, and these page faults would take longer than reading the records.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ais_tar2tf.records import Records
 
 __all__ = ["WindowBuffer"]
 
-_LARGE = 8 * KIB  # bytes of a record: below this, handling its fields costs more than the page faults that it saves
-_HUGE = 16 * MIB  # bytes of a field: above this, a second copy of it costs more than the page faults
+_LARGE = 8 * KIB  # bytes of a record: to copy smaller records costs more than the page faults that the copy saves
+_HUGE = 16 * MIB  # bytes of a field: to copy a larger field costs more than the page faults that the copy saves
 
 
 class WindowBuffer:
-    """The records of one window. They are added, then permuted, then taken out in the permuted order."""
+    """The records of one window. The caller adds records, permutes them once, and takes them out in the new order."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -36,13 +36,13 @@ class WindowBuffer:
         return len(self._sizes)
 
     def clear(self) -> None:
-        """Drop all records."""
+        """Drop all records, before the next window is added."""
         self._records = Records()
         self._sizes.clear()
         self._used = 0
 
     def add(self, records: Records, size: int) -> None:
-        """Add records that take `size` bytes together. Each record counts as an equal part of the bytes."""
+        """Add records that have `size` bytes together. Each record counts as an equal part of `size`."""
         count = len(records)
         if not count:
             return
@@ -53,12 +53,12 @@ class WindowBuffer:
         self._sizes += [each] * count
 
     def permute(self, order: Sequence[int]) -> None:
-        """Put the records into the order that lists their present numbers."""
+        """Permute the records: `order[i]` is the present number of the record that becomes record i."""
         self._records = self._records.permuted(order)
         self._sizes = [self._sizes[at] for at in order]
 
     def take(self, begin: int, most: int, most_bytes: int) -> Records:
-        """Take out up to `most` records from number `begin` on, ending with the record that reaches `most_bytes`."""
+        """Take out up to `most` records from number `begin` on, but none after `most_bytes` bytes are reached."""
         sizes = list(accumulate(self._sizes[begin : begin + most]))
         end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
         taken = self._records.take_out(begin, end)
@@ -67,7 +67,10 @@ class WindowBuffer:
         return taken
 
     def _copied_in(self, value: Any) -> Any:
-        """Copy bytes into the buffer and return a view of them; return the value itself if there is no room."""
+        """Copy bytes into the buffer, and return a view of the copy.
+
+        Values that are not bytes, are huge, or find no room in the buffer are returned unchanged.
+        """
         if type(value) is not bytes or len(value) > min(_HUGE, self._most - self._used):
             return value
         if self._buffer is None:

@@ -1,4 +1,4 @@
-"""The algorithm that fills a shuffle window from several lanes. Reading and seeking both use it. No I/O."""
+"""The algorithm that fills a shuffle window from several lanes, for reading and for seeking. No I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Take = Callable[[int, int, int], tuple[int, int]]
 
 
 def cut_batch(sizes: Sequence[int], begin: int, most: int, most_bytes: int) -> tuple[int, int]:
-    """Find the end of a batch of records that begins at `begin`; return this end and the bytes of the batch.
+    """Choose the records to take at once, from number `begin` on; return the number after the last, and their bytes.
 
-    A batch has at most `most` records, and ends with the record that reaches `most_bytes`.
+    At most `most` records are taken. The record that reaches `most_bytes` is the last one.
 
     >>> cut_batch([5, 5, 5, 5], 1, most=3, most_bytes=6)
     (3, 10)
@@ -29,7 +29,7 @@ def cut_batch(sizes: Sequence[int], begin: int, most: int, most_bytes: int) -> t
 
 
 def fill_window(shuffle: Shuffle, lanes: int, lane: int, turn: int, take: Take) -> tuple[int, int, int]:
-    """Fill one window, in turns over the lanes.
+    """Fill one window with records that are taken from the lanes in turns.
 
     Args:
         shuffle: The bounds of the window and of a turn.

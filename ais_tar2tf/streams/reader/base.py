@@ -9,7 +9,7 @@ from ais_tar2tf.streams.order import StreamPosition
 
 __all__ = ["Stream"]
 
-_MOST_EMPTY_EPOCHS = 1_000  # in succession; with few shards, a host may have no records in some of its epochs
+_MOST_EMPTY_EPOCHS = 1_000  # in succession; if there are few shards, a host may have no records in some epochs
 
 
 class Stream(ABC):
@@ -35,9 +35,9 @@ class Stream(ABC):
         """Return the next chunk of this epoch, or no records at the end of the epoch.
 
         Args:
-            most: The maximum number of records; `Limits.chunk_records` bounds it in any case.
-            full: Whether to wait until the chunk has reached `most` or a limit. Otherwise, records that have arrived
-                are returned at once. Full chunks suit a caller that does much work for each chunk.
+            most: The maximum number of records. There are never more than `Limits.chunk_records`.
+            full: Whether to wait until the chunk has `most` records or reaches a limit. If False, the records that
+                have arrived are returned at once. Full chunks suit a caller that does much work for each chunk.
         """
 
     @abstractmethod
@@ -49,10 +49,10 @@ class Stream(ABC):
         """Close the stream, its lanes and their connections."""
 
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
-        """Return the next chunk of this epoch or, after its end, of the next one that has records.
+        """Return the next chunk of this epoch. After its end, return the first chunk of the next epoch with records.
 
         The arguments are those of `next_in_epoch`. The result has no records after the last epoch, and after
-        `_MOST_EMPTY_EPOCHS` epochs without records.
+        `_MOST_EMPTY_EPOCHS` empty epochs.
         """
         for _ in range(_MOST_EMPTY_EPOCHS):
             chunk = self.next_in_epoch(most, full=full)

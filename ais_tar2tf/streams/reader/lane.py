@@ -1,6 +1,6 @@
 """The lane, which reads shards one after another, and knows the mark of the next record.
 
-It takes bytes from `fetch`, members from `archive`, and records from `records`. It must not parse or download by
+A lane takes bytes from `fetch`, members from `archive`, and records from `records`. It must not parse or download by
 itself.
 """
 
@@ -27,7 +27,16 @@ __all__ = ["Lane"]
 
 
 class Lane(RecordLane):
-    """An open lane of an order, from a mark on. It reads every `lanes`-th step of the order."""
+    """An open lane of an order, from a mark on. It reads every `lanes`-th step of the order.
+
+    Args:
+        session: The shards to read.
+        order: The order.
+        lanes: The number of lanes that share the order.
+        mark: The place where the lane begins.
+        account: Counts what the lane reads, and handles the errors of shards.
+        read_ahead: The maximum number of bytes to download ahead. Default: the limit in the options.
+    """
 
     def __init__(
         self,
@@ -45,13 +54,13 @@ class Lane(RecordLane):
         self._start = mark
         self._closed = False
         self._fetch = _fetch(session, self._ranges(), account, read_ahead)
-        self._side_fetch: Fetcher | None = None  # reads the directory of a zip while the stream waits
+        self._side_fetch: Fetcher | None = None  # reads the directory of a zip while `_fetch` waits
         self._next_step = mark.step
         self._shard: OpenShard | None = None
         self._batch = RecordBatch()
         self._taken = 0  # the number of records of the batch that were taken
         self._batch_shard = mark  # the step and the identity of the shard of the batch
-        self._counted: int | None = None  # the number of the next record in the shard, if it is known
+        self._counted: int | None = None  # the number in the shard of the first record after the batch, if known
         self._after_batch = mark  # the mark of the first record after the batch
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
@@ -67,7 +76,7 @@ class Lane(RecordLane):
         return taken, total
 
     def read_ahead(self) -> None:
-        """Open the first shard, so that its bytes arrive before they are needed."""
+        """Open the first shard, so that its bytes are downloaded before `take` needs them."""
         if self._shard is None:
             self._open_next()
 
@@ -108,7 +117,7 @@ class Lane(RecordLane):
         if self._shard is not None:
             self._shard.close()
 
-    # The ranges to fetch
+    # The ranges to fetch: one for each step of the lane
 
     def _ranges(self) -> Iterator[ShardRange]:
         order, names = self._order, self._shards.names
@@ -125,7 +134,10 @@ class Lane(RecordLane):
             )
 
     def _part(self, step: int) -> tuple[Mark, int | None]:
-        """Return the mark at which reading the shard of a step begins, and the offset of its stop (None: the end)."""
+        """Return the mark at which a step begins to read its shard, and the offset at which the step stops.
+
+        The offset is None if the step reads to the end of the shard.
+        """
         entry = self._shards.entry(self._order.shards[step])
         mark = self._start if step == self._start.step else Mark(step)
         if entry is None:
@@ -147,9 +159,13 @@ class Lane(RecordLane):
         return 0 if cut is None else cut.first
 
     # Reading
+    #
+    # The lane holds one batch of records, from which `take` returns records. When the batch is used up, `_advance`
+    # makes the next batch, which may be empty. `_read_on` does the first of these steps that is due: make a batch of
+    # parsed members, read the directory of a zip, skip a gap and feed bytes to the archive, or finish the shard.
 
     def _advance(self) -> bool:
-        """Read the next few members, or open the next shard; return False after the last one."""
+        """Read on in the open shard, or open the next shard. Return False after the last shard."""
         shard = self._shard
         if shard is None:
             return self._open_next()
@@ -208,7 +224,7 @@ class Lane(RecordLane):
         self._batch_shard = Mark(shard.step, 0, bool(shard.archive.compressed), self._fetch.identity)
 
     def _check_count(self, shard: OpenShard) -> None:
-        """Check that the index and the finished shard have the same number of records; shares of hosts rely on it."""
+        """Check that the index states as many records as the shard had. The shares of hosts rely on this number."""
         entry = self._shards.entry(self._order.shards[shard.step])
         if entry is None or shard.stop is not None or self._counted in (None, entry.records):
             return
@@ -227,7 +243,7 @@ class Lane(RecordLane):
     # Directories of zips
 
     def _find_directory(self, shard: OpenShard) -> Directory:
-        """Find the directory of a zip, which is at the end of the object, by range requests."""
+        """Read the directory of a zip, which is at the end of the object, by range requests."""
         url, limits = self._shards.store.url(shard.name), self._shards.read.limits
         if self._fetch.size is None:
             raise StoreError(
@@ -238,10 +254,10 @@ class Lane(RecordLane):
         return find_directory(url, limits, self._fetch.size, partial(self._read_range, shard))
 
     def _read_range(self, shard: OpenShard, start: int, stop: int) -> bytes:
-        """Read a range of the object that the stream is reading.
+        """Read a range of the object that `_fetch` is reading, by another request.
 
-        The object may be replaced before this request, and a weak identity does not show it. But each member of the
-        stream is compared with the sizes and checksums in the directory.
+        The object may be replaced before this request, and a weak identity does not show this. But each member that
+        was read is compared with the sizes and checksums in the directory.
         """
         identity = self._fetch.identity
         wanted = ShardRange(shard.name, start, replace(identity, fingerprint=""), stop, bound=identity.is_strong)

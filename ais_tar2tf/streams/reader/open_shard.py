@@ -1,4 +1,7 @@
-"""The open shard of a lane. Its bytes become members, and its members become records."""
+"""The open shard of a lane. Its bytes become members, and its members become records.
+
+This module must not download, parse or group by itself: it connects `fetch`, `archive` and `records`.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,19 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["OpenShard"]
 
-_THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
+_THREAD_FROM = 1 * MIB  # smaller compressed shards are not worth a thread that decompresses them
 
 
 class OpenShard:
-    """An open shard, with its archive and the grouper of its members. Reading ends before the offset `stop`."""
+    """An open shard, with its archive and the grouper of its members.
+
+    Args:
+        shards: The shards of the session, their store and their options.
+        name: The name of this shard.
+        mark: Where reading begins in the shard.
+        stop: Records that begin at this offset or later are not read; None for the end of the shard.
+        account: Counts records and errors.
+    """
 
     def __init__(self, shards: Shards, name: str, mark: Mark, stop: int | None, account: Account) -> None:
         url, limits, selection = shards.store.url(name), shards.read.limits, shards.selection
@@ -31,6 +42,7 @@ class OpenShard:
         self.stop: int | None = stop
         self._url = url
         self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
+        # The groupers for tar and zip, and for TFRecord. `grouper` is the one in use.
         self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
         self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
         self.archive: ShardArchive = ShardArchive(
@@ -48,11 +60,11 @@ class OpenShard:
 
     @property
     def grouper(self) -> RecordGrouper:
-        """The grouper for the kind of archive, which is known after the first bytes."""
+        """The grouper for this kind of archive. The kind is known after the first bytes."""
         return self._examples if self.archive.container == "tfrecord" else self._by_name
 
     def feed(self, fetch: Fetcher | FileFetcher) -> bool:
-        """Read the next bytes and replace `members` by their members; return False at the end of the shard."""
+        """Read the next bytes, and set `members` to their members; return False at the end of the shard."""
         large = (fetch.size or _THREAD_FROM) >= _THREAD_FROM
         if self._decompressed is None and self.archive.has_decoder and large:
             blocks = _decompressed_blocks(self.archive, fetch)
@@ -70,7 +82,7 @@ class OpenShard:
 
     @property
     def orphaned(self) -> bool:
-        """Whether this process is a fork, so that the thread that decompresses exists only in its parent."""
+        """Whether the process was forked while the thread decompressed, so that the result is only in the parent."""
         return self._decompressed is not None and self._decompressed.lost_step
 
     def close(self) -> None:
@@ -83,7 +95,10 @@ class OpenShard:
         return self.stop is not None and offset is not None and offset >= self.stop
 
     def finish(self) -> RecordBatch:
-        """Check the end mark of the shard, unless `stop` precedes it, and return the last record."""
+        """Return the last record, once all bytes were fed.
+
+        First check that the archive is complete, unless reading stopped before its end.
+        """
         if self.stop is None or self.archive.compressed:
             self.archive.finish()
         batch = self.grouper.finish(self.archive.end if self.stop is None else self.stop)
@@ -92,7 +107,7 @@ class OpenShard:
         return batch
 
     def last_complete(self) -> RecordBatch:
-        """Return the last record of a shard that failed, if that record is certainly complete; else no record."""
+        """Return the last record of a failed shard, or no record if the last record may be incomplete."""
         complete = self.archive.ended and not self.grouper.failed
         return self.grouper.finish(self.archive.end) if complete else RecordBatch()
 

@@ -1,4 +1,7 @@
-"""The stream of the records of a plan. It opens the lanes of each epoch, and returns records in the plan's order."""
+"""The stream of the records of a plan. It opens the lanes of each epoch, and returns records in the plan's order.
+
+The plan decides the order, and lanes read the shards. This module must do neither by itself.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ __all__ = ["RecordStream"]
 
 
 class RecordStream(Stream):
-    """The open stream of a plan. If hosts take turns at one stream, it returns the records of all these hosts."""
+    """The open stream of a plan. If several hosts take turns at it, it returns the records of all these hosts."""
 
     def __init__(self, session: ReadSession, plan: Plan, position: Position, account: Account) -> None:
         read = session.shards.read
@@ -41,7 +44,7 @@ class RecordStream(Stream):
 
     @property
     def identity(self) -> Identity:
-        """The identity of the shard that the last records came from, in a stream with one lane."""
+        """The identity of the shard from which the last records came. Only for a stream with one lane."""
         return self._lanes[0].last_shard.identity
 
     @property
@@ -68,7 +71,7 @@ class RecordStream(Stream):
             lane.read_ahead()
 
     def close(self, *, grace: float = 0.0) -> None:
-        """Close all lanes; `grace` is that of `Fetcher.close`."""
+        """Close all lanes. `grace` is passed to `Fetcher.close`."""
         self._closed = True
         self._close_lanes(grace)
 

@@ -1,18 +1,19 @@
-"""The state of a training, which `Resume` saves as JSON with a checksum. The file is always replaced as a whole.
+"""The file in which `Resume` saves the state of a training: JSON with a checksum, replaced as a whole each time.
 
     {
       "format": 2,
       "epoch": 3, "batches": 200,                          200 batches of Keras's epoch 3 are done
       "batch": 32,                                         records in a batch
-      "seed": 7,                                           of the order of records: the user's, or drawn
-      "place": {"epoch": 3, "records": 6400,               the next record; epochs of the dataset
-                "position": "[1,…]", "skip": 12},          the record after 12 records from a position
-      "dataset": {"shuffle window": 2048, …},              options on which the order depends
+      "seed": 7,                                           of the order: given by the user, or drawn
+      "place": {"epoch": 3, "records": 6400,               the next record: 6400 records into epoch 3 of the dataset,
+                "position": "[1,…]", "skip": 12},          which is 12 records after this position
+      "dataset": {"shuffle window": 2048, …},              the options on which the order depends
       "weights": "resume-0.weights.h5", "weights_checksum": "xxh3-128:…",
       "document_checksum": "xxh3-128:…"
     }
 
-A document of format 1 has only `epoch`, `batches`, `batch` and `weights`. It can still be read.
+A document of format 1 has only `epoch`, `batches`, `batch` and `weights`. It can still be read. This module must not
+load or save weights.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from ais_tar2tf.tfdata.progress import EpochOffset
 __all__ = ["SLOTS", "State", "checksum", "differences", "read_state", "write_state"]
 
 SLOTS = (SafeName("resume-0.weights.h5", where=""), SafeName("resume-1.weights.h5", where=""))
-"""The two files for weights. While `Resume` writes one file, the state names the other."""
+"""The names of two files for weights. `Resume` writes to the file that the saved state does not name."""
 
 _FORMAT = 2
 _SLOT = re.compile("|".join(map(re.escape, SLOTS)))
@@ -60,11 +61,14 @@ _PLACE = made(
     EpochOffset, fields({"epoch": _RECORDS, "records": _RECORDS, "position": maybe(text), "skip": _RECORDS})
 )
 _PROGRESS: dict[str, Check[Any]] = {"epoch": whole(0, 2**31), "batches": _RECORDS, "batch": maybe(whole(1))}
-_SHOWN = 80  # characters of a value in an error
+_SHOWN = 80  # characters of a value that an error shows
 
 
 def _weights_like(pattern: re.Pattern[str]) -> Check[SafeName]:
-    """Return a check for a file name that matches a pattern. No pattern in this module matches a `/`."""
+    """Return a check for a file name that matches a pattern.
+
+    No pattern of this module matches a `/`, so the file is next to the state.
+    """
     matched = matching(pattern, "a name of weights that Resume wrote")
     return lambda value: SafeName(matched(value), where="")
 
@@ -75,13 +79,13 @@ class State:
 
     Attributes:
         epoch: The epoch of Keras.
-        batches: The number of batches of this epoch that the training has consumed.
+        batches: The number of batches of this epoch that are done.
         batch: The number of records in a batch.
         weights: The name of the file with the weights.
         weights_checksum: The checksum of the file with the weights; "" in a document of format 1.
-        seed: The seed of the order of records.
-        place: The place of the next record.
-        dataset: The options on which the order of records depends, by name.
+        seed: The seed of the order of records; None in a document of format 1.
+        place: The place of the next record; None in a document of format 1.
+        dataset: The options on which the order depends, by name; None in a document of format 1.
     """
 
     epoch: int
@@ -138,7 +142,7 @@ def read_state(path: Path, *, most: int) -> State | None:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write a state to a temporary file, and rename the complete file to `path`."""
+    """Write a state to a temporary file, sync it to disk, and rename it to `path`."""
     assert state.place is not None
     document = {
         "format": _FORMAT,
@@ -168,7 +172,7 @@ def checksum(path: Path) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each option in which two datasets differ.
+    """Return a phrase for each option in which a dataset differs from the dataset before it.
 
     >>> differences({"shuffle window": 2048, "even": None}, {"shuffle window": 64, "even": None})
     ['shuffle window: 2048 then, 64 now']

@@ -1,4 +1,7 @@
-"""The `Watch` callback: reports after each epoch of `fit` how fast the input was, and what slowed it down."""
+"""The `Watch` callback: reports after each epoch of `fit` how fast the input was, and which part of it was slowest.
+
+The callback only reads the statistics of the source. It must not change how the source reads.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ class HasStats(Protocol):
 class Watch(FitCallback):
     """A callback for `fit` that reports how fast the input of each epoch was, and which part of it was slowest.
 
-    After each epoch, the callback prints a line. It also adds rates and shares of time to Keras's logs of the epoch,
-    with names that begin with `input/`; later callbacks in the list can read them. With `log_dir`, the callback also
+    After each epoch, the callback prints a line. It also adds rates and shares of time to Keras's logs of the epoch.
+    Their names begin with `input/`, and later callbacks in the list can read them. With `log_dir`, the callback also
     writes these numbers for TensorBoard.
 
     Args:

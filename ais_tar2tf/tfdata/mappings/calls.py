@@ -1,8 +1,8 @@
 """The calls of a mapping inside a tf.data pipeline: as operations of a graph, or as a Python function.
 
-tf.data drops the records on which a graph mapping fails. A check after the mapping finds gaps in the numbers of the
-records. For each gap, the check reads the missing records again, calls the mapping on them, and skips or raises their
-errors.
+An error in a graph does not name its record. So `map_graph` lets tf.data drop the records on which a mapping fails. A
+check after the mapping finds gaps in the numbers of the records. For each gap, the check reads the missing records
+again, calls the mapping on them, and skips or raises their errors.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def _report_calls(mapping: GraphMapping | PythonMapping, request: DatasetRequest
 
 
 def thread_count(request: DatasetRequest) -> int:
-    """Return how many threads of TensorFlow a mapping may need. Calls that wait need more threads than cores."""
+    """Return how many threads of TensorFlow a mapping may need; 0 if TensorFlow's usual number is enough.
+
+    Calls that wait, for example for a disk, need more threads than there are cores.
+    """
     if isinstance(request.elements.mapping, PythonMapping):
         return _call_count(request.elements.mapping, request) + 1  # one more thread reads
     return request.parallel or 0
@@ -76,7 +79,7 @@ def _timed(mapping: GraphMapping, request: DatasetRequest) -> Callable[[Any, Any
         began = tf.timestamp()
         with tf.control_dependencies([began]):
             value = mapping({name: tf.identity(column) for name, column in columns.items()})
-        # A control dependency on a call waits only for its side effects; one on its results waits until it ends.
+        # A dependency on the call waits only for its side effects. A dependency on its results waits until it ends.
         tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
         with tf.control_dependencies(tensors):
             seconds = tf.timestamp() - began
@@ -96,7 +99,7 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
     """Apply a graph mapping to a dataset of pairs (tags, columns).
 
     Args:
-        dataset: Tags are (text of the position of the record's chunk, number of the record).
+        dataset: Its tags are (text of the position of the record's chunk, number of the record).
         mapping: The mapping.
         reader: The reader of the dataset's chunks. It also reads the records of gaps again.
     """
@@ -181,7 +184,7 @@ def map_python(dataset: Dataset, mapping: PythonMapping, request: DatasetRequest
 
 
 def _only_good(dataset: Dataset) -> Dataset:
-    """Return a dataset of the good values of a dataset of pairs (is_good, value)."""
+    """Return the values of a dataset of pairs (is_good, value), without the values that are not good."""
     good = dataset.filter(no_autograph(lambda is_good, _value: is_good))
     return good.map(no_autograph(lambda _is_good, value: value))
 

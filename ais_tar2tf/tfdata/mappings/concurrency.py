@@ -1,4 +1,7 @@
-"""`ConcurrencyLimit`: limits how many calls of a Python mapping run at the same time, and adjusts this limit."""
+"""`ConcurrencyLimit`: limits how many calls of a Python mapping run at the same time, and adjusts this limit.
+
+This module only measures the calls. `Climb` chooses the limit from the measurements.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ _Result = TypeVar("_Result")
 
 
 class ConcurrencyLimit:
-    """Limits how many calls run at the same time, and adjusts the limit to their rate and their time of waiting.
+    """Limits how many calls run at the same time, and adjusts the limit to the measured calls.
 
-    A call that does not compute waits for a disk, for a network, or for Python's global lock. A higher limit raises
-    the rate in the first two cases. In the third case the rate does not rise, and the limit is lowered again.
+    The measurements are the number of calls a second (the rate), and the fraction of time in which the calls wait. A
+    call that does not compute waits for a disk, for a network, or for Python's global lock. With a disk or a network,
+    a higher limit raises the rate. With the global lock the rate does not rise, and the limit is lowered again.
 
     Args:
         climb: Holds the limit, and chooses the next limit.
@@ -47,7 +51,7 @@ class ConcurrencyLimit:
         self._waited = 0.0
 
     def call(self, function: Callable[[], _Result]) -> _Result:
-        """Wait until the limit permits a call, call a function, and return its result."""
+        """Wait until the limit permits another call, call a function, and return its result."""
         with self._free:
             while self._active >= self._climb.value:
                 self._free.wait()
@@ -60,6 +64,12 @@ class ConcurrencyLimit:
             self._leave(ended, (ended - began) - (self._cpu_clock() - computed))
 
     def _leave(self, now: float, waited: float) -> None:
+        """Count a call that has ended, and wake callers that wait.
+
+        Args:
+            now: The time at which the call ended.
+            waited: The seconds in which the call did not compute.
+        """
         with self._free:
             self._active -= 1
             self._calls += 1
@@ -74,6 +84,7 @@ class ConcurrencyLimit:
                 self._free.notify()
 
     def _decide(self, passed: float) -> None:
+        """Choose the limit anew, from the calls that ended in the last `passed` seconds; report a changed limit."""
         before, rate = self._climb.value, self._calls / passed
         waiting = self._waited / (passed * before)
         self._climb.note(rate, waiting)

@@ -1,7 +1,8 @@
-"""Checks of the values that a mapping returns, against `output_types=` and `output_shapes=`.
+"""Checks and converts the values that a mapping returns, as `output_types=` and `output_shapes=` say.
 
-`with_types` and `with_shapes` convert the symbolic values of a graph while it is traced. `PythonOutputs` converts the
-values that a mapping in Python returns for one record.
+If a mapping is traced into a graph, `with_types` and `with_shapes` convert its symbolic values during the tracing. If
+a mapping runs as Python code, `PythonOutputs` converts the values that it returns for each record. This module must
+not call a mapping.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ def check_types(output_types: Any) -> None:
 
 
 def require_types_and_shapes(output_types: Any, output_shapes: Any, what: str, remedy: str) -> tuple[Any, Any]:
-    """Return the types and shapes of a mapping in Python. Raise SchemaError if the user did not give both.
+    """Return the types and shapes of a mapping that runs as Python; raise SchemaError if the user did not give both.
 
     Args:
         output_types: The user's `output_types=`.
         output_shapes: The user's `output_shapes=`.
         what: The beginning of the error text, such as "this mapping runs as Python".
-        remedy: The end of the error text, which says what else the user can do.
+        remedy: The end of the error text, which names another solution.
     """
     given = {"output_types": output_types, "output_shapes": output_shapes}
     missing = [name for name, value in given.items() if value is None]
@@ -56,7 +57,10 @@ def require_types_and_shapes(output_types: Any, output_shapes: Any, what: str, r
 
 
 def flatten_shapes(shapes: Any, count: int) -> list[Any]:
-    """Return the `count` shapes of a nested structure of shapes. A list or tuple of numbers is a single shape."""
+    """Return the shapes in a nested structure as a flat list; raise SchemaError unless there are `count` of them.
+
+    A list or tuple of numbers and None is a single shape.
+    """
 
     def is_shape(value: Any) -> bool:
         return isinstance(value, tf.TensorShape) or (
@@ -78,7 +82,7 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
     found = list(walk(shapes))
     if (
         len(found) == 1 and shapes == (None,) * count
-    ):  # such as (None, None): two unknown shapes, not one shape of rank 2
+    ):  # for a count of 2, (None, None) is two unknown shapes, and not one shape of rank 2
         found = [tf.TensorShape(None)] * count
     if len(found) != count:
         raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")
@@ -86,7 +90,7 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
 
 
 def with_types(result: Any, output_types: Any) -> Any:
-    """Convert the result of a graph to `output_types`: parse text as numbers, and cast numbers."""
+    """Convert the result of a traced mapping to `output_types`: parse text as numbers, and cast numbers."""
     if output_types is None:
         return tf.nest.map_structure(
             lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result
@@ -107,6 +111,7 @@ def with_types(result: Any, output_types: Any) -> Any:
 
 
 def _in_structure_of(result: Any, types: Any) -> Any:
+    """Return the types in the nested structure that the result has."""
     flat = tf.nest.flatten(types)
     if len(flat) != len(tf.nest.flatten(result)):
         raise SchemaError(f"output_types has {len(flat)} types, the mapping returns {len(tf.nest.flatten(result))}")
@@ -114,7 +119,7 @@ def _in_structure_of(result: Any, types: Any) -> Any:
 
 
 def with_shapes(result: Any, output_shapes: Any) -> Any:
-    """Set the shapes of a graph's result to `output_shapes`. The graph checks the shapes when it runs."""
+    """Set the shapes of the result of a traced mapping. The graph checks the shapes of the values when it runs."""
     if output_shapes is None:
         return result
     flat = tf.nest.flatten(result)
@@ -128,7 +133,7 @@ def with_shapes(result: Any, output_shapes: Any) -> Any:
 
 
 class PythonOutputs:
-    """Converts the values that a mapping in Python returns for a record into arrays of the stated types and shapes.
+    """Converts the values that a Python mapping returns for a record to arrays of the stated types and shapes.
 
     Args:
         types: The types of the values, as a flat list.
@@ -159,13 +164,14 @@ class PythonOutputs:
 
 
 def _fits(found: tuple[int, ...], stated: tuple[int | None, ...]) -> bool:
+    """Return whether a shape fits a stated shape, in which None stands for any number."""
     return found == stated or (
         len(found) == len(stated) and all(b is None or a == b for a, b in zip(found, stated, strict=True))
     )
 
 
 def _array(value: Any, dtype: Any, at: int) -> Any:
-    """Convert the value number `at` of a record to an array of a type. Text is parsed as a number."""
+    """Convert value number `at` of a record to an array of type `dtype`. For a numeric type, text is parsed."""
     if isinstance(value, tf.Tensor):
         value = value.numpy()
     if dtype == tf.string:
@@ -183,7 +189,7 @@ def _array(value: Any, dtype: Any, at: int) -> Any:
 
 
 def _cast(array: Any, wanted: Any, *, is_floating: bool) -> Any:
-    """Cast an array to another type. A cast to floats may round values. Any other cast must not change values."""
+    """Cast an array to the type `wanted`. A cast to floats may round values. No other cast may change a value."""
     if is_floating and array.dtype.kind in "iufb":
         with np.errstate(over="raise"):
             return array.astype(wanted)
@@ -198,6 +204,7 @@ def _cast(array: Any, wanted: Any, *, is_floating: bool) -> Any:
 
 
 def _text(value: Any, at: int) -> Any:
+    """Return value number `at` of a record as bytes or as an array of texts; raise SchemaError if it is no text."""
     if isinstance(value, str):
         return value.encode()
     array = np.asarray(value, dtype=object)

@@ -1,6 +1,7 @@
-"""`cause_of`: tells whether a function that uses an object may return another result each time.
+"""`cause_of`: tells whether the use of an object can change a function's result from call to call.
 
-Such objects are sources of randomness, clocks, iterators, and objects with state outside of Python, such as files.
+Such an object is a source of randomness, a clock, an iterator, or an object with state outside of Python, such as a
+file. This module looks at single objects, and must not run their code. `search.py` finds the objects of a function.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def is_changed_by(value: Any, method: str) -> bool:
 
 
 def cause_of(value: Any) -> Cause | None:
-    """Return why a function that uses `value` may return another result each time; None if `value` is no reason.
+    """Return why a function that uses `value` may return another result each time; None if `value` is no cause.
 
-    For a class, return why a call of the class does so. Only a call does: a function may mention `random.Random`.
+    For a class, return why a call of the class may have this effect. The caller ignores a class that is not called:
+    a function that only mentions `random.Random` draws no numbers.
     """
     if isinstance(value, _GENERATORS):
         return Cause(RANDOMNESS, f"a {_type_name(type(value))}")

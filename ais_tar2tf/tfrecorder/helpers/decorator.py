@@ -1,4 +1,4 @@
-"""The decorator `@tfrecordable(dtype=…)`, which makes a property a field of record files."""
+"""The decorator `@tfrecordable(dtype=…)`. It makes a method a property whose value is a field in record files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def __dir__() -> list[str]:
 
 
 class TfRecordable(property):
-    """A property with the type that it has in record files."""
+    """A property whose value is written into record files, with the type `dtype`."""
 
     def __init__(
         self,
@@ -41,16 +41,18 @@ class TfRecordable(property):
 
 
 def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecordable]:
-    """Make a property that is written into record files. Datasets have the fields in the order of declaration.
+    """Return a decorator that makes a method a property whose value is written into record files.
+
+    Datasets have the fields in the order in which the properties are declared.
 
     Args:
         dtype: The type of the field, one of `Example.Field.TYPE_…`.
 
     Returns:
-        A decorator for methods, used like `@property`.
+        A decorator of methods, to be used like `@property`.
 
     Raises:
-        OptionTypeError: `dtype` is not one of these types.
+        OptionTypeError: `dtype` is not a `FieldType`.
 
     Example:
         class Labelled(Example):

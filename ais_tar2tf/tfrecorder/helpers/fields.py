@@ -1,4 +1,4 @@
-"""The eight types of fields, and the schema that stores each of them.
+"""The eight types of TFRecorder's fields, and the features that store a field of each type.
 
     BOOL, INT32, INT64    name: int64_list
     FLOAT                 name: float_list
@@ -6,7 +6,8 @@
     STRING                name: bytes_list
     ARRAY_…               name: the array's bytes, flat    name/shape: int64_list
 
-The original TFRecorder writes only the features without a slash, so the others are optional.
+Features with a slash in their name are optional, because the original TFRecorder does not write them. This module
+must not do I/O, or use TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ais_tar2tf.values.schema import Field, Schema
 
 __all__ = ["EXACT", "FieldType", "Shape", "dense_schema", "schema_of", "stored_values"]
 
-EXACT = "{}/float64"
+EXACT = "{}/float64"  # the name of the feature with the exact value of a DOUBLE
 Shape = tuple[int, ...]
 
 
 class FieldType(enum.Enum):
-    """The types that `@tfrecordable(dtype=…)` accepts. The value is the type of the field in datasets."""
+    """The types that `@tfrecordable(dtype=…)` accepts. The value of a member is the field's type in datasets."""
 
     TYPE_BOOL = "bool"
     TYPE_INT32 = "int32"
@@ -52,18 +53,19 @@ class FieldType(enum.Enum):
 
 
 def schema_of(types: Mapping[str, FieldType], *, shapes: bool = True) -> Schema:
-    """Return the schema of records with fields of these types. The shapes of arrays are included if `shapes`."""
+    """Return the schema of records with fields of these types; with `shapes`, also of the features `name/shape`."""
     return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind, shapes)))
 
 
 def dense_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
-    """Return the schema for fast reading of records of this package; None if an array does not have one shape."""
+    """Return the schema for fast reading of records that this package wrote; None if an array has no known shape."""
     if any(kind.is_array and name not in shapes for name, kind in types.items()):
         return None
     return Schema(tuple(_dense_field(name, kind, shapes) for name, kind in types.items()))
 
 
 def _dense_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
+    """Return the one feature from which a field is read. Its size is the same in all records."""
     if kind.is_array:
         return Field(name, kind.dtype, (math.prod(shapes[name]),), "raw")
     if kind is FieldType.TYPE_DOUBLE:
@@ -81,10 +83,10 @@ def _fields(name: str, kind: FieldType, shapes: bool) -> tuple[Field, ...]:
 
 
 def stored_values(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the features of a record, under the names of `schema_of`.
+    """Return the values of the features that store a record, by the names in `schema_of(types)`.
 
     Raises:
-        SchemaError: A value is None or of another type.
+        SchemaError: A value is None, or does not have the type of its field.
     """
     record: dict[str, Any] = {}
     for name, kind in types.items():
@@ -103,6 +105,7 @@ def stored_values(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> 
 
 
 def _array(name: str, kind: FieldType, value: Any) -> Any:
+    """Return a value as an array of its field's type; raise SchemaError if numbers would be lost."""
     try:
         array = np.atleast_1d(np.asarray(value))
     except ValueError as error:
@@ -126,6 +129,7 @@ def _overflows(array: Any) -> bool:
 
 
 def _double(name: str, value: Any) -> dict[str, Any]:
+    """Return the two features of a DOUBLE: the rounded value, and the exact value."""
     try:
         exact = np.float64(value)
     except (TypeError, ValueError):

@@ -25,7 +25,7 @@ Decode = bool | Schema | Mapping[str, Any]
 For True, the names of the fields and a sample of the records select the decoders.
 """
 
-_TYPED_IN_GRAPH = ("image", "npy")  # a dataset has to know the types of their values before it decodes them
+_TYPED_IN_GRAPH = ("image", "npy")  # kinds whose type of values a dataset has to know before it decodes a value
 _COLOUR_CHANNELS = 3  # red, green and blue
 _NUMBER_FIELDS = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # extensions of text fields that may hold a number
 
@@ -42,7 +42,7 @@ def choose_decoding(
 
     Args:
         decode: The option.
-        schema: Returns the schema of a sample. It is called when the option does not state the type of a field.
+        schema: Returns the schema of a sample. It is called only when the option does not state the type of a field.
         names: Returns the names of the fields that records may have: the fields of a sample, or the selected fields.
             When there are no records, the result is empty, and every name is accepted.
         sampled: Whether `names` returns the fields of a sample; later records may have more fields.
@@ -69,7 +69,7 @@ def choose_decoding(
 
 
 def _check_names(decoded: Collection[str], names: Collection[str], *, sampled: bool) -> None:
-    """Check that records have the fields of `decode=`; a wrong name would be ignored silently."""
+    """Check that records have the fields that `decode=` names. Otherwise a wrong name would be ignored silently."""
     for name in decoded if names else ():
         if name in names or name in KEY_AND_SHARD:
             continue
@@ -90,9 +90,10 @@ def _check_schema(schema: Schema, names: Collection[str]) -> None:
 
 
 def _generalized(schema: Schema, field: Field) -> Field:
-    """Return a field without its sizes and words if its schema describes a sample: later records may differ.
+    """Return a field of a schema. If the schema describes only a sample, remove the sizes and words of the field.
 
-    The number of channels of an image is kept, because a network is built for one number of channels.
+    Records after the sample may have other sizes and words. The number of channels of an image is kept, because a
+    network is built for one number of channels.
     """
     if not schema.sampled:
         return field
@@ -103,8 +104,8 @@ def _generalized(schema: Schema, field: Field) -> Field:
 def _by_name(field: Field) -> Decoder:
     """Return the decoder of a field of a sample.
 
-    The extension of the field or the first bytes of the file select the decoder. A label that is a number decodes to
-    a number. Any other field stays bytes.
+    The extension of the field selects the decoder. If the extension is unknown, the first bytes of the files do so.
+    A label, index or id decodes to a number if the sample has numbers. A field of unknown kind stays bytes.
     """
     kind = kind_of_field(field.name)
     if kind is None and field.encoding in ("image", "npy", "audio", "hdf5", "netcdf"):
@@ -116,6 +117,7 @@ def _by_name(field: Field) -> Decoder:
 
 
 def _by_schema(field: Field) -> Decoder:
+    """Return the decoder for the values that a schema states for a field, whatever the name of the field is."""
     if field.vocabulary is not None:
         return Decoder("label", vocabulary=field.vocabulary)
     if field.encoding == "text":
@@ -126,6 +128,7 @@ def _by_schema(field: Field) -> Decoder:
 
 
 def _typed(kind: str, field: Field) -> Decoder:
+    """Return the decoder of a kind. For an image or an array, it gets the type and shape that `field` states."""
     is_typed = field.encoding == kind and field.dtype != "object"
     if kind == "image":
         shape = field.shape or None
@@ -138,6 +141,7 @@ def _typed(kind: str, field: Field) -> Decoder:
 
 
 def _by_option(name: str, option: Any, schema: Callable[[], Schema], in_graph: bool) -> Decoder:
+    """Return the decoder that the dict `decode=` selects for one field by its value `option`."""
     if isinstance(option, Decoder):
         return option
     if isinstance(option, Field):
@@ -190,7 +194,9 @@ class Decoding:
     where: str = ""
 
     def __call__(self, record: Record) -> Record:
-        """Return a copy of a record with decoded values. A traced record decodes a field when the mapping reads it.
+        """Return a copy of a record with decoded values.
+
+        While a mapping is traced into a graph, a field is decoded only when the mapping reads it.
 
         Raises:
             MappingError: A field cannot be decoded. The error names the record and the field.

@@ -1,6 +1,7 @@
-"""`Decoder`: the decoder of one field. Decoding in Python and in a graph gives the same value.
+"""`Decoder`: the decoder of one field, for bytes in Python and for string tensors in a graph.
 
-In Python, TensorFlow is imported only for audio files, and for images that Pillow cannot decode.
+Both give the same value, except for the pixels of a JPEG that Pillow decodes. In Python, TensorFlow is imported only
+for audio files, and for images that Pillow cannot or must not decode.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["KINDS", "WITHOUT_TENSOR", "Decoder"]
 
 @dataclass(frozen=True)
 class Decoder:
-    """How the values of one field are decoded: call it with bytes, or call `decode_tensor` with a string tensor.
+    """The decoder of one field. Call the decoder with bytes, or call `decode_tensor` with a string tensor.
 
     Attributes:
         kind: The kind of the field, one of `KINDS`.
@@ -33,11 +34,11 @@ class Decoder:
         vocabulary: The words of a label. A label decodes to the index of its word.
         shape: The shape of an image or an array, with None for unknown sizes.
         function: A function of the user that decodes the field; `kind` is then ignored.
-        channels: The channels of a decoded image; 0 keeps those of the file.
+        channels: The number of channels of a decoded image; 0 keeps the number of the file.
         at_least: The smallest height and width to which a JPEG may be scaled down during decoding. None forbids
             scaling.
-        by_tensorflow: Whether TensorFlow also decodes images that are passed as bytes. Pillow decodes a JPEG to
-            slightly different pixels.
+        by_tensorflow: Whether TensorFlow, and not Pillow, decodes images that are passed as bytes. Pillow decodes a
+            JPEG to slightly different pixels.
 
     >>> Decoder("number", "int32")(b" 7 ")
     7
@@ -83,8 +84,8 @@ class Decoder:
 def _image(decoder: Decoder, data: bytes) -> Any:
     """Return the pixels of an image, or of the first frame of an animation.
 
-    Pillow decodes the image if it can, unless the decoder requires TensorFlow. The module `pillow` says how the
-    pixels of a JPEG differ between Pillow and TensorFlow.
+    Pillow decodes the image if it can, unless `by_tensorflow` or `at_least` requires TensorFlow. The module `pillow`
+    says how the pixels of a JPEG differ between Pillow and TensorFlow.
     """
     dtype, channels = decoder.dtype or "uint8", decoder.channels
     if decoder.at_least is not None:
@@ -129,9 +130,9 @@ def _audio(_: Decoder, data: bytes) -> Any:
 
 
 def _hdf5(_: Decoder, data: bytes) -> dict[str, Any]:
-    """Return a dict of the variables of an HDF5 or netCDF-4 file by their paths in the file.
+    """Return a dict from the paths of the variables in an HDF5 or netCDF-4 file to their values.
 
-    The dict also holds the attributes of the file; an `@` precedes their names.
+    The dict also holds the attributes of the file, with an `@` before each name.
     """
     file = hdf5.read(data)
     return {**file.variables, **{f"@{name}": value for name, value in file.attributes.items()}}

@@ -18,11 +18,11 @@ tf: Any = LazyModule("tensorflow")
 
 __all__ = ["array", "image", "label"]
 
-_JPEG_RATIOS = (8, 4, 2, 1)  # TensorFlow can divide height and width by these while it decodes a JPEG
+_JPEG_RATIOS = (8, 4, 2, 1)  # TensorFlow can divide height and width by these numbers while it decodes a JPEG
 
 
 def image(encoded: Any, dtype: str, channels: int, shape: Any, at_least: tuple[int, int] | None = None) -> Any:
-    """Return the pixels of an image. If `at_least` is given, a JPEG may be scaled down to that height and width."""
+    """Return the pixels of an image. A JPEG may be scaled down, but not below `at_least` (height, width)."""
 
     def whole() -> Any:
         return tf.io.decode_image(encoded, channels, tf.as_dtype(dtype), expand_animations=False)
@@ -36,7 +36,7 @@ def image(encoded: Any, dtype: str, channels: int, shape: Any, at_least: tuple[i
 
 
 def _scaled(encoded: Any, dtype: str, channels: int, at_least: tuple[int, int]) -> Any:
-    """Return the pixels of a JPEG, divided in size by the largest ratio that leaves `at_least` (height, width)."""
+    """Return the pixels of a JPEG, scaled down by the largest ratio that keeps its size at or above `at_least`."""
     size = tf.io.extract_jpeg_shape(encoded)[:2]
     fits = [tf.reduce_all((size + ratio - 1) // ratio >= at_least) for ratio in _JPEG_RATIOS[:-1]]
     choice = tf.argmax(tf.stack([*fits, True]), output_type=tf.int32)

@@ -1,10 +1,10 @@
-"""`pixels`: decodes JPEG and PNG images by Pillow, if Pillow is installed.
+"""The function `pixels`, which decodes JPEG and PNG images by Pillow, if Pillow is installed.
 
-Decoding by TensorFlow would import TensorFlow, which costs 650 MB and several seconds. A PNG gets the same pixels as
-from `tf.io.decode_png`, and a JPEG the same pixels as from `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By
-default, TensorFlow decodes a JPEG by a faster approximation, whose pixels differ by about one level.
+This module must not import TensorFlow, which costs 650 MB and several seconds. Its result for a PNG is that of
+`tf.io.decode_png`, and for a JPEG that of `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By default, TensorFlow
+decodes a JPEG by a faster approximation, whose pixels differ by about one level.
 
-Pillow gets only the parts of a file that define its pixels. Metadata (EXIF, colour profiles, texts) is removed, so
+Pillow gets only the parts of a file that define its pixels. Metadata (EXIF, colour profiles, texts) is removed. So
 metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header states is
 checked before any pixel is decoded.
 """
@@ -33,20 +33,20 @@ _PNG_PARTS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _KEPT_SEGMENTS = frozenset({0xE0, 0xEE})  # APP0 (JFIF) and APP14 (Adobe), which define the colour space
 _OTHER_SEGMENTS = frozenset({*range(0xE0, 0xF0), 0xFE}) - _KEPT_SEGMENTS
 _START_OF_SCAN = 0xDA
-_JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # stored: decoded; cyan, magenta, yellow and black become three colours
+_JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # stored channels: decoded channels; CMYK becomes RGB
 _ALPHA = (2, 4)  # the numbers of channels that include alpha: grey and alpha, or colours and alpha
 
 
 def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
-    """Return the pixels of an image as (height, width, channels), or None when TensorFlow has to decode it.
+    """Return the pixels of an image as (height, width, channels), or None if TensorFlow has to decode the image.
 
-    TensorFlow has to decode every format except JPEG and PNG, colours of 16 bits, and colours that shall become grey.
-    It has to decode every image when Pillow is not installed, or is configured to accept truncated images.
+    TensorFlow has to decode other formats, other types, colours of 16 bits, and colours that shall become grey. It
+    has to decode all images if Pillow is not installed, or is configured to accept truncated images.
 
     Args:
-        data: The file.
-        dtype: "uint8" or "uint16".
-        channels: The number of channels to return; 0 keeps those of the image.
+        data: The bytes of the file.
+        dtype: The type of the values: "uint8" or "uint16".
+        channels: The number of channels to return; 0 for the channels that the image has.
 
     Raises:
         SchemaError: The image is damaged, or larger than `IMAGE_BYTES`.
@@ -72,7 +72,7 @@ def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
 
 
 def _is_exact(header: ImageHeader, dtype: str, channels: int) -> bool:
-    """Return whether Pillow can decode an image to exactly the requested type and number of channels."""
+    """Return whether Pillow and this module give exactly TensorFlow's result for this type and number of channels."""
     exact = "uint8" in (header.dtype, dtype) or header.channels == 1
     known = header.format != "jpeg" or header.channels in _JPEG_CHANNELS
     natural = _JPEG_CHANNELS[header.channels] if header.format == "jpeg" and known else header.channels
@@ -103,7 +103,10 @@ def _png(data: bytes, header: ImageHeader) -> Any:
 
 
 def _parts_of_png(data: bytes) -> Iterator[bytes]:
-    """Yield the chunks of a PNG that define its pixels. A chunk is a length, a kind, bytes, and a CRC (verified)."""
+    """Yield the chunks of a PNG that define its pixels, and verify their CRCs.
+
+    Here a chunk is a part of a PNG file: a length, a kind, bytes, and a CRC.
+    """
     at = len(_PNG)
     while at + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, at)
@@ -124,7 +127,7 @@ def _jpeg(data: bytes) -> Any:
     from PIL import JpegImagePlugin
 
     decoded = _array(_loaded(JpegImagePlugin.JpegImageFile, b"".join(_parts_of_jpeg(data))))
-    if decoded.shape[2] == 4:  # cyan, magenta, yellow, black: converted to colours as TensorFlow does
+    if decoded.shape[2] == 4:  # cyan, magenta, yellow and black become colours, as in TensorFlow
         inks = 255 - decoded.astype(np.int32)
         return (inks[..., 3:] * inks[..., :3] // 255).astype(np.uint8)
     return decoded
@@ -165,7 +168,7 @@ def _array(image: Any) -> Any:
 
 
 def _with_dtype(decoded: Any, dtype: str) -> Any:
-    """Return pixels as another type. 8 bits are repeated to give 16; of 16 bits, the low 8 are dropped."""
+    """Return pixels as another type. To get 16 bits, repeat the 8 bits. To get 8 bits, drop the lower half."""
     if decoded.dtype == np.uint16 and dtype == "uint8":
         return (decoded >> 8).astype(np.uint8)
     if decoded.dtype == np.uint8 and dtype == "uint16":
@@ -174,7 +177,7 @@ def _with_dtype(decoded: Any, dtype: str) -> Any:
 
 
 def _with_channels(decoded: Any, channels: int) -> Any:
-    """Return pixels with `channels` channels: drop alpha, and repeat grey for each colour."""
+    """Return pixels with `channels` channels: drop the alpha channel, and repeat grey for each colour."""
     if channels in (0, decoded.shape[2]):
         return decoded
     colours = decoded[..., :-1] if decoded.shape[2] in _ALPHA else decoded

@@ -1,10 +1,13 @@
 """The decoder of tf.train.Example: a serialized Example becomes a dict of values.
 
-Most Examples of one file are alike. So the decoder caches the head of each entry (all bytes before its payload), and
-the lengths of the heads in the last Example. The next Example is decoded by looking up whole heads (`decode`). An
-Example that differs is parsed completely (`_parse`).
+An Example is a list of entries. Each entry has a name and a feature. The payload of an entry is the bytes of the
+feature's values, and its head is all bytes before the payload. The wire format is in `features/__init__.py`.
 
-Here a field is a field of a protobuf message. The wire format is in `features/__init__.py`.
+Most Examples of one file have the same heads. So the decoder caches heads, and the lengths of the heads in the last
+Example. `decode` looks up the heads of the next Example in this cache. If a head is not in the cache, `_parse` parses
+the whole Example.
+
+Here a field is a field of a protobuf message. This module must not use a schema.
 """
 
 from __future__ import annotations
@@ -29,13 +32,13 @@ _LIST_TAGS = {kind << 3 | _DELIMITED: kind for kind in (BYTES, FLOATS, INTEGERS)
 
 _FLOAT32, _from_buffer = np.dtype("<f4"), np.frombuffer
 
-# Integer arrays, by payload. Short payloads are mostly labels. Results share the arrays, which are thus read-only.
+# Integer arrays, by payload. Short payloads are mostly labels. The arrays are read-only, because results share them.
 _SHORT_BYTES = 4  # two numbers up to 16,383, or one up to 268 million
 _short: dict[bytes, Any] = {}
 
 _prefixes: dict[int, bytes] = {}  # the first bytes of an Example, by its length
-# Name, kind and payload length, by the head of an entry. An entry is cached only if its list holds a single value or
-# packed run, and this payload ends where the entry ends.
+# Name, kind and payload length, by the head of an entry. An entry is cached only if its list holds a single value, or
+# a single packed run of values, and if this payload ends where the entry ends.
 _known: dict[bytes, tuple[str, int, int]] = {}
 _layout: list[tuple[int, ...]] = [()]  # the lengths of the heads in the last Example that was parsed
 
@@ -99,7 +102,10 @@ def _integers(payload: bytes, offset: int) -> Any:
 
 
 def _new_prefix(length: int) -> bytes:
-    """Return the first bytes of an Example of `length` bytes whose only field is the Features message; cache them."""
+    """Return and cache the prefix of an Example of `length` bytes: all bytes before its first entry.
+
+    The Example must have no other field than the Features message.
+    """
     head = b""
     for width in range(1, 6):
         head = b"\x0a" + varint(max(0, length - 1 - width))
@@ -176,7 +182,7 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 
 def _parse_entry(entry: _Message, entry_at: int) -> tuple[str, Any, int]:
-    """Return the name, the value and the length of the head; the length is 0 if the head is not cached."""
+    """Return the name, value and head length of an entry. The head length is 0 if the head is not cached."""
     name, feature = "", _Feature(entry.data)
     fields = 0
     while entry.at < entry.end:
@@ -213,13 +219,16 @@ def _name(data: bytes, begin: int, end: int) -> str:
 
 
 class _Feature:
-    """The value of one feature. If the feature has several lists, those after the last change of kind are joined."""
+    """The value of one feature.
+
+    If the feature has several lists, the lists after the last change of kind are joined. Earlier lists are dropped.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.kind = BYTES
         self._values: list[Any] = []
-        self.single_payload = (0, 0)  # begin and size of the only payload; otherwise (0, 0)
+        self.single_payload = (0, 0)  # begin and size of the payload if there is only one; otherwise (0, 0)
 
     def add(self, feature: _Message) -> None:
         while feature.at < feature.end:

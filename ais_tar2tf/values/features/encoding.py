@@ -1,7 +1,8 @@
-"""The encoder of tf.train.Example: a dict of values becomes a serialized Example.
+"""The encoder of tf.train.Example: a dict of values becomes a serialized Example. No I/O, no TensorFlow.
 
-The wire format is in `features/__init__.py`. The head of an entry is all bytes before its value. A head depends only
-on the name, the kind and the length of the value, so heads are cached.
+`features/__init__.py` describes the wire format: an *entry* holds the name of a feature and a list of values, and the
+*kind* of the list is bytes, floats or integers. The *head* of an entry is all its bytes before the first value. Heads
+are cached, because a head depends only on the name, the kind and the length of the value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ais_tar2tf.values.features.varint import varint
 
 __all__ = ["bytes_head", "encode", "example_head"]
 
-_MAX_CACHED = 16_384  # heads: about 2 MB, at most 16 MB
+_MAX_CACHED = 16_384  # heads: usually about 2 MB of memory in all, at most 16 MB
 _LONGEST_HEAD = 1_024  # bytes; longer heads are not cached
 _ONE_BYTE_VARINTS = [bytes((number,)) for number in range(128)]
 _heads: dict[tuple[str, int, int], bytes] = {}
@@ -34,10 +35,10 @@ def encode(record: Mapping[str, Any]) -> bytes:
     """Encode a dict of values as a tf.train.Example.
 
     Args:
-        record: The values by feature name: bytes, text, numbers, bools, enums, or lists and arrays of these. Text is
-            written as UTF-8, and floats as float32. A value None is left out. Nested lists and arrays are written
-            flat, in row-major order. Nested lists of different lengths, ragged tensors and sparse tensors become
-            several features.
+        record: The values by feature name: bytes, text, numbers, bools, enums, or lists and arrays of these types.
+            Text is written as UTF-8, and floats as float32. A feature whose value is None is left out. Nested lists
+            and arrays are written flat, in row-major order. Nested lists of different lengths, ragged tensors and
+            sparse tensors become several features.
 
     Returns:
         The serialized Example.
@@ -82,12 +83,12 @@ def example_head(size: int) -> bytes:
 
 
 def bytes_head(name: bytes, size: int) -> bytes:
-    """Return the head of an entry with one bytes value of `size` bytes. `name` is the name in UTF-8."""
+    """Return the head of an entry with a single value of `size` bytes, of kind bytes. `name` is encoded as UTF-8."""
     return _head_of_value(name, BYTES, size)
 
 
 def _cached_head(name: str, kind: int, length: int) -> bytes:
-    """Return the head of an entry whose list has one value or packed run of `length` bytes, and cache the head."""
+    """Return and cache the head of an entry with one bytes value, or one run of packed numbers, of `length` bytes."""
     head = _head_of_value(_name_bytes(name), kind, length)
     if len(head) > _LONGEST_HEAD:
         return head
@@ -105,12 +106,13 @@ def _name_bytes(name: str) -> bytes:
 
 
 def _head_of_value(name: bytes, kind: int, length: int) -> bytes:
+    """Return the head of an entry with one bytes value, or one run of packed numbers, of `length` bytes."""
     value_head = b"\x0a" + varint(length)
     return _head_of_list(name, kind, len(value_head) + length) + value_head
 
 
 def _head_of_list(name: bytes, kind: int, length: int) -> bytes:
-    """Return all bytes of an entry before the `length` bytes of its list. An empty list without a kind has no tag."""
+    """Return the bytes of an entry before its list of `length` bytes. A list of kind 0 is empty, and has no tag."""
     feature = bytes((kind << 3 | 2,)) + varint(length) if kind else b""
     head = b"".join((b"\x0a", varint(len(name)), name, b"\x12", varint(len(feature) + length), feature))
     return b"\x0a" + varint(len(head) + length) + head

@@ -1,8 +1,8 @@
-"""Conversion of values to features of a tf.train.Example. Each feature is a flat list of one kind.
+"""Converts values to features of a tf.train.Example, and encodes their lists.
 
-A ragged value becomes `<name>/ragged_flat_values` and, from the outermost level inwards,
-`<name>/ragged_row_lengths_<i>`; TFDS uses the same names. A sparse value becomes `<name>/values`,
-`<name>/indices_<dimension>` and `<name>/shape`.
+A feature is a flat list of one kind: bytes, floats or integers. A ragged value becomes `<name>/ragged_flat_values`
+and, from the outermost level inwards, `<name>/ragged_row_lengths_<i>`; TFDS uses the same names. A sparse value
+becomes `<name>/values`, `<name>/indices_<dimension>` and `<name>/shape`. This module must not know schemas.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ _INT64 = range(-(2**63), 2**63)
 TEXT_TYPES = (bytes, bytearray, memoryview, str)
 _INTEGER_TYPES = (bool, int, np.integer, np.bool_)
 _NUMBER_TYPES = (*_INTEGER_TYPES, float, np.floating)
+# The kinds by NumPy's letters for types. "V" is ml_dtypes' bfloat16; NumPy's own void type is refused later.
 _KINDS = {"f": FLOATS, "V": FLOATS, "b": INTEGERS, "i": INTEGERS, "u": INTEGERS, "S": BYTES, "U": BYTES}
 
 
 def features_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, content) of each feature of a value. A content is a scalar, a flat list or an array."""
+    """Yield (name, content) for each feature that a value becomes. A content is a scalar, a flat list or an array."""
     if value is None:
         return
     if _is_plain_array(value):
@@ -82,7 +83,10 @@ def _sparse(name: str, indices: Any, values: Any, shape: Any) -> Iterator[tuple[
 
 
 def _nested(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the features of nested lists: one flat list if the lists of a level have the same length, else ragged."""
+    """Yield the features of nested lists.
+
+    If all lists of each level have the same length, the value becomes one flat list. Otherwise it is ragged.
+    """
     level, lengths = list(value), list[list[int]]()
     while any(isinstance(each, list | tuple) for each in level):
         if not all(isinstance(each, list | tuple) for each in level):
@@ -96,7 +100,7 @@ def _nested(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a tensor to an array, an enum to its value, and an array of objects to a list."""
+    """Convert a tensor to an array, an enum to its value, and an array of Python objects to a list."""
     if isinstance(value, enum.Enum):
         return _plain(value.value)
     value = as_numpy(value)
@@ -104,18 +108,18 @@ def _plain(value: Any) -> Any:
 
 
 def as_numpy(value: Any) -> Any:
-    """Return the numpy value of a tensor, or any other value unchanged."""
+    """Return the NumPy value of a tensor; return any other value unchanged."""
     return value.numpy() if hasattr(value, "numpy") else value
 
 
 def list_bytes(name: str, value: Any) -> tuple[int, bytes]:
-    """Return the kind and the encoded list of a scalar, a flat list or an array."""
+    """Return the kind and the encoded list of a content that `features_of` yields."""
     if isinstance(value, np.ndarray | np.generic):
         return _array_list(name, np.asarray(value).reshape(-1))
     values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     values = [_plain(each) for each in values]
     if not values:
-        return NO_KIND, b""  # parsers read it as an empty list of any kind
+        return NO_KIND, b""  # an empty list of any kind has no bytes
     if all(isinstance(each, TEXT_TYPES) for each in values):
         return BYTES, _bytes_list([as_bytes(name, each) for each in values])
     if all(isinstance(each, _INTEGER_TYPES) for each in values):
@@ -144,14 +148,17 @@ def _array_list(name: str, flat: Any) -> tuple[int, bytes]:
 
 
 def _bytes_list(values: list[bytes]) -> bytes:
+    """Return the encoding of a BytesList: for each value the tag 0x0a, the length and the bytes."""
     return b"".join([piece for value in values for piece in (b"\x0a", varint(len(value)), value)])
 
 
 def _packed_run(payload: bytes) -> bytes:
+    """Return the encoding of a FloatList or an Int64List: the tag 0x0a, the length and the packed numbers."""
     return b"".join((b"\x0a", varint(len(payload)), payload)) if payload else b""
 
 
 def as_bytes(name: str, value: Any) -> bytes:
+    """Return a text as UTF-8, and any other value of `TEXT_TYPES` as bytes. `name` is the feature, for the error."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape")
@@ -183,6 +190,7 @@ def as_float32s(name: str, array: Any) -> Any:
 
 
 def _as_doubles(name: str, values: list[Any]) -> Any:
+    """Return numbers as an array of float64."""
     try:
         return np.asarray(values, np.float64)
     except OverflowError:  # an integer that is too large for a float64

@@ -1,7 +1,7 @@
-"""Encoding and decoding of varints.
+"""Encodes and decodes varints, the encoding of integers in protocol buffers.
 
-A byte of a varint holds seven bits of the number, the lowest bits first. The highest bit of a byte is set if another
-byte follows.
+Each byte of a varint holds seven bits of the number; the first byte holds the lowest seven bits. The highest bit of a
+byte is set if another byte of the same number follows. This module must not know messages or features.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ais_tar2tf.errors import MalformedExample
 
 __all__ = ["integers", "packed", "read", "varint"]
 
-_LONGEST = 10  # bytes of a varint: 64 bits, seven in a byte
-_FEW = 12  # for fewer numbers or bytes, a loop is faster than numpy
+_LONGEST = 10  # the most bytes of a varint: 64 bits, with seven bits in a byte
+_FEW = 12  # for fewer numbers or bytes, a loop is faster than NumPy
 _U64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -37,7 +37,7 @@ def varint(number: int) -> bytes:
 
 
 def read(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the number whose varint begins at `at`, and the offset after the varint."""
+    """Return the number whose varint begins at the offset `at`, and the offset after the varint."""
     number = shift = 0
     for position in range(at, min(end, at + _LONGEST)):
         byte = data[position]
@@ -75,7 +75,7 @@ def packed(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bytes:
 
 
 def integers(data: bytes, offset: int) -> np.ndarray[Any, Any]:
-    """Return the int64 numbers of consecutive varints. Errors name places from `offset` on."""
+    """Return the int64 numbers of consecutive varints. Errors add `offset` to the offset in `data`."""
     if data.isascii():
         return np.frombuffer(data, np.uint8).astype(np.int64)
     if len(data) < _FEW:

@@ -1,9 +1,9 @@
 """The byte budget for the values of one HDF5 file.
 
-The size of an element is known before it is read, unless the element has a variable length (text or a list). Many
-elements of variable length may refer to the same content in the file, so the elements of a small file can take
-gigabytes. Therefore such elements are read in parts. A part has so few elements that it stays within the limit even
-if each element is as large as the file.
+The size of an element is known before the element is read, unless it has a variable length (text or a list). Many
+elements of variable length may refer to the same content in the file. So the elements of a small file can take
+gigabytes of memory. Therefore such elements are read in parts. A part has so few elements that it stays within the
+limit even if each element is as large as the file. This module must not decode values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ais_tar2tf.errors import SchemaError
 
 __all__ = ["Budget"]
 
-_OBJECT_BYTES = 128  # of memory for a Python object, without its content; a numpy array takes 112
+_OBJECT_BYTES = 128  # memory of a Python object without its content; a numpy array takes 112 bytes
 
 
 class Budget:
@@ -30,7 +30,10 @@ class Budget:
         self._used = 0
 
     def check(self, datasets: dict[str, Any]) -> None:
-        """Refuse datasets that state too many bytes, in total or in one chunk. HDF5 holds a whole chunk in memory."""
+        """Refuse HDF5 datasets whose headers state too many bytes, in total or in one chunk.
+
+        A chunk counts because the HDF5 library holds a whole chunk in memory.
+        """
         for dataset in datasets.values():
             self._spend(_minimum_bytes(dataset.shape, dataset.dtype))
             if dataset.chunks is not None and _minimum_bytes(dataset.chunks, dataset.dtype) > self._limit:
@@ -81,11 +84,12 @@ def _object_count(dtype: Any) -> int:
 
 
 def _minimum_bytes(shape: Any, dtype: Any) -> int:
+    """Return the size of an array in memory, without the content of elements of variable length."""
     return math.prod(shape) * (dtype.itemsize + _OBJECT_BYTES * _object_count(dtype))
 
 
 def _content_bytes(values: Any) -> int:
-    """Return the size in bytes of all text and lists among the values."""
+    """Return the size of all text and lists among the values: bytes, or characters for text that is a `str`."""
     if isinstance(values, np.void) or (isinstance(values, np.ndarray) and values.dtype.names is not None):
         return sum(_content_bytes(values[name]) for name in values.dtype.names or ())
     if isinstance(values, np.ndarray):

@@ -1,16 +1,16 @@
-"""Reading of the values of one HDF5 dataset.
+"""Reads all values of one HDF5 dataset.
 
-This module inflates deflated chunks by isal, which is several times faster than HDF5. Here, a chunk is a chunk of
-HDF5: a part of the grid into which a dataset is divided. A chunk is stored as the output of the filters of its
-dataset, in their order: shuffle, then deflate. Shuffle stores the first bytes of all elements, then all second bytes,
-and so on.
+Here, a chunk is a chunk of HDF5: a cell of the grid into which a dataset is divided. To store a chunk, HDF5 applies
+the filters of its dataset: first shuffle, if the dataset has this filter, then deflate. Shuffle stores the first
+bytes of all elements, then the second bytes of all elements, and so on. This module inflates deflated chunks with
+isal, which is several times faster than HDF5.
 
 This module reads a dataset only if every chunk of the grid is in the file and inflates to the right size. Otherwise,
 HDF5 reads the dataset: HDF5 knows the fill value of a chunk that was never written, and reports damaged chunks.
 
-HDF5 must not run in two threads at once; h5py has a lock for this. Before h5py 3.15, `read_direct_chunk` does not
-take the lock, so two threads that call it fail or crash. TensorFlow 2.21 requires such an old version of h5py.
-Therefore this module takes the lock.
+HDF5 must not run in two threads at once. h5py has a lock for this, but before version 3.15, h5py's function
+`read_direct_chunk` does not take the lock, so two threads that call this function fail or crash. TensorFlow 2.21
+requires such an old version of h5py. Therefore this module takes the lock itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read(dataset: Any, file_bytes: int, new_array: ArrayFactory = np.empty) -> A
     Args:
         dataset: The dataset.
         file_bytes: The size of the file; no stored chunk can be larger.
-        new_array: Creates the result, unless HDF5 reads the dataset.
+        new_array: Creates the array that is returned. If HDF5 reads the dataset, h5py creates this array instead.
     """
     filters = _filters(dataset)
     if dataset.chunks is None or filters not in _SUPPORTED_FILTERS or not dataset.size:
@@ -64,7 +64,7 @@ def _stored_chunks(dataset: Any, file_bytes: int) -> Iterator[tuple[_Offset, byt
     """Yield the offset in the dataset and the stored bytes of each chunk of the grid.
 
     Raises:
-        _UnusableChunk: A chunk is missing, or was stored without one of the filters.
+        _UnusableChunk: A chunk is missing, was stored without one of the filters, or is larger than the file.
     """
     from h5py._objects import phil as lock  # the lock has no public name
 

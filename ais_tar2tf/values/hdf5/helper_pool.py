@@ -1,7 +1,7 @@
 """The pool of helper processes that read HDF5 files for this process.
 
 If a file makes the HDF5 library crash or hang, only a helper ends. Helpers are started on demand, are reused, and end
-with this process.
+with this process. This module must not call the HDF5 library itself.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ais_tar2tf.values.hdf5.wire import KEPT_BYTES, LENGTH, unpack
 __all__ = ["HelperPool"]
 
 _START_SECONDS = 60.0  # for a new helper to import its modules on a busy machine
-_GRACE_SECONDS = 5.0  # after its time limit, for a helper to end itself
-_MAX_ANSWER_BYTES = 256 * MIB  # JSON alone, without the bytes of values
+_GRACE_SECONDS = 5.0  # for a helper to end itself after its time limit
+_MAX_ANSWER_BYTES = 256 * MIB  # of JSON, which does not contain the bytes of values
 _MAX_HELPERS = 4
 _CODE = (
     "import sys; sys.path[:] = {path!r}; "
@@ -41,7 +41,11 @@ class _HelperFailed(Exception):
 
 
 class _Helper:
-    """One helper process and the descriptors that are shared with it."""
+    """One helper process and the descriptors that are shared with it.
+
+    `_file` holds a file to read that has no path, and `_values` holds the bytes of the values that the helper read.
+    The helper writes its answers to the pipe `_answers`.
+    """
 
     def __init__(self) -> None:
         if not sys.executable:
@@ -69,7 +73,14 @@ class _Helper:
         self._seconds = 0.0  # the time limit of the current request
 
     def read(self, source: bytes | str, names: Collection[str] | None, limit: int, options: Hdf5) -> dict[str, Any]:
-        """Return the helper's answer. The descriptor of values holds their bytes until the next call."""
+        """Send a request and return the helper's answer. `fill` can read the values until the next request.
+
+        Args:
+            source: The bytes of a file, or its path.
+            names: The variables to read. None: all variables.
+            limit: The maximum number of bytes of the values.
+            options: The time limit of the request.
+        """
         self._seconds = options.seconds
         request: dict[str, Any] = {"path": source, "limit": limit, "seconds": options.seconds}
         request["names"] = None if names is None else list(names)
@@ -87,7 +98,7 @@ class _Helper:
         return self._process.poll() is None
 
     def fill(self, at: int, array: Any) -> None:
-        """Fill an array with the bytes of the values from offset `at` on."""
+        """Fill an array with the bytes of values that begin at the offset `at` in `_values`."""
         view, done = memoryview(array), 0
         while done < len(view):
             count = os.preadv(self._values, [view[done:]], at + done)
@@ -120,7 +131,7 @@ class _Helper:
 
     def abandon(self) -> None:
         """Close all descriptors, in a forked child. The helper process belongs to the child's parent."""
-        self._process.returncode = 0  # without it, Popen would warn in the child that the process still runs
+        self._process.returncode = 0  # otherwise, Popen would warn in the child that the helper still runs
         self.close()
 
     def _send(self, data: bytes) -> None:

@@ -1,8 +1,9 @@
-"""Reading of netCDF-4 and other HDF5 files. The variables and attributes have the same values as in xarray.
+"""Reads netCDF-4 and other HDF5 files, whose variables are also called datasets. All such files are read here.
 
+Missing values, packed values and times are converted as in xarray; but in times, only NaN counts as missing.
 Files are untrusted. Links to other files, external storage and virtual datasets are refused, because the HDF5 library
-would open the files that they name. A file whose values take more bytes than `limit` is refused, too. All netCDF and
-HDF5 files that this package reads go through this module. h5py is imported on the first call.
+would open the files that they name. A file whose values take more bytes than `limit` is refused, too. h5py is
+imported on the first call.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ h5py: Any = LazyModule("h5py")
 
 __all__ = ["NetCDF", "read", "read_in_process"]
 
-_CHOICES = ("isolated", "in-process")  # the values of AIS_TAR2TF_HDF5; the first one is the default
+_CHOICES = ("isolated", "in-process")  # the values of the variable AIS_TAR2TF_HDF5; the first value is the default
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _NETCDF3_MAGIC = b"CDF"
 _DIMENSION_NAME = b"This is a netCDF dimension but not a netCDF variable"
-_BOOKKEEPING = frozenset(
+_BOOKKEEPING = frozenset(  # attributes that the netCDF and HDF5 libraries write for themselves
     {
         "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties",
         "_nc3_strict",
@@ -45,13 +46,13 @@ _BOOKKEEPING = frozenset(
 _UNITS = {"day": "D", "hour": "h", "minute": "m", "second": "s", "millisecond": "ms", "microsecond": "us"}
 _TIME_UNITS = re.compile(r"(day|hour|minute|second|millisecond|microsecond|nanosecond)s? since (.+)")
 _CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
-_MAX_DEPTH = 64  # levels of groups; real files have fewer
+_MAX_DEPTH = 64  # levels of nested groups; real files have fewer
 _MAX_OBJECTS = 20_000  # groups and variables; visiting 20,000 takes a second
 
 
 @dataclass(frozen=True)
 class NetCDF:
-    """The content of a file: the variables by their paths (`group/name`), and the attributes of the root group."""
+    """The content of a file: its variables by their paths (`group/name`), and the attributes of its root group."""
 
     variables: dict[str, Any]
     attributes: dict[str, Any]
@@ -67,11 +68,11 @@ def read(
     """Return the variables and the attributes of a netCDF-4 or HDF5 file.
 
     A crafted file can make the HDF5 library crash or hang. Therefore a helper process reads the file, for at most
-    `options.seconds`, unless `options` or AIS_TAR2TF_HDF5 declares files as trusted.
+    `options.seconds`. This process reads it only if `options` or the variable AIS_TAR2TF_HDF5 says so.
 
     Args:
         source: The bytes of the file, or its path.
-        names: The variables to read; None reads all of them.
+        names: The paths of the variables to read; None reads all variables.
         limit: The largest size of all values together, in bytes.
         options: Says whether a helper process reads the file, and its time limit.
 
@@ -89,6 +90,7 @@ def read(
 
 
 def _is_isolated(options: Hdf5) -> bool:
+    """Return whether a helper process reads files, as the options or the variable AIS_TAR2TF_HDF5 say."""
     if options.isolate is not None:
         return options.isolate
     chosen = os.environ.get("AIS_TAR2TF_HDF5", "") or _CHOICES[0]
@@ -111,7 +113,7 @@ def read_in_process(
     limit: int = Limits().member_bytes,
     new_array: _chunks.ArrayFactory = np.empty,
 ) -> NetCDF:
-    """Read a file as `read` does, but in this process. `new_array` creates the arrays of large variables."""
+    """Read a file as `read` does, but in this process. The arrays of large variables come from `new_array`."""
     try:
         importlib.import_module("h5py")
     except ImportError as error:
@@ -137,6 +139,7 @@ def _read(file: Any, names: Collection[str] | None, limit: int, new_array: _chun
 
 
 def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
+    """Raise SchemaError unless a file begins with the magic bytes of HDF5."""
     if not isinstance(source, bytes):
         with open(source, "rb") as file:  # noqa: PTH123  # a str, bytes or os.PathLike path
             source = file.read(len(_MAGIC))
@@ -147,7 +150,10 @@ def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
 
 
 def _datasets(file: Any, budget: Budget) -> Iterator[tuple[str, Any]]:
-    """Yield every variable with its path. The walk is bounded, because a group can have a great number of paths."""
+    """Yield every variable with its path.
+
+    The depth of groups and the number of objects are bounded, because hard links can give one group many paths.
+    """
     stack, count = [("", file, 0)], 0
     while stack:
         prefix, group, depth = stack.pop()
@@ -167,6 +173,7 @@ def _datasets(file: Any, budget: Budget) -> Iterator[tuple[str, Any]]:
 
 
 def _named(file: Any, name: str) -> Any:
+    """Return the variable with a path, such as `group/name`."""
     node = file
     for part in name.split("/"):
         if not isinstance(node, h5py.Group) or part not in node:
@@ -183,12 +190,14 @@ def _is_variable(node: Any) -> bool:
 
 
 def _child(group: Any, name: str) -> Any:
+    """Return a member of a group; raise SchemaError if it is a soft or an external link."""
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
         raise SchemaError(f"{name!r} is a link to another place, which is not followed")
     return group[name]
 
 
 def _is_bare_dimension(dataset: Any, budget: Budget) -> bool:
+    """Return whether a dataset only declares a dimension of netCDF, and is no variable."""
     name = budget.read_attribute(dataset, "NAME") if "NAME" in dataset.attrs else None
     return isinstance(name, bytes | np.bytes_) and bytes(name).startswith(_DIMENSION_NAME)
 
@@ -198,7 +207,7 @@ def _attributes(holder: Any, budget: Budget) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return bytes as str, and an array of one value as that value, like other netCDF readers."""
+    """Return bytes as a str, and an array of one value as the value, like other netCDF readers."""
     if isinstance(value, np.ndarray) and value.shape == (1,):
         value = value[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes | np.bytes_) else value
@@ -223,7 +232,7 @@ def _converted(values: Any, attributes: dict[str, Any]) -> Any:
     if time_units is not None and attributes.get("calendar", "standard") in _CALENDARS:
         return _times(values, time_units)
     gaps = [attributes[name] for name in ("_FillValue", "missing_value") if name in attributes]
-    missing = [gap for gap in gaps if values.dtype.kind in "iuf" and gap == gap]  # NaN is not replaced
+    missing = [gap for gap in gaps if values.dtype.kind in "iuf" and gap == gap]  # NaN stays NaN
     packing = {name: attributes[name] for name in ("scale_factor", "add_offset") if name in attributes}
     if not missing and not packing:
         return values
@@ -247,6 +256,7 @@ def _unpacked_dtype(dtype: Any, packing: dict[str, Any]) -> Any:
 
 
 def _times(values: Any, time_units: re.Match[str]) -> Any:
+    """Convert numbers with units such as `days since 2000-01-01` to datetime64. NaN becomes NaT."""
     unit, begin = time_units.groups()
     start = np.datetime64(re.sub(r"\s*(UTC|Z)$", "", begin.strip()).replace(" ", "T"), "ns")
     nanoseconds = 1 if unit == "nanosecond" else int(np.timedelta64(1, _UNITS[unit]) / np.timedelta64(1, "ns"))

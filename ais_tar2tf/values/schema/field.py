@@ -1,6 +1,7 @@
 """`Field`: the description of one field of a record: its type, its shape, and how it is stored.
 
-`Field.merge` returns a description that fits the values of two descriptions.
+`Field.merge` combines two descriptions into one that fits the values of both. This module must not look at values:
+`observation.py` finds the description of a value.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TEXTUAL = frozenset({"bytes", "string"})
 TEXT_DTYPES = frozenset({*_TEXTUAL, ANY})
 """Types that are stored in a bytes list."""
 
-# Types all of whose values can be stored in an int64, float32 or bytes list.
+# The types whose values all fit into an int64, float32 or bytes list.
 LIST_DTYPES = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "bytes", "string"}
 )
@@ -95,7 +96,7 @@ class Field:
 
     @property
     def dense(self) -> bool:
-        """Whether every record has the field, always in the same shape."""
+        """Whether every record has the field, and all of its values have the same shape."""
         return not (self.sparse or self.ragged or self.optional or None in self.shape)
 
     @property
@@ -148,7 +149,7 @@ class Field:
             raise SchemaError(f"this is no field: {mismatch}") from None
 
     def merge(self, other: Field) -> Field:
-        """Return one field that describes the values of this field and of another.
+        """Return one field that describes the values of this field and of another field.
 
         Args:
             other: A field of the same name.
@@ -187,7 +188,10 @@ def _merged_vocabularies(one: Field, other: Field) -> tuple[str, ...] | None:
 
 
 def _merged(one: Field, other: Field) -> Field:
-    """Merge types, shapes and encodings. Of two different sizes, keep the larger in a sparse field; else None."""
+    """Merge types, shapes and encodings.
+
+    Where two sizes differ, a sparse field keeps the larger size. In any other field, the size becomes None.
+    """
     if one.is_file or other.is_file:
         return _merged_files(one, other)
     if ANY in (one.dtype, other.dtype):
@@ -204,7 +208,10 @@ def _merged(one: Field, other: Field) -> Field:
 
 
 def _merged_with_empty_list(typed: Field, empty: Field) -> Field:
-    """Merge a field with an empty list. An empty list has no type, and no sizes after its last level."""
+    """Merge a field with a field of empty lists, which has no type.
+
+    The shape of an empty list ends at the level that is empty. The sizes of further levels come from the other field.
+    """
     depth = len(empty.shape)
     if typed.dtype == ANY and depth > len(typed.shape):
         typed, empty, depth = empty, typed, len(typed.shape)
@@ -217,8 +224,9 @@ def _merged_with_empty_list(typed: Field, empty: Field) -> Field:
 def _merged_files(one: Field, other: Field) -> Field:
     """Merge two fields of which at least one is a file.
 
-    Two files of one kind remain a file of that kind; text and JSON become text. Files of other kinds become bytes. A
-    file and a string become a string if the file is text, else bytes. A file and a number are a conflict.
+    Two files of the same kind remain a file of this kind. Text and JSON become text. Any other two kinds of files
+    become bytes. A string and a file of text or JSON become a string. Strings or bytes and any other file become
+    bytes. A file and a number are a conflict.
     """
     if one.encoding == other.encoding:
         common_dtype = _common_text_dtype if one.encoding == "text" else _common_file_dtype
@@ -256,7 +264,10 @@ def _common_file_dtype(one: str, other: str) -> str:
 
 
 def _common_dtype(one: Field, other: Field) -> str:
-    """Return a type for the values of both fields: bytes for bytes and text, a float type for integers and floats."""
+    """Return a type for the values of both fields, or raise SchemaError if there is none.
+
+    Bytes and text become bytes. Integers and floats become the type of the floats.
+    """
     a, b = one.dtype, other.dtype
     if a == b:
         return a
@@ -269,7 +280,7 @@ def _common_dtype(one: Field, other: Field) -> str:
         return str(np.result_type(*(name for name in (a, b) if np.dtype(name).kind == "f")))
     if kinds <= set("iub") or len(kinds) == 1:
         wider = np.promote_types(a, b)
-        if wider.kind in kinds:  # int64 and uint64 would become float64, which does not hold all of their values
+        if wider.kind in kinds:  # false for int64 and uint64: float64 cannot hold all of their values
             return str(wider)
     raise _conflict(one, other)
 

@@ -18,7 +18,7 @@ __all__ = ["Inference", "infer"]
 
 
 class _Summary:
-    """A summary of the values of one field: their merged description, their count, and the words of a label."""
+    """A summary of the values of one field: their number, a description that fits all, and the words of a label."""
 
     def __init__(self, *, is_label: bool) -> None:
         self.field: Field | None = None
@@ -43,8 +43,11 @@ class _Summary:
 class Inference:
     """Infers the schema of records. Call `add` with each record; `schema` is available at any time.
 
-    A field with labels gets a vocabulary. Its extension is `cls`, `label`, `class` or `category`, or its name is in
-    `labels`; its values are texts, not numbers; and it has at most `Limits.vocabulary` different values.
+    A field gets a vocabulary if all of the following is true:
+
+    * The extension of the field is `cls`, `label`, `class` or `category`, or its name is in `labels`.
+    * Its values are texts, not numbers, of at most `Limits.label_chars` characters.
+    * It has at most `Limits.vocabulary` different values.
 
     >>> inference = Inference()
     >>> inference.add({"jpg": b"GIF89a" + bytes([40, 0, 30, 0, 0, 0, 0]), "cls": b"7"})

@@ -1,4 +1,4 @@
-"""`misfit`: the error for a value that does not fit its field. It describes the value and advises. No I/O."""
+"""`misfit`: the error for a value that does not fit its field. The error describes the value and advises. No I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def misfit(field: Field, value: Any) -> SchemaError:
 
 
 def _advice_on_text(field: Field, text: Any) -> str:
-    """Return the end of a sentence that says why a text is no value of a field."""
+    """Return the end of an error's text: why a text is not a value of the field; "" if the reason is unknown."""
     if not is_written_number(field):
         return f"; text becomes one number of these types: {', '.join(NUMBER_DTYPES)}"
     try:

@@ -1,4 +1,4 @@
-"""Parsing of text to numbers."""
+"""Parses numbers that are written as text, as labels are in shards. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def number_of_text(data: bytes, dtype: str) -> Any:
     """Return the number that a text states, rounded to the precision of `dtype`. Surrounding whitespace is ignored.
 
     Raises:
-        SchemaError: The text is no number, or the number does not fit into the type.
+        SchemaError: The text is not a number, or the number does not fit into the type.
 
     >>> number_of_text(b" 7 ", "int64")
     7
@@ -30,7 +30,7 @@ def number_of_text(data: bytes, dtype: str) -> Any:
     target = np.dtype(dtype)
     try:
         if "_" in written or not written.isascii():
-            raise ValueError  # noqa: TRY301  # Python would accept them as numbers, TensorFlow would not
+            raise ValueError  # noqa: TRY301  # Python accepts such numbers, TensorFlow does not
         number = int(written) if target.kind in "iu" else float(written)
     except ValueError:
         raise SchemaError(f"{written[:_SHOWN_CHARS]!r} is not a number") from None
@@ -41,13 +41,13 @@ def number_of_text(data: bytes, dtype: str) -> Any:
 
 
 def is_written_number(field: Field) -> bool:
-    """Return whether a field holds a single number. Its value may be given as text, as in a shard."""
+    """Return whether a field holds a single number. Then a value may also be text that states the number."""
     is_one = field.encoding == "list" and not (field.shape or field.ragged or field.sparse)
     return is_one and field.vocabulary is None and field.dtype in NUMBER_DTYPES
 
 
 def written_number(field: Field, text: str | bytes) -> Any:
-    """Return the number that a text states; None when the text is no number, or `field` holds no single number."""
+    """Return the number that a text states; None if the text or the field is not a single number."""
     if not is_written_number(field):
         return None
     try:
