@@ -1,4 +1,4 @@
-"""Every exception that this package raises on purpose.
+"""Every exception that this package raises on purpose. This module must not decide when an error is raised.
 
     Tar2TFError
     ├── OptionError            (ValueError)         an option has a wrong value, or no effect
@@ -137,7 +137,7 @@ class TemplateError(Tar2TFError, ValueError):
 
 
 class StoreError(Tar2TFError):
-    """A store refuses a request, or does not support the request. `url` names the object or the bucket."""
+    """A store refuses a request, or does not support it. `url` is the URL of the object or the bucket."""
 
     def __init__(self, message: str, *, url: str) -> None:
         self.url: str = shown_url(url)
@@ -149,7 +149,7 @@ class ShardNotFound(StoreError, FileNotFoundError):
 
 
 class AccessDenied(StoreError, PermissionError):
-    """The store denied access. `status` is 401 or 403, or None if a file or a cloud's library denied it."""
+    """The store denied access. `status` is 401 or 403; None if the file system or a cloud's library denied access."""
 
     def __init__(self, message: str, *, url: str, status: int | None = None) -> None:
         super().__init__(message, url=url)
@@ -159,9 +159,9 @@ class AccessDenied(StoreError, PermissionError):
 class Silence(NamedTuple):
     """The silence of an endpoint that has never answered any request."""
 
-    seconds: float  # since the first attempt
-    last: float  # seconds of the last attempt
-    accepts: bool = False  # whether the endpoint accepts connections: a program listens, and may be busy
+    seconds: float  # the time since the first attempt
+    last: float  # how many seconds the last attempt took
+    accepts: bool = False  # whether the endpoint accepts connections. If so, a program listens, and may be busy
 
 
 class TransportError(StoreError, ConnectionError):
@@ -177,7 +177,7 @@ class TransportError(StoreError, ConnectionError):
         final: bool = False,
     ) -> None:
         super().__init__(message, url=url)
-        self.retry_after: float | None = retry_after  # seconds that the server asked to wait
+        self.retry_after: float | None = retry_after  # how many seconds the server asked to wait
         self.silence: Silence | None = silence  # None if the endpoint has answered any request
         self.final: bool = final  # True: another attempt cannot help
         self.next_try: float | None = None  # seconds from this failure to the next attempt; None if unknown
@@ -192,9 +192,9 @@ class ChecksumMismatch(StoreError):
 
 
 class IndexMissing(StoreError, TypeError):
-    """The call needs an index of the shards, and there is none that describes them.
+    """The call needs an index of the shards, and no index describes them.
 
-    The error is also a TypeError. `list(source)` asks for the length first, and ignores only a TypeError.
+    This error is also a TypeError, because `list(source)` asks for the length first, and ignores only a TypeError.
     """
 
 
@@ -216,7 +216,7 @@ class UnsupportedArchive(ArchiveError):
 
 
 class LimitExceeded(ArchiveError):
-    """A limit of `options.Limits` was exceeded. The text names it."""
+    """A limit of `options.Limits` was exceeded. The text names the limit."""
 
 
 class RecordError(Tar2TFError):
@@ -241,7 +241,7 @@ class DuplicateKey(RecordError):
 
 
 class StrayMember(RecordError):
-    """The name of a member has no extension, so that the member belongs to no record."""
+    """The name of a member has no extension, so the member belongs to no record."""
 
 
 class MappingError(Tar2TFError):
@@ -262,7 +262,7 @@ class NoFeature(SchemaError, TypeError):
 
 
 class UnclearLayout(SchemaError):
-    """The names of files leave open which records, classes or splits they form. The text names options that help."""
+    """The names of files do not show which records, classes or splits the files form. The text names remedies."""
 
 
 class FeatureOverflow(SchemaError, OverflowError):
@@ -290,7 +290,7 @@ class ExportError(Tar2TFError, OSError):
 
 
 class PartMissing(ExportError):
-    """Some hosts of a job array have not written their parts yet. `hosts` are their numbers, of `of` hosts in all."""
+    """Some hosts of a job array have not written their parts yet. `hosts` are their numbers; there are `of` hosts."""
 
     def __init__(self, message: str, *, hosts: Sequence[int], of: int) -> None:
         super().__init__(message)
@@ -331,9 +331,9 @@ def original(error: BaseException | None) -> Tar2TFError | None:
         error: The caught error, in any thread of the process that made the dataset.
 
     Returns:
-        The first error of this package among `error` and its causes. If there is none, a copy of the error that
-        TensorFlow turned into text, with its attributes and its cause. None if there is no such error either, or if
-        more than 64 other errors were raised into TensorFlow since.
+        The first error of this package among `error` and its causes. If there is none: a copy of the error that
+        TensorFlow turned into text, with its attributes and its cause. Otherwise None, also if more than 64 other
+        errors were raised into TensorFlow after the error.
 
     Example:
         >>> error = SchemaError("field 'cls' is missing")
@@ -360,7 +360,7 @@ def original(error: BaseException | None) -> Tar2TFError | None:
 
 
 class Finder(Protocol):
-    """An object that finds an error by the text that TensorFlow kept, such as a dataset that knows its files."""
+    """An object, such as a dataset, that finds an error of this package by the text that TensorFlow kept."""
 
     def original_of(self, text: str) -> Tar2TFError | None:
         """Return the error that the text of TensorFlow's error describes, or None."""
@@ -368,7 +368,7 @@ class Finder(Protocol):
 
 
 def ask_for_originals(finder: Finder) -> None:
-    """Let `original` ask `finder` for errors, as long as the finder exists: it is referenced weakly."""
+    """Let `original` ask `finder` for errors. The finder is referenced weakly, and is asked only while it exists."""
     _finders.append(ReferenceType(finder))
 
 
@@ -376,7 +376,7 @@ def for_tensorflow(error: Tar2TFError) -> Tar2TFError:
     """Return an equal error to raise into TensorFlow, and remember the error itself for `original`.
 
     Args:
-        error: The error. Its tracebacks are released.
+        error: The error. Its tracebacks are released, except the frames of a user's mapping.
 
     Returns:
         A copy without causes, whose text has only characters that TensorFlow keeps.

@@ -1,4 +1,4 @@
-"""The compressed formats in which a shard may come, each described by one `Compression`. No I/O.
+"""The formats in which a shard may be compressed, each described by one `Compression`. This module must not do I/O.
 
 To add a format, describe it here and append it to `COMPRESSIONS`: `sniff.py` recognises it by its magic bytes, and
 `decompression.py` reads it.
@@ -45,17 +45,17 @@ class Compression:
 
     name: str
     magic: bytes  # the first bytes of every frame
-    open: Callable[[Limits], Frame]
-    errors: Callable[[], tuple[type[Exception], ...]]  # for damaged bytes; the call imports the library
+    open: Callable[[Limits], Frame]  # returns a decompressor for one frame
+    errors: Callable[[], tuple[type[Exception], ...]]  # returns the library's errors for damaged bytes; may import it
     memory_message: str | None = None  # part of the library's error if a frame needs more than Limits.window_bytes
     padding: int = 0  # zeros after a frame come in multiples of this number; 0: the format has no padding
     skippable: bool = False  # the format has frames without content, which the reader skips
-    input_bytes: int = 256 * KIB  # bytes fed at once; few, because the libraries copy input that they cannot use yet
+    input_bytes: int = 256 * KIB  # the most input of one call; few, as libraries copy input that they cannot use yet
     # The most output of one call. Smaller outputs cut more members in two; larger ones exceed the processor's cache.
     output_bytes: int = 1 * MIB
 
 
-@functools.cache  # the search for a module that is not installed takes longer than a small frame
+@functools.cache  # before Python 3.14, each search for `compression` takes longer than decompressing a small frame
 def _zstd() -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found]  # from Python 3.14 on
@@ -66,7 +66,7 @@ def _zstd() -> Any:
 
 def _open_zstd(limits: Limits) -> Frame:
     zstd = _zstd()
-    # The window is a power of two; the library accepts none above 2**31 bytes.
+    # zstd states the size of its window (the bytes to look back) as a power of two: from 2**10 to at most 2**31.
     window_log = max(10, min(31, limits.window_bytes.bit_length() - 1))
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_log})
 
@@ -82,10 +82,10 @@ GZIP = Compression(
     name="gzip",
     magic=b"\x1f\x8b",
     open=lambda _limits: cast("Frame", igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
-    errors=lambda: (cast("type[Exception]", igzip_lib.IsalError),),  # isal's stub takes the class for an instance
+    errors=lambda: (cast("type[Exception]", igzip_lib.IsalError),),  # isal's type stub declares it as an instance
     padding=1,  # the gzip program accepts any number of zeros
     input_bytes=1 * MIB,  # isal consumes its whole input, unless a decompression bomb fills the output
-    output_bytes=3 * MIB,  # usually the output of one whole input: each further call waits for the interpreter's lock
+    output_bytes=3 * MIB,  # one call then usually suffices for an input; each call waits for the interpreter's lock
 )
 ZSTD = Compression(
     name="zstd",

@@ -1,8 +1,8 @@
-"""Decompression of a shard: compressed blocks in, decompressed blocks of bounded size out. No I/O.
+"""Decompression of a shard: compressed blocks in, decompressed blocks of bounded size out.
 
-A compressed stream consists of *frames*, one after the other, and each frame can be decompressed by itself. A library
-for each format decompresses a frame, and verifies the checksums and lengths in it. This module finds where frames
-begin and end, and bounds their memory and the ratio of output to input.
+A compressed stream consists of *frames*, one after the other, and each frame can be decompressed by itself. The
+library of the format decompresses a frame, and verifies the checksums and lengths in it. This module finds where
+frames begin and end, and bounds the memory of the library and the ratio of output to input. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ais_tar2tf.options import KIB, MIB, Limits
 __all__ = ["RATIO_SLACK", "FrameDecoder"]
 
 RATIO_SLACK = 1 * MIB  # bytes of output that are always allowed, since the ratio means nothing for little input
-_FIRST_INPUT = 8 * KIB  # bytes of the first input of a frame. If the frame is tiny, the rest is copied in vain
+_FIRST_INPUT = 8 * KIB  # bytes of the first input of a frame; few, as libraries copy the bytes after a tiny frame
 _SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # magic bytes of frames to skip
 _SKIPPABLE_HEAD = 8  # bytes: the magic bytes, and the number of bytes to skip
 
@@ -33,7 +33,7 @@ class FrameDecoder:
         self._bytes_out = 0
         self._any_frame = False  # whether a frame has begun
         self._frame: Frame | None = None  # the frame that is being decompressed
-        self._input_bytes = _FIRST_INPUT  # the largest size of the next input of the frame; it doubles each time
+        self._input_bytes = _FIRST_INPUT  # the largest size of the next input of the frame; it doubles at each input
         self._skip = 0  # remaining bytes of a skippable frame
         self._zeros = 0  # zero bytes of padding since the last frame
         self._head = b""  # the first bytes of the next frame, if they are too few to recognise the frame
@@ -78,7 +78,7 @@ class FrameDecoder:
             data = b""
 
     def _decompress(self, frame: Frame, data: Bytes) -> bytes:
-        """Return some output of a frame. Translate errors of the library."""
+        """Feed `data` to a frame and return some of its output. Translate the errors of the library."""
         compression = self._compression
         try:
             return frame.decompress(data, compression.output_bytes)
@@ -130,7 +130,7 @@ class FrameDecoder:
         return self._compression.skippable and head[:4] in _SKIPPABLE
 
     def _may_begin(self, head: bytes) -> bool:
-        """Return whether a frame may begin with these bytes, which may be too few to be sure."""
+        """Return whether a frame may begin with the bytes `head`, which may be fewer than its magic bytes."""
         if self._compression.magic.startswith(head[: len(self._compression.magic)]):
             return True
         return self._compression.skippable and any(magic.startswith(head[:4]) for magic in _SKIPPABLE)
@@ -143,7 +143,7 @@ class FrameDecoder:
         return position + zeros
 
     def _check_padding(self) -> None:
-        """Check the number of zeros since the last frame, and begin to count anew."""
+        """Check that the number of zeros since the last frame is valid, and count from 0 again."""
         zeros, self._zeros = self._zeros, 0
         padding = self._compression.padding
         if padding and zeros % padding:

@@ -17,11 +17,13 @@ Container = Literal["tar", "zip", "tfrecord"]
 """A format that holds members."""
 
 SUPPORTED = "tar, zip and TFRecord are read, and these within gzip, zstd, lz4, bzip2 or xz"
-# "BZh" alone may begin a text. In bzip2, the magic bytes of a block, or of the end, follow at offset 4.
+# A text may begin with bzip2's magic bytes "BZh", too. In a bzip2 file, the magic bytes of a block, or of the end of
+# the file, follow at offset 4.
 _BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")
-_SKIPPABLE = b"\x2a\x4d\x18"  # bytes 1 to 3 of a skippable frame, with which pzstd begins files; byte 0 is 50 to 5F
+# Bytes 1 to 3 of a skippable frame of zstd. Byte 0 is 0x50 to 0x5F. Files by pzstd begin with such a frame.
+_SKIPPABLE = b"\x2a\x4d\x18"
 _REFUSED = {
-    b"\x02\x21\x4c\x18": "an lz4 file of the legacy format",  # of `lz4 -l`, for old Linux kernels
+    b"\x02\x21\x4c\x18": "an lz4 file of the legacy format",  # `lz4 -l` writes it, for old Linux kernels
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
     b"Rar!\x1a\x07": "a rar file",
     b"PK\x07\x08": "one volume of several of a zip",
@@ -32,7 +34,10 @@ _REFUSED = {
 
 
 class FormatSniffer:
-    """Collects the first bytes of a shard until they show the format. Its `len` is the number of collected bytes."""
+    """Collects the first bytes of a shard until they show the format.
+
+    The `len` of the sniffer is the number of collected bytes; 0 once the format is known.
+    """
 
     def __init__(self, shard: str, offset: int = 0) -> None:
         self._shard = shard
@@ -43,7 +48,7 @@ class FormatSniffer:
         return len(self._first)
 
     def feed(self, block: Bytes) -> tuple[Compression | Container | None, Bytes]:
-        """Return the format, and all bytes fed so far; the format is None while the bytes are too few to tell.
+        """Add a block; return the format, and all bytes fed so far. The format is None while the bytes are too few.
 
         Raises:
             UnsupportedArchive: The bytes do not begin a supported format.
@@ -55,7 +60,7 @@ class FormatSniffer:
         return found, block
 
     def _recognise(self, first: bytes) -> Compression | Container | None:
-        if len(first) < HEAD_BYTES:  # enough for every format but tar
+        if len(first) < HEAD_BYTES:  # HEAD_BYTES are enough for every format but tar
             return None
         for magic, name in _REFUSED.items():
             if first.startswith(magic):

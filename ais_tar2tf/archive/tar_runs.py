@@ -23,7 +23,8 @@ from ais_tar2tf.options import Limits
 
 __all__ = ["PlainMembers", "PlainRun"]
 
-# With more rows (of 512 bytes) than this for each header, as with members over 16 KB, a walk is faster than a table.
+# A row is 512 bytes of the block. If there are more rows than this for each header, as with members over 16 KB, a
+# walk is faster than a table.
 _SPARSE_ROWS = 32
 _PAX_TYPE = ord("x")
 _FILE_TYPE = ord("0")

@@ -1,7 +1,7 @@
 """Reads sparse members of a tar. A tar stores only parts of a sparse file; zeros lie between the parts. No I/O.
 
-A map states the offset and the length of each part. In this module, a block is a tar block of 512 bytes. Four formats
-exist:
+A map states the offset in the file and the length of each part. In this module, a block is a tar block of 512 bytes.
+Names that begin with GNU.sparse are keys of PAX records. Four formats exist:
 
 format    size of the file      map
 Old GNU   byte 483 of header    up to 4 pairs (offset, length) in the header, up to 21 in each block after it
@@ -24,7 +24,8 @@ __all__ = ["SparseMember", "gnu_parts", "gnu_real_size", "is_sparse", "pax_spars
 Parts = list[tuple[int, int]]
 _PREFIX = b"GNU.sparse"
 _ENTRY = 24  # bytes of an entry of an old GNU map: an offset and a length
-# The offsets of the entries in a header or block, and the offset of a byte that is not 0 if another block follows.
+# The offsets of the entries in a header, and in a block after it. The last number of each line is the offset of the
+# byte that is not 0 if another block of the map follows.
 _HEADER_ENTRIES, _HEADER_CONTINUES = range(386, 386 + 4 * _ENTRY, _ENTRY), 482
 _BLOCK_ENTRIES, _BLOCK_CONTINUES = range(0, 21 * _ENTRY, _ENTRY), 504
 _MAX_DIGITS = 20  # the most digits of a number in a PAX map; the size of any file has fewer
@@ -106,7 +107,14 @@ def gnu_real_size(header: bytes, shard: str, offset: int) -> int:
 
 
 def gnu_parts(raw: bytes, shard: str, offset: int, *, is_header: bool) -> tuple[Parts, bool]:
-    """Return the parts that `raw`, a header or a block after it, lists; and whether another block follows."""
+    """Return the parts that `raw` lists, and whether another block of the map follows.
+
+    Args:
+        raw: The header of an old GNU member, or a block of the map after the header.
+        shard: The shard, for errors.
+        offset: The offset of the member in the shard, for errors.
+        is_header: Whether `raw` is the header.
+    """
     parts: Parts = []
     for at in _HEADER_ENTRIES if is_header else _BLOCK_ENTRIES:
         if not raw[at]:  # the first unused entry ends the list
@@ -125,7 +133,10 @@ def is_sparse(pax: Mapping[bytes, bytes]) -> bool:
 
 
 def pax_sparse(pax: Mapping[bytes, bytes], shard: str, offset: int) -> SparseMember:
-    """Return the sparse member that PAX records describe. `parse_pax` gave format 0.0 the map of format 0.1."""
+    """Return the sparse member that PAX records describe.
+
+    The records must come from `parse_pax`, which converts a map of format 0.0 to a map of format 0.1.
+    """
     version = (pax.get(b"GNU.sparse.major", b""), pax.get(b"GNU.sparse.minor", b""))
     stated = pax.get(b"GNU.sparse.realsize") or pax.get(b"GNU.sparse.size") or b""
     text = pax.get(SPARSE_MAP)

@@ -17,7 +17,7 @@ from ais_tar2tf.archive.tar_header import BLOCK
 
 __all__ = ["HeaderWalk"]
 
-# mode, uid, gid; size; mtime; checksum; type; link name; magic
+# The fields of a header from byte 100 on: mode, uid, gid; size; mtime; checksum; type; link name; magic.
 _PLAIN = re.compile(
     rb"(?:[0-7]{7}[ \0]){3}([0-7]{11})[ \0][0-7]{11}[ \0]([0-7]{6})\0 ([0-6x]).{100}ustar(\x0000|  \0)", re.DOTALL
 )
@@ -25,12 +25,18 @@ _FILE, _PAX = ord("0"), ord("x")
 
 
 def _byte_sum(data: bytes) -> int:
-    """Return the sum of at most 256 bytes. The lower half of Adler-32 is this sum plus 1, modulo 65521."""
+    """Return the sum of at most 256 bytes.
+
+    The lower half of Adler-32 is this sum plus 1, modulo 65521. The sum of 256 bytes is smaller than that.
+    """
     return (zlib.adler32(data) & 0xFFFF) - 1
 
 
 class HeaderWalk:
-    """Finds the plain headers of `block[start:]`. Its lists have the same meaning as the lists of `HeaderTable`."""
+    """Finds the plain headers of `block[start:]` of members with at most `member_bytes` bytes.
+
+    Its lists have the same meaning as the lists of `HeaderTable`.
+    """
 
     def __init__(self, block: memoryview, start: int, member_bytes: int) -> None:
         self._block = block
@@ -44,7 +50,10 @@ class HeaderWalk:
         self.only_files = True
 
     def run(self, row: int) -> range:
-        """Return the chain of plain headers from `row` on, as indices into the lists."""
+        """Return the chain of plain headers from `row` on, as indices into the lists.
+
+        A header that is not plain ends the chain.
+        """
         first = bisect_left(self.rows, row)
         if first == len(self.rows):
             self._walk(row)

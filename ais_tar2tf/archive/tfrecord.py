@@ -1,4 +1,4 @@
-"""A reader of TFRecord files. It is fed with blocks, which may end anywhere, and makes a member of each payload.
+"""A reader of TFRecord files. It is fed with blocks, which may end anywhere, and returns each payload as a member.
 
 This module must not do I/O. A record is:
 
@@ -33,18 +33,21 @@ MASK_DELTA = 0xA282EAD8
 
 
 def masked_crc(data: bytes | npt.NDArray[np.uint8]) -> int:
-    """Return the CRC-32C of data, masked as in TFRecord files. Plain CRCs are weak for data that contains CRCs."""
+    """Return the CRC-32C of data, masked as in TFRecord files.
+
+    The mask is there because a plain CRC is a weak check of data that contains CRCs.
+    """
     crc: int = google_crc32c.value(data)  # type: ignore[arg-type]  # any object with a buffer
     return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def is_tfrecord(head: bytes) -> bool:
-    """Return whether the first bytes of a file are a length and its checksum."""
+    """Return whether a file begins with a length and its checksum. `head` has at least the first 12 bytes."""
     return _HEAD.unpack_from(head)[1] == masked_crc(head[:8])
 
 
 def record_name(number: int) -> str:
-    """Return the name of a record, since TFRecord has none: its number, padded so that names sort as numbers.
+    """Return a name for a record, since TFRecord has no names: its number, padded so that names sort like numbers.
 
     >>> record_name(42)
     '000000042'
@@ -53,7 +56,7 @@ def record_name(number: int) -> str:
 
 
 class TFRecordReader:
-    """Reads the payloads of one file. Reading begins at the offset `start`, with the record of number `number`."""
+    """A reader of the payloads of one file. It begins at the offset `start`, where record number `number` begins."""
 
     def __init__(self, shard: str, limits: Limits, *, start: int = 0, number: int = 0) -> None:
         self.ignored: int = 0  # the number of members that are not files; always 0 in this format
@@ -61,16 +64,19 @@ class TFRecordReader:
         self._limit = limits.record_bytes
         self._at = start  # offset of the first record that was not yielded yet
         self._number = number
-        self._partial = bytearray()  # the bytes so far of a record that ends in a later block
+        self._partial = bytearray()  # the bytes of a record that ends in a later block
 
     @property
     def end(self) -> int:
-        """The offset after the last record."""
+        """The offset after the last record that was yielded."""
         return self._at
 
     @property
     def ended(self) -> bool:
-        """Whether the last record is complete. Always true, since no later bytes can change a yielded record."""
+        """Whether the record that was yielded last is complete. Always true, because a record is one payload here.
+
+        In other archives, later members can belong to the same record.
+        """
         return True
 
     def feed(self, block: Bytes) -> Iterator[Members]:
@@ -100,7 +106,7 @@ class TFRecordReader:
             )
 
     def _completed(self) -> Members:
-        """Return the payload of the partial record, which is complete now. Copy it, and free the partial record."""
+        """Return a copy of the payload of the partial record, which is complete now. Free the partial record."""
         members, _ = self._read_whole(memoryview(self._partial), 0)
         start, size = members.starts[0], members.sizes[0]
         payload = bytes(members.data[start : start + size])
@@ -108,15 +114,16 @@ class TFRecordReader:
         return members._replace(starts=[0], data=payload)
 
     def _record_bytes(self) -> int:
-        """Return the size that the partial record will have. While its head is incomplete, return the head's size."""
+        """Return the size of the partial record when it is complete. Until its head is complete, return 12."""
         if len(self._partial) < HEAD_BYTES:
             return HEAD_BYTES
         return FRAME_BYTES + self._payload_bytes(bytes(self._partial[:HEAD_BYTES]))
 
     def _read_whole(self, view: memoryview, position: int) -> tuple[Members, int]:
-        """Return the payloads of the complete records in the view from `position` on, and where the records end.
+        """Return the payloads of the complete records in the view from `position` on, and where these records end.
 
-        A damaged record raises its error only if it is the first. Otherwise the records before it are returned.
+        A damaged record raises an error only if it is the first record. Otherwise the records before it are returned,
+        and the next call raises the error.
         """
         names, offsets, starts, sizes = list[str](), list[int](), list[int](), list[int]()
         data = np.frombuffer(view, np.uint8)

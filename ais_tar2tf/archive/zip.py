@@ -1,6 +1,7 @@
 """A reader of zips. Its input is blocks of bytes, and a block may end anywhere. No I/O.
 
-In a zip, a local header stands before each member. The directory at the end has a central entry for each member.
+In a zip, a local header stands before each member. The directory at the end has a central entry for each member. In
+this module, a record is a header, an entry or another structure of the zip format (see `zip_records.py`).
 
 The reader yields members in the order of the file, before the directory arrives. If a local header states the sizes
 of its member, the reader uses these sizes. When the directory arrives, `zip_check.py` compares it with all local
@@ -50,14 +51,14 @@ class _RatioExceeded(Exception):
 
 
 class _ZipBody:
-    """Collects the bytes of one member, and inflates and checks them. Without `keep`, it only counts them.
+    """Collects the bytes of one member, and inflates and checks them. Without `keep`, it only counts these bytes.
 
     It raises ValueError if the bytes are damaged.
     """
 
     def __init__(self, entry: ZipEntry, *, keep: bool) -> None:
         self.entry = entry
-        self.left = entry.packed  # bytes that have not arrived
+        self.left = entry.packed  # packed bytes that have not arrived
         self._keep = keep
         self._content = MemberContent(entry.size)
         self._crc = 0
@@ -94,9 +95,9 @@ class _ZipBody:
         return self._content.whole()
 
     def _inflate(self, frame: Frame, piece: Bytes, most: int) -> int:
-        """Decompress, and return the number of inflated bytes.
+        """Inflate `piece`, and return the number of inflated bytes.
 
-        One call of `decompress` may leave input or output for further calls.
+        The loop is needed because one call of `decompress` may leave input or output for further calls.
         """
         before = self.size
         while not frame.eof:
@@ -137,11 +138,11 @@ class ZipReader:
         self._limits = limits
         self._wanted = wanted
         self._at = start  # offset of the next byte
-        self._record = b""  # the beginning of a header, entry or data descriptor, whose rest is in the next block
+        self._record = b""  # the beginning of a record or data descriptor that continues in the next block
         self._held = b""  # the rest of the last block, which `resume()` reads
         self._descriptor_bytes = 0  # size of the data descriptor that comes next; 0: none comes
         self._body: _ZipBody | None = None
-        self._packed = self._unpacked = 0  # bytes of the members so far, as they are in the zip, and unpacked
+        self._packed = self._unpacked = 0  # bytes of the members so far: as stored in the zip, and unpacked
         self._directory: Directory | None = None  # None until it is needed
         self._entries: Iterator[ZipEntry] = iter(())  # central entries of the members to come
         self._next: ZipEntry | None = None  # the central entry of the next member
@@ -181,7 +182,7 @@ class ZipReader:
             yield self._hand_out()
 
     def resume(self, directory: Directory) -> Iterator[Members]:
-        """Continue with the member that needed the directory. Yield the members that end in the block fed last."""
+        """Continue with the member that needed the directory. Yield the members that end in the block last fed."""
         raw, held = self._record, self._held
         self.needs_directory, self._record, self._held = False, b"", b""
         self._at -= len(raw)
@@ -209,7 +210,7 @@ class ZipReader:
         )
 
     def _step(self, view: memoryview) -> int:
-        """Read the next part of a descriptor, a body or another record; return the number of bytes consumed."""
+        """Read the next part of a data descriptor, a body or a record; return the number of bytes consumed."""
         if self._check.ended:
             raise self._error("other bytes follow the end of the zip")
         if self._descriptor_bytes:
@@ -225,9 +226,9 @@ class ZipReader:
         return count
 
     def _read_descriptor(self, view: memoryview) -> int:
-        """Check the data descriptor, and return the number of bytes consumed.
+        """Read the next part of a data descriptor; return the number of bytes consumed.
 
-        The descriptor must equal one that the central entry implies.
+        A whole descriptor must be one of the valid descriptors of the central entry before it.
         """
         piece = view[: self._descriptor_bytes - len(self._record)]
         self._record += piece
@@ -239,7 +240,7 @@ class ZipReader:
         return len(piece)
 
     def _read_record(self, view: memoryview) -> int:
-        """Read one record of the zip (see `zip_records.py`), or a part; return the number of bytes consumed."""
+        """Read one record, or the part of it that has arrived; return the number of bytes consumed."""
         begin = self._at - len(self._record)
         if not self._record and len(view) >= LONGEST_FIXED:
             need = record_bytes(bytes(view[:LONGEST_FIXED]), self._shard, begin)
@@ -339,7 +340,10 @@ class ZipReader:
             self._last = entry
 
     def _bytes_to_next(self, directory: Directory) -> int:
-        """Advance to the next central entry; return how many bytes are left before its member."""
+        """Advance to the next central entry; return the number of bytes from `_at` to the entry's member.
+
+        After the last entry, return the number of bytes from `_at` to the directory.
+        """
         self._next = next(self._entries, None)
         following = directory.begins_at if self._next is None else self._next.offset
         if following < self._at:

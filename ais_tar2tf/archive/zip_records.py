@@ -1,4 +1,4 @@
-"""Parsers of the records of a zip, one function for each kind. No I/O.
+"""Parsers of the records of a zip, one function for each kind. This module must not do I/O.
 
 In this module, a record is a structure of the zip format, not a record of a data set. A zip has these records, in
 this order:
@@ -6,11 +6,11 @@ this order:
 local header        before each member
 data descriptor     after a member whose local header left out its checksum and sizes
 central entry       one for each member; all of them together are the directory
-zip64 end, locator  only where numbers need 64 bits; the locator states where the zip64 end is
+zip64 end, locator  only in a zip whose numbers need 64 bits; the locator states where the zip64 end is
 end                 the size and the offset of the directory, and a comment
 
-Numbers are little-endian. If a number does not fit its field, the field is 0xFFFF or 0xFFFFFFFF, and the number is in
-an extra field called zip64, or in the zip64 end.
+Numbers are little-endian. If a number does not fit its field, the field is 0xFFFF or 0xFFFFFFFF. The number is then
+in an extra field of the same record, called zip64; a number of the end is then in the zip64 end.
 """
 
 from __future__ import annotations
@@ -55,36 +55,36 @@ STORED, DEFLATED = 0, 8
 _DESCRIPTOR = b"PK\x07\x08"
 LONGEST_DESCRIPTOR = 24  # bytes: a signature, a checksum and two sizes of 64 bits
 _LOCAL = struct.Struct("<4s5H3I2H")  # signature, version, flags, method, time, date, crc, packed, size, name, extra
-# As the local header, but with two versions, and at the end: the lengths of name, extra and comment, then disk,
-# internal and external attributes, and the offset of the local header.
+# The fields of the local header, but with two versions. At the end: the lengths of name, extra and comment, then the
+# disk, the internal and external attributes, and the offset of the local header.
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")  # signature, disk, disk of directory, entries here, entries, size, offset, comment
 _END64 = struct.Struct("<4sQ2H2I4Q")  # signature, bytes, versions, disks, entries here, entries, size, offset
 _LOCATOR = struct.Struct("<4sIQI")  # signature, disk, offset of END64, disks
 END_BYTES, END64_BYTES, LOCATOR_BYTES = _END.size, _END64.size, _LOCATOR.size
 _FIXED = {LOCAL: _LOCAL, CENTRAL: _CENTRAL, END: _END, END64: _END64, LOCATOR: _LOCATOR}
-LONGEST_FIXED = _END64.size  # with so many bytes or more, `record_bytes` is exact
+LONGEST_FIXED = _END64.size  # a `head` of at least this length makes the result of `record_bytes` exact
 _FULL_16, _FULL_32 = 0xFFFF, 0xFFFFFFFF
 _ZIP64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
-_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags: simple, strong, with encrypted names
+_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13  # flags of an encrypted member: simple, strong, with encrypted names
 _HAS_DESCRIPTOR, _PATCH, _UTF8 = 1 << 3, 1 << 5, 1 << 11
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
-_UNIX = 3
+_UNIX = 3  # the number of Unix among the systems on which a zip was made
 
 
 @dataclass(frozen=True, slots=True)
 class ZipEntry:
-    """One member as its local header or its central entry describes it."""
+    """The description of one member by its local header or by its central entry."""
 
     name: str
     raw_name: bytes
-    offset: int  # of the local header
+    offset: int  # offset of the local header
     method: int
     crc: int
     packed: int  # bytes in the archive
     size: int  # bytes when unpacked
-    has_descriptor: bool  # then the local header may leave out the checksum and the sizes
-    is_link: bool = False  # always False for a local header, which does not state it
+    has_descriptor: bool  # if true, the local header may leave out the checksum and the sizes
+    is_link: bool = False  # always False if a local header was parsed, which does not state it
 
     @property
     def is_file(self) -> bool:
@@ -134,7 +134,7 @@ class _RecordPlace:
 def record_bytes(head: bytes, shard: str, offset: int) -> int:
     """Return the length of the record that begins with `head`.
 
-    If `head` is too short to tell, return a smaller length: that of a longer head with which to call again.
+    If `head` is too short to state the length, return a smaller number: how many bytes the caller must pass instead.
 
     Raises:
         ArchiveError: No record begins with these bytes.
@@ -218,9 +218,10 @@ def _entry(
 
 
 def _name(raw: bytes, unicode_path: bytes, *, utf8: bool) -> str:
-    """Decode a name: as UTF-8 if a flag says so, else as cp437, as the format demands.
+    """Decode the name `raw`: as UTF-8 if the flag `utf8` is set, otherwise as cp437, as the format demands.
 
-    Without the flag, `unicode_path` may hold the name in UTF-8. It counts only if its checksum is that of `raw`.
+    If the flag is not set, the extra field `unicode_path` may hold the name in UTF-8, and the checksum of `raw`. The
+    extra field is ignored if this checksum is wrong.
     """
     if utf8:
         return raw.decode("utf-8", "surrogateescape")
@@ -245,7 +246,10 @@ def _extra(raw: bytes, place: _RecordPlace) -> dict[int, bytes]:
 
 
 def _wide(field: bytes, numbers: tuple[int, ...], place: _RecordPlace) -> tuple[int, ...]:
-    """Replace the numbers that did not fit in 32 bits. The zip64 field holds only these numbers, in order."""
+    """Return `numbers`, of which those that did not fit in 32 bits are replaced by the numbers in the zip64 field.
+
+    The zip64 field holds only the numbers that did not fit, in the order of `numbers`.
+    """
     wide: list[int] = []
     at = 0
     for number in numbers:

@@ -1,7 +1,7 @@
-"""Checks of the arguments of a public function: their number and their types. No I/O.
+"""Checks of the arguments of a public function: their number and their types.
 
 The annotations of the parameters state the types. If an annotation cannot be checked here, the function itself must
-check the argument. This module ignores arguments with unknown names, which `nearest.py` refuses.
+check the argument. This module ignores arguments with unknown names, which `nearest.py` refuses. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _BY_EITHER = frozenset({*_BY_POSITION, *_BY_NAME})
 _OPTIONS = "ais_tar2tf.options"
 _SECRET = frozenset({"token"})  # options whose values must not appear in errors
 _CHOICES = frozenset({"align", "at_end", "even", "exists", "format", "grouping", "on_error", "shuffle"})
-"""Options with a choice of texts. The functions that know the choices check them, and suggest similar ones."""
+"""Options whose value is one of a few texts. The function with the option checks the value, and suggests another."""
 
+# The end of an error's text for an argument with this name.
 _ADVICE = {
     "at_least": ": say (height, width)",
     "cache": ": give the path of a folder, 'memory' or t2t.options.Cache(dir)",
@@ -60,12 +61,16 @@ class _ValueKind(NamedTuple):
 
 
 class Arguments:
-    """The parameters of a function. `check` compares arguments with them.
+    """The parameters of a function. `check` compares arguments with these parameters.
 
     Args:
         function: The function.
         shown: The function's name in errors.
         within: The class that errors put before the name of an argument, as in `Tls.verify`; "" for no class.
+
+    Attributes:
+        names: The names of the parameters that can be given by name.
+        takes_any_name: Whether the function has a parameter such as `**options`.
     """
 
     def __init__(self, function: Callable[..., Any], shown: str, *, within: str = "") -> None:
@@ -124,10 +129,10 @@ class Arguments:
             return []
         try:
             annotation = eval(parameter.annotation, annotation_names(self._function))  # noqa: S307  # our own source code
-        except (NameError, AttributeError):  # a name that is imported only for type checkers
+        except (NameError, AttributeError):  # a name in it is imported only for type checkers
             return []
         is_location = any(_origin(part) is os.PathLike for part in _parts_of(annotation))
-        if is_location and parameter.default is parameter.empty:  # the function raises TemplateError
+        if is_location and parameter.default is parameter.empty:  # the function checks it itself
             return []
         return _kinds_in(annotation)
 
@@ -148,7 +153,7 @@ class Arguments:
         return OptionTypeError(f"{option} is {takes}, not {shown}{advice}")
 
     def advice_on(self, value: Any) -> str:
-        """Return the end of an error's text: where a user can pass the function `value` instead; else ""."""
+        """Return the end of an error's text: where the user can pass the function `value`; "" for other values."""
         return _ADVICE_ON_FUNCTIONS.get(self._shown, "") if callable(value) else ""
 
 
@@ -166,7 +171,7 @@ def _advice(name: str, kinds: list[_ValueKind], value: Any) -> str:
 
 
 def _as_options(options: type, value: Any) -> str:
-    """Return the text of arguments for a class of options, as the user probably meant by `value`."""
+    """Return, as text, the arguments of the class `options` that the user probably meant by `value`."""
     known = {each.name: each for each in fields(options)}
     if isinstance(value, Mapping) and value and value.keys() <= known.keys():
         return ", ".join(f"{name}={each!r}" for name, each in value.items())
@@ -212,7 +217,7 @@ def _kind_of(annotation: Any) -> _ValueKind | None:
 
 
 def _tuple_of(parts: tuple[Any, ...]) -> _ValueKind | None:
-    """Return the kind of a tuple, which a list of the same values fits, too; None if a part cannot be checked."""
+    """Return the kind of a tuple; None if the type of one of its parts cannot be checked. A list fits it, too."""
     endless = len(parts) == 2 and parts[1] is Ellipsis
     kinds = [_kinds_in(part) for part in (parts[:1] if endless else parts)]
     if not all(kinds):

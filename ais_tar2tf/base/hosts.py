@@ -1,9 +1,9 @@
-"""The number of this process among the processes of a training, and the number of all these processes.
+"""The number of this process among the processes of a training (the *hosts*), and the number of all these processes.
 
 Both are read from the environment variables of the program that launched the processes. This module must not do I/O.
 The variables, and the programs that set them:
 
-TF_CONFIG                                   tf.distribute: the chief, then the workers
+TF_CONFIG                                   tf.distribute; the chief is numbered first, then the workers
 SLURM_PROCID, SLURM_NTASKS                  srun
 OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE  mpirun (Open MPI), horovodrun over it
 PMI_RANK, PMI_SIZE                          MPICH, Intel MPI
@@ -58,7 +58,7 @@ def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
 
 
 def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield (name, (i, n)) for TF_CONFIG, and for the first variable of each pair, if they state a host."""
+    """Yield (name, (i, n)) for TF_CONFIG and for each pair that states a host; the first variable names the pair."""
     config = environ.get("TF_CONFIG", "")
     if config.strip():
         host = _host_in_cluster(config)
@@ -77,7 +77,7 @@ def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]
 
 
 def _missing(environ: Mapping[str, str]) -> str:
-    """Return advice on which variable to set: the missing variable of an incomplete pair, or any of all pairs."""
+    """Return advice on what to set: the missing variable of an incomplete pair, else TF_CONFIG or any pair."""
     for pair in _RANKS:
         present = [name for name in pair if environ.get(name, "")]
         if present:

@@ -1,7 +1,7 @@
-"""Errors for misspelt names of fields, options and splits. Each error suggests the most similar name. No I/O.
+"""Errors for misspelt names of fields, options and splits. Each error suggests the most similar name.
 
-The decorators of this module let a function check its arguments before it runs. `Arguments` checks their number and
-types.
+The decorators of this module let a function check its arguments before it runs. They check the names of the arguments
+here, and leave their number and types to `Arguments`. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
-_PUBLIC = {"open_source": "open", "index_shards": "index"}  # functions that users know by another name
+_PUBLIC = {"open_source": "open", "index_shards": "index"}  # functions, and the names by which users call them
 _SYNONYMS = {
     "buffer_size": "shuffle",
     "columns": "fields",
@@ -39,10 +39,10 @@ _SYNONYMS = {
     "proxy_url": "endpoint",
     "transform": "map",
 }
-"""Options by their names in tf.data, in other libraries, and in other functions of this package."""
+"""Names of options that users know from elsewhere, such as tf.data, and the names that are used here instead."""
 
-_SIMILAR = 0.6  # ratio of difflib: it accepts `jgp` for `jpg` and `shufle` for `shuffle`, but not `jpg` for `cls`
-_PREFIX_LETTERS = 3  # the fewest letters that suggest a longer name: `skip` suggests `skip-record`
+_SIMILAR = 0.6  # the least ratio of difflib: `jgp` is similar to `jpg`, `shufle` to `shuffle`, but not `jpg` to `cls`
+_PREFIX_LETTERS = 3  # from so many letters on, a name that begins with them is suggested: `skip-record` for `skip`
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -91,7 +91,8 @@ def checked_class(kind: _Class) -> _Class:
 def known_options(function: _Function) -> _Function:
     """Let a function check the number, the names and the types of its arguments before it runs.
 
-    The annotations of its parameters state the types. The error for a misspelt name suggests the most similar name.
+    The annotations of the function's parameters state the types. The error for a misspelt name suggests the most
+    similar name.
     """
     return _checked(function, lambda _: [])
 
@@ -120,9 +121,9 @@ def _checked(
 
     Args:
         function: The function.
-        further_names: Returns the names of more options to accept, given the name of the function for errors.
+        further_names: Gets the name that errors use for the function; returns the names of more options to accept.
         within: The name of the class, if `function` is a constructor.
-        methods: Methods of the result, which the error for an unknown option may name.
+        methods: Methods of the function's result. The error for an unknown option names those that have this option.
     """
     shown = _PUBLIC.get(function.__qualname__, function.__qualname__.removesuffix(".__init__"))
     parameters = Arguments(function, shown, within=within)

@@ -1,6 +1,7 @@
-"""The retry rule: whether a failed request is tried again, and after how many seconds. No I/O.
+"""The retry rule: whether a failed request is tried again, and after how many seconds.
 
-`repeat` is the only retry loop of the package. It does not wait by itself: its caller passes a function that waits.
+`repeat` is the only retry loop of the package. This module must do no I/O, and must not wait by itself: the caller of
+`repeat` passes a function that waits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ais_tar2tf.options import Retry
 
 __all__ = ["Tries", "is_progress", "repeat"]
 
-_LOG = logging.getLogger("ais_tar2tf")  # logs only errors that are followed by another try; the last error is raised
+_LOG = logging.getLogger("ais_tar2tf")  # logs only errors after which another try follows; the last error is raised
 _Result = TypeVar("_Result")
 
 
@@ -25,7 +26,7 @@ class Tries:
 
     retry: Retry
     failed: int = 0  # consecutive tries without progress
-    _silent_seconds: float = 0.0  # seconds since the first try; 0 if the endpoint has ever answered
+    _silent_seconds: float = 0.0  # seconds since the first try if the endpoint has never answered, else 0
 
     def after_failure(
         self, error: TransportError, draw: Callable[[], float], *, progress: bool = False
@@ -33,11 +34,11 @@ class Tries:
         """Return the seconds until the next try, or None if no try follows.
 
         An endpoint that has never answered is tried for `Retry.unreachable` seconds, or for `Retry.unanswered`
-        seconds if it accepts connections. The next try is expected to take as long as the last try. It is not begun
-        if it would end after these seconds.
+        seconds if it accepts connections. The next try is expected to take as long as the previous try. If it would
+        end after these seconds have passed, it is not begun.
 
         Args:
-            error: The error of the last try.
+            error: The error of the try that has just failed.
             draw: Returns random numbers in [0, 1).
             progress: Whether bytes arrived since the previous failure.
         """
@@ -96,7 +97,8 @@ def repeat(
         pause: Waits for a number of seconds.
         draw: Returns random numbers in [0, 1).
         on_retry: Called with the error of a failed try before the next try. It is not called for the last error.
-        progress: Returns whether bytes arrived since the previous failure. If so, the failed tries are counted anew.
+        progress: Returns whether bytes arrived since the previous failure. If they did, the count of failed tries
+            begins again at 1.
 
     Raises:
         TransportError: The tries failed, and `retry` allows no further try. Errors of other types are not retried.
@@ -117,7 +119,7 @@ def repeat(
 def is_progress(count: int, seconds: float, min_rate: float) -> bool:
     """Return whether `count` bytes arrived in `seconds` at `min_rate` bytes a second or faster.
 
-    So a server that sends one byte in each try makes no progress.
+    The rate is required so that a server that sends one byte in each try makes no progress.
 
     >>> is_progress(0, 0.0, 1024), is_progress(1, 0.2, 1024), is_progress(1_000, 0.2, 1024)
     (False, False, True)

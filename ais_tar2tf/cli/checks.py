@@ -27,7 +27,7 @@ _OLDEST, _NEWEST = (3, 11), (3, 13)
 _LEAST_MEMORY = 1_000_000_000  # bytes: TensorFlow takes half of these bytes, and this package takes 256 MiB
 _LEAST_DISK = 1_000_000_000  # bytes: more than a first export and a card need
 _LEAST_FILES = 1_024  # files that a process may have open at once
-_DEVELOPERS = ("test", "dev", "bench", "fuzz")  # extras that only developers of this package need
+_DEVELOPERS = ("test", "dev", "docs", "bench", "fuzz")  # extras that only developers of this package need
 _TENSORFLOW_SECONDS = 120  # a first import reads a gigabyte from disk
 _SECRETS = (
     "AIS_AUTHN_TOKEN",

@@ -1,6 +1,6 @@
 """The diagnosis of the verb `bench`: which measured stage is the bottleneck, and which options may help.
 
-This module measures nothing; `stages.py` does.
+This module must not measure anything: `stages.py` makes the measurements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ais_tar2tf.cli.stages import StageMeasurement
 __all__ = ["Rates", "Verdict", "judge"]
 
 _WORTH_IT = 1.2  # a gain below 20 % is within the noise of a measurement of a few seconds
-_BATCH_BYTES = 64_000_000  # the most bytes of a suggested batch: prefetching holds several batches in memory
+_BATCH_BYTES = 64_000_000  # the largest suggested batch: prefetching holds several batches in memory
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Rates:
 
     Attributes:
         downloads: Pairs (number of connections, measurement). The first pair has the default number of connections.
-        parse: Reading shards in memory into records.
-        handed_over: Reading shards in memory into batches of tf.data.
-        decode: The same as `handed_over`, with images decoded and resized.
-        together: The same as `decode`, with shards from the store.
+        parse: Making records of shards that are in memory.
+        handed_over: Making batches in tf.data of shards that are in memory.
+        decode: The work of `handed_over`, and decoding and resizing images.
+        together: The work of `decode`, but with shards that are read from the store.
     """
 
     downloads: Sequence[tuple[int, StageMeasurement]]
@@ -43,7 +43,7 @@ class Rates:
 
     @property
     def best_download(self) -> tuple[int, StageMeasurement]:
-        """The fastest download. More connections count only if their download is clearly faster (`_WORTH_IT`)."""
+        """The fastest download. A later pair is chosen only if it is faster by the factor `_WORTH_IT`."""
         best = self.downloads[0]
         for each in self.downloads[1:]:
             if each[1].rate > best[1].rate * _WORTH_IT:
@@ -53,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The slowest stage, advice, and suggested options. `parallel` is None if the default is suggested."""
+    """The slowest stage, advice, and suggested options. `parallel` is None if its default is suggested."""
 
     bottleneck: str
     advice: tuple[str, ...]
@@ -76,13 +76,13 @@ class Verdict:
 
 
 def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdict:
-    """Return the verdict: the stage with the lowest rate is the bottleneck.
+    """Return the verdict, in which the stage with the lowest rate is the bottleneck. `together` is not compared.
 
     Args:
         rates: The measurements.
-        record_bytes: The average bytes of a record.
-        cores: The machine's cores.
-        batch: The measured batch size.
+        record_bytes: The average size of a record.
+        cores: The number of cores of this machine.
+        batch: The batch size of the measurements.
     """
     connections, download = rates.best_download
     inside = [each for each in (rates.parse, rates.handed_over, rates.decode) if each is not None]
@@ -117,7 +117,7 @@ def _of_download(connections: int, default: int) -> str:
 
 
 def _batch(record_bytes: float, batch: int) -> int:
-    """Return the suggested batch size: `batch`, halved until a batch has at most `_BATCH_BYTES`."""
+    """Return the suggested batch size: `batch`, halved until a batch has at most `_BATCH_BYTES` bytes."""
     while batch > 1 and batch * record_bytes > _BATCH_BYTES:
         batch //= 2
     return batch

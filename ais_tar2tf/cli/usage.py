@@ -17,7 +17,7 @@ from ais_tar2tf.cli.console import Console
 
 __all__ = ["Verb", "Verbs"]
 
-_Misuse: Any = typer.BadParameter.__mro__[1]  # click's UsageError; from 0.20 on, typer contains its own click
+_Misuse: Any = typer.BadParameter.__mro__[1]  # UsageError of typer's own copy of click (from typer 0.20 on)
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 
 
@@ -38,7 +38,7 @@ class Verbs(TyperGroup):
 class Verb(TyperCommand):
     """A verb of the command line. It names missing arguments in its error, and refuses empty arguments.
 
-    Most verbs would take an empty argument for the current folder, or for the root.
+    Without this check, most verbs would read an empty argument as the current folder, or as the root.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -74,9 +74,10 @@ def _reporting_misuse(ctx: Any, remedy: str) -> Generator[None]:
 
 
 def _missing(verb: Verb, ctx: Any, args: Sequence[str]) -> list[str]:
-    """Return the missing arguments with their help. The arguments that were given count as the first ones.
+    """Return the names and help texts of the missing arguments.
 
-    Click itself would take the only argument of `put FILE... URL` for the URL, and report that FILE is missing.
+    If n arguments are given, the first n required arguments count as given, and all others as missing. Click itself
+    would use the only argument of `put FILE... URL` as the URL, and report that FILE is missing.
     """
     if any(option in args for option in ctx.help_option_names):
         return []

@@ -347,12 +347,12 @@ class AisDataset(Completed):
         return place
 
     def _converted_by(self, etl: str, template: Locations) -> Shards:
-        """Return the shards of a template in a store that returns the output of an ETL in place of their bytes."""
+        """Return the shards of a template. Their store returns the output of an ETL instead of their bytes."""
         names = self._names(template)
         return replace(self._shards, store=self._open(etl=etl), names=names)
 
     def _shuffled(self, template: Locations) -> list[str]:
-        """Return the names of the shards in a random order. As a template, each escaped name means only itself."""
+        """Return the names of the shards in a random order, escaped, so that each is a template of this one shard."""
         names = list(self._names(template))
         random.shuffle(names)
         return list(map(escape, names))
@@ -373,7 +373,7 @@ class AisDataset(Completed):
     def _to_example(self, function: Callable[[Record], Any] | None) -> Callable[[Record], Any]:
         """Return the mapping of record files: `function` after the conversions, or the pipeline, or the default.
 
-        As the mapping, the pipeline must return a dict.
+        If the pipeline is the mapping, it must return a dict.
         """
         pipeline = self._pipeline
         if pipeline is None:

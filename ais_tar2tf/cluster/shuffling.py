@@ -1,7 +1,7 @@
 """Shuffling by dSort: the AIStore cluster writes the records of shards into new shards, in another order.
 
-This module starts and watches jobs of the cluster. It must not read records itself; `local_shuffle.py` does so if the
-cluster was built without dSort.
+This module starts and watches jobs of the cluster. It must not read records itself. If the cluster was built without
+dSort, and the user passes `local=True`, `local_shuffle.py` reads and writes the records.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ais_tar2tf.streams.naming import shard_names
 __all__ = ["ORDERS", "ShuffleJob", "ShuffleProgress", "shuffle"]
 
 ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "none"}
-"""The names of orders here, and in dSort: at random, by key, by the MD5 hash of the key, and unchanged."""
+"""The name of each order here, and its name in dSort: at random, by key, by the MD5 hash of the key, or unchanged."""
 
-_FIELD_TYPES = ("int", "float", "string")  # if dSort sorts by a field, the types that its values may have
+_FIELD_TYPES = ("int", "float", "string")  # the types that a field's values may have if dSort sorts by this field
 _EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
 _NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
@@ -46,7 +46,7 @@ class ShuffleProgress:
         extracted: The number of shards that have been read.
         shards: The number of all shards to read.
         created: The number of shards that have been written.
-        to_create: The number of all shards to write, as far as the targets report it.
+        to_create: The number of all shards to write: the sum of the numbers that targets have reported so far.
         aborted: Whether the job was aborted.
         errors: The errors that the targets report.
     """
@@ -117,7 +117,7 @@ class ShuffleJob:
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> list[str]:
-        """Wait until the job has ended, and return the URLs of the new shards. Ctrl-C aborts the job.
+        """Wait until the job has ended, and return the URLs of the new shards. Ctrl-C during the wait aborts the job.
 
         Args:
             progress: Called repeatedly with the job's progress until the job has ended.
@@ -179,8 +179,8 @@ def shuffle(
         endpoint: The URL of the AIStore proxy. Default: AIS_ENDPOINT.
         token: The AuthN token, or a function that returns it. Default: AIS_AUTHN_TOKEN.
         replace: Whether to delete existing shards that have new names. If False, such a shard is an error.
-        local: Whether to shuffle in this process, with batch requests, if the cluster was built without dSort. A
-            local shuffle needs uncompressed tars, and the order "random" or "none".
+        local: Whether to shuffle in this process if the cluster was built without dSort. Such a local shuffle reads
+            many records by each request. It needs uncompressed tars, and the order "random" or "none".
         progress: Called repeatedly with a `ShuffleProgress` until the job has ended. A local shuffle never calls it.
         wait: Whether to wait until the job has ended. A local shuffle always waits.
 
@@ -335,10 +335,11 @@ def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_na
 
 
 def _make_room(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
-    """Create the bucket if it does not exist, and delete all shards with new names. Without `replace`, refuse them.
+    """Create the bucket if it does not exist, and delete all existing shards that have new names.
 
-    The job may write fewer shards than an earlier job. The old shards with the last names must not stay among the new
-    shards.
+    If such a shard exists and `replace` is False, raise ExportError. All of them must be deleted before the job,
+    because the job may write fewer shards than there are names. The old shards with the last names would otherwise
+    stay among the new shards.
     """
     new_names = set(_out_names(template, read))
     store.create()

@@ -21,7 +21,7 @@ _INTEGERS = ("labels", "is_truncated", "labels_difficult")
 
 
 def parse_class_ids(data: bytes, where: str) -> dict[str, int]:
-    """Return the id of each class in a file `classes.names`, which has one name a line. The first id is 1."""
+    """Return the id of each class in a file `classes.names`, which has one name on each line. The first id is 1."""
     names = [line.strip() for line in data.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
     if not names:
         raise SchemaError(f"{where}: there are no names of classes in it, one on each line")

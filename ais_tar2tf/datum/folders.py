@@ -29,7 +29,7 @@ from ais_tar2tf.options import Limits
 __all__ = ["FOLDERS", "Attributes", "Examples"]
 
 Attributes = Mapping[str, Any]
-"""The attributes of a split in `TFRWriteConfigs.splits`, such as `image_dir`: they replace parts of the layout."""
+"""The attributes of a split in `TFRWriteConfigs.splits`. They replace parts of the layout, such as folder names."""
 
 Examples = Iterator[tuple[str, dict[str, Any]]]
 """Pairs of a key and an example, which is a dict of features."""
@@ -44,8 +44,8 @@ class ProblemFolder:
 
     Args:
         path: The folder.
-        splits: All splits that will be read, with their attributes. All splits decide together which type the labels
-            of a column have.
+        splits: All splits that will be read, with their attributes. The labels of a column have the same type in all
+            splits, so the labels of all splits decide this type.
     """
 
     def __init__(self, path: str | os.PathLike[str], splits: Mapping[str, Attributes]) -> None:
@@ -67,16 +67,19 @@ class ProblemFolder:
             raise SchemaError(f"{path}: this {what} can't be read ({error.strerror})") from error
 
     def read_ids(self, path: Path) -> list[str]:
-        """Return the image ids in the list of a split: the first word of each line. Pascal VOC adds more words."""
+        """Return the image ids in a file that lists a split: the first word of each line.
+
+        In Pascal VOC, more words may follow in a line.
+        """
         lines = self.read(path, "list of a split").decode("utf-8", "surrogateescape").splitlines()
         return [line.split()[0] for line in lines if line.strip()]
 
 
 def _find_image(folder: Path, name: str, extension: str) -> Path:
-    """Return the path of the image `name` in a folder. The name lacks the extension.
+    """Return the path of the image `name` in a folder. Usually `name` has no extension.
 
-    If no file has `extension`, look for a file without extension, and then for a file with another image extension.
-    If there is no such file, return the path with `extension`: reading it raises the error.
+    If there is no file of this name with `extension`, look for a file that is called exactly `name`, and then for a
+    file with another image extension. If there is none, return the path with `extension`: reading it raises an error.
     """
     path = folder / f"{name}{extension}"
     if path.exists():
@@ -109,7 +112,7 @@ class ClassificationFolder(ProblemFolder):
             yield name, {"image": data, **self._columns.typed(labels)}
 
     def _rows(self, path: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
-        """Yield the line number, the image's file name and the labels of each row."""
+        """Yield, for each row, its line number, the name of its image and its labels."""
         if not path.is_file():
             raise SchemaError(f"{path}: there is no such file; it lists the images of a split and their labels")
         rows = csv_rows(path)
@@ -205,4 +208,4 @@ FOLDERS: dict[str, type[ProblemFolder]] = {
     IMAGE_SEG: SegmentationFolder,
     TEXT_CLF: TextFolder,
 }
-"""The class that reads the folder of each problem."""
+"""From each problem to the class that reads its folder."""

@@ -1,6 +1,7 @@
-"""Checks of images by their headers, and the conversion of palette masks to class ids.
+"""Checks of images by their headers, and the conversion of masks with a palette to masks of class ids.
 
-No image is decoded, except palette masks of fewer than eight bits per pixel.
+A *mask* is an image that assigns a class id to each pixel of another image. This module must not decode images,
+except masks that have a palette and fewer than eight bits per pixel.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ __all__ = ["check_image", "segmentation_example"]
 _DECODED_FORMATS = ("jpeg", "png", "gif", "bmp")
 """The formats that tf.io.decode_image decodes."""
 
-_ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND"}
+_ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND"}  # bytes at the end of a complete image
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _PALETTE, _GREY = 3, 0  # colour types of PNG
-_IHDR_BODY = 16  # offset in a PNG of the body of its first chunk, IHDR
+_IHDR_BODY = 16  # the offset in a PNG at which the body of IHDR, its first chunk, begins
 _DEPTH_AT, _COLOUR_AT = 8, 9  # offsets in the body of IHDR
 
 
@@ -59,8 +60,8 @@ def segmentation_example(image: bytes, image_name: str, mask: bytes, mask_name: 
 def _mask_to_ids(data: bytes) -> bytes:
     """Return a mask whose decoded pixels are class ids.
 
-    A PNG with a palette is converted to a grey PNG: its pixels are class ids, but decoders would return the colours
-    of the palette. Any other mask is returned unchanged.
+    A PNG with a palette stores class ids as indices of the palette, but decoders return the colours of the palette.
+    So such a PNG is converted to a grey PNG, whose grey levels are the ids. Any other mask is returned unchanged.
     """
     header = image_header(data)
     colour_at = _IHDR_BODY + _COLOUR_AT
@@ -89,7 +90,10 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _unscaled(grey: bytes, depth: int) -> bytes:
-    """Convert a grey PNG of fewer than eight bits to eight bits, as decoders would scale the levels to 0..255."""
+    """Convert a grey PNG of fewer than eight bits to eight bits, with the same grey levels.
+
+    Decoders scale levels of fewer bits to 0..255, but leave levels of eight bits as they are.
+    """
     import tensorflow as tf
 
     levels = tf.io.decode_png(grey, channels=1)

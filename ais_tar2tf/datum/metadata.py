@@ -1,10 +1,11 @@
-"""The two JSON documents next to Datum's record files: the features, and the number of examples in each file.
+"""The two JSON documents next to Datum's record files: the number of examples in each file, and the features.
 
-    shard_info.json                          {split: {file: examples}}
+    shard_info.json                          {split: {file: number of examples}}
     datum_to_type_and_shape_mapping.json     {feature: {type: int|float|string, shape, dense, field}}
 
-`field` is the feature as `values.schema.Field.to_json` writes it. The original Datum wrote no `field`. This module
-converts documents and checks them. It must not do I/O.
+The second document is called the *mapping*. `dense` is true for images, and for features whose values all have the
+same shape. `field` is the feature as `values.schema.Field.to_json` writes it; the mappings of the original Datum
+have no `field`. This module converts documents and checks them. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def to_json_bytes(document: Any) -> bytes:
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a document, which must be a JSON object; `where` names it in errors."""
+    """Parse a document, which must be a JSON object; `where` names the document in errors."""
     return parse_json(data, where=where, fail=SchemaError)
 
 
@@ -64,7 +65,7 @@ def is_image(field: Field) -> bool:
 
 
 def describe_feature(field: Field) -> dict[str, Any]:
-    """Return the entry of a feature in the mapping, from the field that describes the feature."""
+    """Return the entry in the mapping for the feature that `field` describes."""
     return {
         "type": _TYPES[wire_dtype(field)],
         "shape": list(field.shape),
@@ -95,7 +96,7 @@ def _field(name: str, entry: Mapping[str, Any]) -> Field:
 
 
 def flat_features(mapping: Mapping[str, Any]) -> list[str]:
-    """Return the names of the features that the original Datum stored flat, with the shape in `<name>_shape`."""
+    """Return the features that the original Datum stored as flat lists. Feature `<name>_shape` has the shape."""
     return [
         name
         for name, entry in mapping.items()
@@ -104,5 +105,5 @@ def flat_features(mapping: Mapping[str, Any]) -> list[str]:
 
 
 def parse_counts(info: Mapping[str, Any], where: str) -> dict[str, dict[str, int]]:
-    """Check the content of `shard_info.json` and return it; `where` names the document in errors."""
+    """Check and return the content of `shard_info.json`; `where` names the document in errors."""
     return expect.check(dict(info), _COUNTS, where=where, fail=SchemaError)

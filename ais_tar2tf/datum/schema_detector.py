@@ -1,7 +1,7 @@
 """Detects the schema of examples: the types and shapes of their features, and which features are sparse.
 
-An example is a dict of features, before it is serialized as a tf.train.Example. This module must not serialize
-examples.
+An example is a dict of features, before it is serialized as a tf.train.Example. The number of values of a *sparse*
+feature may differ between examples. This module must not serialize examples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SchemaDetector:
     """Collects the types and shapes of features from all examples that are added.
 
     Args:
-        sparse: The names of features that become sparse, even if they have the same number of values in all examples.
+        sparse: The names of features that become sparse, even if all examples have equally many values of them.
     """
 
     def __init__(self, sparse: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class SchemaDetector:
 
     @property
     def mixed(self) -> frozenset[str]:
-        """The features that are integers in some examples and floats in others. They must be stored as floats."""
+        """The features that are integers in some examples and floats in others, and must be stored as floats."""
         floats = {field.name for field in self._inference.schema if wire_dtype(field) == "float32"}
         return frozenset(floats & self._with_integers)
 
@@ -69,11 +69,11 @@ class SchemaDetector:
         for field in self._inference.schema:
             if field.name in self._images:
                 raise SchemaError(f"feature {field.name!r} is an image, and {field.type_text} in other examples")
-            # A vocabulary would turn text labels into numbers. In Datum they stay text.
+            # In Datum, text labels stay text. A vocabulary would turn them into numbers.
             yield replace(self._made_sparse(field), vocabulary=None)
 
     def _made_sparse(self, field: Field) -> Field:
-        """Make a field sparse if `sparse` names it: its dimensions get unknown sizes. Return the field."""
+        """Return a field; if `sparse` names the field, return it with dimensions of unknown size."""
         if field.name not in self._sparse or field.is_file or field.ragged or field.sparse:
             return field
         return replace(field, shape=(None,) * max(1, len(field.shape)))
@@ -89,10 +89,10 @@ def _is_integral(value: Any) -> bool:
 
 
 def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return an example with the values that are stored.
+    """Return an example with its values in the form that is stored.
 
-    An array of uint64 becomes int64, and an array of float64 becomes float32. For an array of several dimensions,
-    another feature with the shape is added.
+    A tensor becomes an array. An array of uint64 becomes int64, and an array of float64 becomes float32. For an array
+    of several dimensions, another feature is added, which holds the shape.
 
     Args:
         example: The features. A feature whose value is None is left out.

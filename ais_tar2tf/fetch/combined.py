@@ -1,7 +1,7 @@
 """Downloads several small ranges by one *combined* store request, if the store supports this (`stores.MultiRange`).
 
-This module must not retry a request, and must not raise an error of a store: range requests that it cannot fill go
-back to the caller, which sends them one by one.
+This module must not retry a request, and must not raise an error of a store. It returns the range requests that it
+cannot fill to the caller, which sends them one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ais_tar2tf.stores import Identity, Interrupt, MultiRange, Store
 
 __all__ = ["CombinedRequests"]
 
-# Every 64th range of a shard is requested by itself, because only such an answer states the shard's identity.
+# Every 64th range of a shard is requested by itself, because a combined answer may not state the shard's identity.
 _SINGLE_INTERVAL = 64
 
 
@@ -26,10 +26,10 @@ class CombinedRequests:
         self._state = state
         self._interrupts = interrupts
         self._store = store
-        self._counts: dict[str, int] = {}  # the number of a shard's latest range request, from 0, by the shard's name
+        self._counts: dict[str, int] = {}  # by shard name: the number of its latest range request, from 0
 
     def download(self, requests: Sequence[RangeRequest]) -> list[RangeRequest]:
-        """Fill requests that were begun together. Return the requests that the caller must send one by one.
+        """Fill range requests by one combined request. Return those that the caller must send one by one.
 
         Some stores state no identity in a combined answer. So the result includes every 64th request of a shard.
         """
@@ -59,11 +59,12 @@ class CombinedRequests:
         wanted = [(request.shard.wanted.name, request.start, request.stop or request.start) for request in requests]
         try:
             answer = self._store.read_many(wanted, interrupt=interrupt)
-        except Exception:  # noqa: BLE001  # sent one by one, the requests succeed or raise the error again
+        except Exception:  # noqa: BLE001  # the caller sends the requests one by one: they succeed or fail again
             return None
         if answer is None:
             return None
-        # AIStore's combined answer states no identity. The requests sent by themselves check it (`_is_single`).
+        # AIStore's combined answer states no identity. The answers to the single requests (`_is_single`) show whether
+        # the shard has changed.
         stated = answer.identity
         if stated != Identity() and not all(each.shard.identity.is_proved_by(stated) for each in requests):
             return None

@@ -5,7 +5,7 @@ The code runs in worker threads. After the reader has jumped over bytes, it also
 A strong validator is a strong ETag, a version or a checksum: it proves that two answers have the same content. After
 a body breaks off, the next body begins after the last received byte, and must state the same strong validator. If the
 store states no strong validator, one body brings all wanted bytes of the shard. If that body breaks off, the next
-body begins at the same byte again, and `receiver.py` checks by a hash that it repeats the received bytes.
+body begins where that body began, and `receiver.py` checks by a hash that the bytes received before come again.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Fetcher:
     `read_ahead_bytes` ahead of the reader, and wait when the reader falls behind. With one connection, a shard is one
     request. With more connections, a shard is requested in ranges of at most `read.range_bytes`.
 
-    A fetcher must not parse what it downloads, and never mixes bytes of two versions of a shard. All its errors are
-    StoreErrors.
+    A fetcher must not parse what it downloads, and never mixes bytes of two versions of a shard. Its errors are
+    StoreErrors, or come from the iterator of shards.
     """
 
     def __init__(
@@ -191,11 +191,11 @@ class Fetcher:
         _open_fetchers.discard(self)
 
     def close(self, *, grace: float = 0.0) -> None:
-        """End every request. On return, no thread and no socket is left.
+        """End every request. On return, no thread is left, and no socket that a cache did not take over.
 
         Args:
             grace: Seconds in which workers may end their requests by themselves, before their sockets are closed. A
-                cache keeps the requests that end so, and the next reader continues them.
+                cache may meanwhile take over a request and keep it open, so that a later reader continues it.
         """
         self._end_wait()
         with self._state.lock:
@@ -231,7 +231,7 @@ class Fetcher:
                 if not (request.is_planned and request.shard.is_jumping):
                     self._wait_for(request)
                     continue
-                requests = self._planner.begin(request)  # a prefetch window: waking a worker would take longer
+                requests = self._planner.begin(request)  # after a jump; waking a worker would take longer
                 self._reader_downloads = threading.get_ident()
             self._download(requests)
 

@@ -60,7 +60,7 @@ class Interrupts:
         """Interrupt the store requests that do not end by themselves within `grace` seconds.
 
         During this time a cache may park requests: it keeps them open for a later reader. The caller has closed the
-        state, and does not hold the lock.
+        `DownloadState`, and does not hold its lock.
         """
         with self._state.lock:
             for interrupt in self._in_flight if grace else ():

@@ -1,9 +1,10 @@
-"""Predicts the bytes that a reader needs after its next jumps, so that they can be requested together. No I/O.
+"""Predicts the bytes that a reader needs after its next jumps, so that one request can fetch the bytes of many jumps.
 
 A reader that skips large fields reads a few bytes around the beginning of each record, and jumps to the next record.
-If an index states the offsets of the records, a *prefetch window* around each offset is predicted: a range of bytes,
-which extends as far before and after the offset as the reader needed at the last records. A wrong prediction costs a
-few bytes or another request, and never changes the bytes that the reader gets.
+If an index states the offsets of the records, this module predicts a *prefetch window* around each offset. The
+window is a range of bytes, which extends as far before and after the offset as the reader needed at the last records.
+A wrong prediction costs a few bytes or another request, and never changes the bytes that the reader gets. This module
+must not do I/O.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ais_tar2tf.options import KIB
 __all__ = ["PredictedWindows"]
 
 _MAX_DISTANCE = 64 * KIB  # bytes from the beginning of a record to the start or the stop of its window
-_MIN_AFTER = 1 * KIB  # bytes that hold the header of the record's first member, with a PAX header
+_MIN_AFTER = 1 * KIB  # bytes after the beginning of a record: the header of its first member, with a PAX header
 _SHRINKING = 8  # `_before` shrinks by 1/8 at each record that needs fewer bytes
 
 
@@ -32,7 +33,8 @@ class PredictedWindows:
     def land(self, target: int) -> int | None:
         """Learn from a jump of the reader to the offset `target`.
 
-        Return the stop of the window around the next record, or None if no record begins soon after `target`.
+        Return the stop of the window around the first record at or after `target`, or None if no record begins within
+        64 KiB after `target`.
         """
         at = bisect_left(self._begins, target)
         self._next = max(self._next, at)
@@ -42,7 +44,7 @@ class PredictedWindows:
         return self._begins[at] + self._after
 
     def grow(self) -> None:
-        """Learn that the reader needed more bytes than a window had. The next windows are longer."""
+        """Learn that the reader needed more bytes than a window had, and make the next windows longer."""
         self._after = min(2 * self._after, _MAX_DISTANCE)
 
     def following(self, position: int, most: int, most_bytes: int) -> list[tuple[int, int]]:

@@ -21,8 +21,8 @@ class Differs(Exception):
 class Prefix:
     """A running hash of an object's bytes, from its first byte on.
 
-    `expected` is the `text` of an earlier Prefix, which hashed a number of bytes. Once this Prefix has hashed the
-    same number of bytes, it compares the two hashes.
+    `expected` is the `text` of an earlier Prefix; if it is empty, nothing is compared. Once this Prefix has hashed as
+    many bytes as the earlier Prefix, it compares the two hashes.
 
     >>> earlier = Prefix()
     >>> earlier.add(memoryview(b"the same"))
@@ -40,7 +40,7 @@ class Prefix:
 
     @property
     def text(self) -> str:
-        """The number of bytes so far and their hash, as `xxh3-128:SIZE:DIGEST`."""
+        """The number of bytes that were added, and the hash of these bytes, as `xxh3-128:SIZE:DIGEST`."""
         return f"{_KIND}:{self.size}:{self._hash.hexdigest()}"
 
     @property
@@ -52,7 +52,7 @@ class Prefix:
         """Add the next bytes of the object.
 
         Raises:
-            Differs: The hash of the first bytes is not the expected hash.
+            Differs: The hash of the object's first bytes is not the expected hash.
         """
         cut = self.expected_size - self.size
         cuts = (0, cut, len(data)) if 0 < cut <= len(data) else (0, len(data))
@@ -64,7 +64,7 @@ class Prefix:
 
 
 def _parsed(text: str) -> tuple[int, str]:
-    """Return the size and the digest in a `Prefix.text`. For another text, return a pair that matches no bytes."""
+    """Return the size and the digest in a `Prefix.text`. For any other text, return a pair that fits no bytes."""
     kind, _, rest = text.partition(":")
     size, _, digest = rest.partition(":")
     return (int(size), digest) if kind == _KIND and size.isascii() and size.isdigit() and len(size) < 19 else (1, "")

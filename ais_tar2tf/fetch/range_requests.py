@@ -1,10 +1,10 @@
-"""The objects that describe a download: a `ShardDownload` for each shard, a `RangeRequest` for each range. No I/O.
+"""The objects that describe a download: a `ShardDownload` for each shard, a `RangeRequest` for each range.
 
-Only `state.py` changes these objects. Its docstring has the tables of their states.
+Only `state.py` changes these objects. Its docstring has the tables of their states. This module must not do I/O.
 
-A range is *planned* when a `RangeRequest` for it is in the queue. A reader *jumps* when it skips bytes of a shard. In
-a shard with jumps, *prefetch windows* are planned: short ranges where the reader is expected to read next. A *strong
-validator* is a version, ETag or checksum that changes whenever the object changes.
+A range is *planned* when a `RangeRequest` for it is in the queue of `state.py`. A reader *jumps* when it skips bytes
+of a shard. In a shard with jumps, *prefetch windows* are planned: short ranges where the reader is expected to read
+next. A *strong validator* is a version, ETag or checksum that changes whenever the object changes.
 """
 
 from __future__ import annotations
@@ -49,30 +49,31 @@ class ShardDownload:
 
     wanted: ShardRange
     url: str  # for errors
-    identity: Identity
-    size: int | None
-    lacks_validator: bool  # the store states no strong validator: one body brings the whole shard
+    identity: Identity  # what a position or an index, and the first answer, state about the content
+    size: int | None  # bytes of the whole shard; None if the size is unknown
+    lacks_validator: bool  # the store states no strong validator, so one body must bring all wanted bytes
     window_bytes: int = 0  # size of the next prefetch window; 0 if no jump is expected
-    is_answered: bool = False
-    planned_to: int = 0  # offset
+    is_answered: bool = False  # the store has answered a request for this shard
+    planned_to: int = 0  # offset up to which ranges are planned
     is_fully_planned: bool = False  # no further range will be planned, except prefetch windows
     honours_ranges: bool = False  # the store answered a range request with less than the whole shard
-    prefix_hash: str = ""  # of the delivered bytes, if the shard lacks a validator
-    is_jumping: bool = False  # planned in prefetch windows, because the reader jumps over the bytes between them
-    windows_since_jump: int = 0
+    prefix_hash: str = ""  # hash of the shard up to the last delivered block, if the shard lacks a validator
+    is_jumping: bool = False  # the reader jumps in this shard, so only prefetch windows are planned
+    windows_since_jump: int = 0  # prefetch windows that were planned at the reader's position since its last jump
     jump_target: int = 0  # offset to which the last jump led, or at which reading began
-    predicted: PredictedWindows | None = None
+    predicted: PredictedWindows | None = None  # the windows around the next records; None without an index
 
     @property
     def is_bound(self) -> bool:
-        """Whether an answer must state the same strong validator as before."""
+        """Whether each answer must state the strong validator in `identity`."""
         return (self.is_answered or self.wanted.bound) and not self.lacks_validator
 
     @property
     def body_start(self) -> int:
         """The offset at which the single body of a shard without a strong validator begins.
 
-        It is 0 if the position to read from states a hash of the bytes before it, because the hash must be compared.
+        If the position to read from states a hash of the bytes before it, the body begins at offset 0, because these
+        bytes must be hashed again.
         """
         return 0 if self.wanted.identity.fingerprint else self.wanted.start
 
@@ -91,17 +92,18 @@ class RangeRequest:
     shard: ShardDownload
     start: int
     stop: int | None  # None: the end of the shard, which is unknown
-    plan_offset: int  # bytes of all shards that were planned before this request; the read-ahead counts planned bytes
-    may_be_combined: bool = False  # one store request may bring this range together with others
+    # The read-ahead counts the bytes that were planned in all shards. This is the count at which the request begins.
+    plan_offset: int
+    may_be_combined: bool = False  # one store request may bring this range together with other ranges
     state: RequestState = RequestState.PLANNED
-    error: StoreError | None = None  # why it FAILED
-    received: int = 0  # bytes
+    error: StoreError | None = None  # the error because of which the state is FAILED
+    received: int = 0  # bytes that arrived
     consumed: int = 0  # bytes that the reader consumed
-    blocks: deque[Block] = field(default_factory=deque[Block])  # received and not consumed
-    unverified: list[Block] = field(default_factory=list[Block])  # received; later bytes must prove their content
+    blocks: deque[Block] = field(default_factory=deque[Block])  # blocks that were received and not consumed
+    unverified: list[Block] = field(default_factory=list[Block])  # blocks whose content later bytes must prove first
     prefix: Prefix | None = None  # hash of the received bytes; None if the store states a strong validator
-    blocked_seconds: float = 0.0  # during which the read-ahead had no room for the next block
-    last_error: TransportError | None = None  # of the last try, while another try follows
+    blocked_seconds: float = 0.0  # seconds in which the read-ahead had no room for the next block
+    last_error: TransportError | None = None  # the error of the last try, until the next try receives bytes
 
     @property
     def size(self) -> int:
@@ -110,7 +112,7 @@ class RangeRequest:
 
     @property
     def missing(self) -> int | None:
-        """The number of bytes that were not received; None while the end is unknown."""
+        """The number of bytes of the range that were not received; None while the end of the range is unknown."""
         return None if self.stop is None else self.stop - self.start - self.received
 
     @property
@@ -125,7 +127,7 @@ class RangeRequest:
 
     @property
     def is_planned(self) -> bool:
-        """Whether no thread has begun to download the request."""
+        """Whether the request is in the queue, and no thread has begun to download it."""
         return self.state is RequestState.PLANNED
 
     @property

@@ -1,9 +1,9 @@
 """Chooses four numbers from measurements, within bounds. No I/O.
 
     connections   doubled while the reader mostly waits for bytes; halved again if reading did not become faster
-    read-ahead    as many bytes as arrive in several round trips, and in the pauses of an uneven link or reader
+    read-ahead    as many bytes as arrive in 8 round trips, and in 0.1 s more because links and readers are uneven
     chunk         as many bytes as arrive in 50 ms, so that over a slow link, records do not wait for a full chunk
-    parallel      calls of a mapping: doubled while the calls mostly wait; see `Climb` and `calls_at_once`
+    parallel      simultaneous calls of a mapping: doubled while they mostly wait; see `Climb` and `calls_at_once`
 
 This module must not change a number that the user sets. The choices must not change which records are read, or their
 order.
@@ -21,7 +21,7 @@ __all__ = ["Climb", "ReadingRate", "Tuning", "calls_at_once", "chunk_for", "read
 
 INTERVAL = 0.5  # seconds of measurement before each decision: some hundred round trips
 
-_WAITING = 0.5  # fraction of the interval; if less time is spent waiting, connections are not the bottleneck
+_WAITING = 0.5  # fraction of the interval; if less time is spent waiting, more connections or calls would not help
 _MIN_GAIN = 1.15  # doubling a number is worth its cost if the rate grows at least by this factor
 _UNIT = 2 * MIB  # ranges are multiples of this number of bytes, the size of a cache block
 _PER_CONNECTION = 2 * _UNIT  # bytes of read-ahead: a block being received, and a block being read
@@ -31,7 +31,7 @@ _CHUNK_SECONDS = 0.05  # a chunk holds the bytes of this time; nobody notices th
 _MIN_CHUNK = 256 * KIB  # bytes; a call for a smaller chunk costs more than it saves
 _CALLS = 16  # calls of a mapping at once; with only two, waking threads takes longer than a small mapping
 _CALLS_BYTES = 64 * MIB  # bytes of the records in all calls together; a quarter of the memory that a dataset may use
-_RECENT = 0.25  # the weight of the latest answer in the moving average
+_RECENT = 0.25  # the weight of the latest answer in the moving average of the time to the first byte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def chunk_for(measured: ReadingRate, bound: int) -> int:
 
 
 def calls_at_once(record_bytes: int, cores: int) -> int:
-    """Return how many calls of a mapping may run at once by default; at least one for each core, up to 16 cores.
+    """Return how many calls of a mapping may run at once by default: one for each core or more, and at most 16.
 
     >>> [calls_at_once(size, 4) for size in (0, 8 * MIB, 200 * MIB)]
     [16, 8, 4]
@@ -86,9 +86,9 @@ def _doubled(number: int, wanted: float) -> int:
 
 
 class Climb:
-    """A number of connections or calls, which doubles while they mostly wait.
+    """A number of connections or calls, which doubles while these mostly wait.
 
-    If reading has not become faster after a doubling, the number returns to its previous value and stays there.
+    If the rate has grown too little after a doubling, the number returns to its previous value and stays there.
     """
 
     def __init__(self, first: int, most: int) -> None:

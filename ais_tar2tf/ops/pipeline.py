@@ -1,6 +1,7 @@
-"""Pipelines, which are conversions followed by selections, and the JSON form of ops and pipelines.
+"""Pipelines of ops, and the JSON form of ops and pipelines.
 
-This module must not read or decode by itself: each op does its work.
+An op is a conversion, which makes a new record of a record, or a selection, which returns a value of a record. A
+pipeline applies conversions and then selections. This module must not decode fields by itself: each op does its work.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ais_tar2tf.records import KEY_AND_SHARD, Record
 
 __all__ = ["Pipeline", "from_json", "to_json"]
 
-# The ops that can be written as JSON, by name: all but Func, since a function cannot be written.
+# The classes of ops by name. Func is left out, because its function cannot be written as JSON.
 _OPS: dict[str, type[Op]] = {
     name: kind
     for module in (conversions, selections)
@@ -108,7 +109,7 @@ class Pipeline:
             selections: A selection, the name of a field, or a list or a dict of these.
 
         Raises:
-            SchemaError: An object is none of these.
+            SchemaError: One of the arguments contains an object of another type.
         """
         self.conversions: tuple[ConversionOp, ...] = tuple(_conversion(each) for each in conversions)
         chosen = [selections] if isinstance(selections, str | Mapping | SelectionOp) else list(selections)
@@ -157,15 +158,16 @@ class Pipeline:
     def pushed_down(self) -> tuple[tuple[str, ...] | None, Pipeline]:
         """The fields to request from the reader (None: all fields), and the pipeline that remains to be applied.
 
-        If the first conversion is a `Rename`, the reader renames the fields, if possible. So one graph fits records
-        with a `jpg` and records with a `png`: the graph reads the field `image` of both.
+        If the first conversion is a `Rename`, the reader renames the fields instead of the pipeline, if it can. One
+        graph then fits records with a `jpg` and records with a `png`: the graph reads the field `image` of both.
         """
         head, *others = self.conversions or (None,)
         rest = Pipeline(others, self.selections)
         if not isinstance(head, Rename) or rest.reads is None:
             return _in_order(self.reads, {}), self
         renames = {new: f"{new}={';'.join(olds)}" for new, olds in head.names}
-        # Not possible if the rest reads an old name: a Rename may remove that field, but the reader would return it.
+        # The reader cannot rename if the remaining pipeline reads a field by its old name: a Rename may remove this
+        # field, but the reader would return it.
         if (head.reads - renames.keys()) & rest.reads:
             return _in_order(self.reads, {}), self
         return _in_order(rest.reads, renames), rest
@@ -174,7 +176,8 @@ class Pipeline:
         """Return the pipeline as a mapping for `Source.dataset`.
 
         Returns:
-            A function of a record. Its attribute `fields` names the fields that it reads, unless it may read all.
+            A function of a record. It has an attribute `fields`, which names the fields that the function reads. The
+            attribute is missing if the function may read all fields.
         """
         import tensorflow as tf
 
@@ -215,12 +218,19 @@ def _conversion(given: Any) -> ConversionOp:
     if isinstance(given, ConversionOp):
         return given
     if callable(given) and not isinstance(given, SelectionOp):
-        return Func(given)  # type: ignore[arg-type]  # its results are checked
+        return Func(given)  # type: ignore[arg-type]  # Func checks what the function returns
     raise SchemaError(f"{given!r} converts nothing; Decode, Convert, Resize, Rotate, Rename or Func is expected")
 
 
 def _in_order(names: frozenset[str] | None, renames: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return requests for fields, sorted by name, without key and shard, which come with every record anyway."""
+    """Return requests for fields, sorted by name; None for all fields.
+
+    The key and the shard are left out, because every record has them anyway.
+
+    Args:
+        names: The names of the fields; None for all fields.
+        renames: The request for each field that the reader must rename, such as "image=jpg;png".
+    """
     return (
         None
         if names is None

@@ -1,4 +1,4 @@
-"""Selections: ops that return a value of a record. They must not change the record."""
+"""Selections: ops (steps of a pipeline) that return a value of a record. They must not change the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "fields_read", "s
 @checked_class
 @dataclass(frozen=True)
 class Select(SelectionOp):
-    """A selection of one field. The name of a field is a short form: in a list of selections, it means a `Select`.
+    """A selection of one field. Where a selection is expected, the name of a field stands for a `Select` of it.
 
     Args:
         field: The field.
@@ -40,14 +40,14 @@ class SelectJSON(SelectionOp):
 
     Args:
         field: The field.
-        path: A key, a position in a list, or a list of these, which leads to the value.
-        dtype: The type of the value. A graph needs the type. If it is None, the whole mapping runs as Python, and
-            needs `output_types`.
+        path: The way to the value: a key of a dict, a position in a list, or a list of keys and positions.
+        dtype: The type of the value. A graph needs this type. If it is None, the mapping that contains this selection
+            runs as Python, and needs `output_types`.
         shape: The shape of the value in a graph, if the value is a list.
 
     Raises:
         OptionTypeError: `path` has a part that is neither a key nor a position.
-        SchemaError: There is no such type.
+        SchemaError: `dtype` is not a type.
 
     Example:
         >>> SelectJSON("json", ["boxes", 0])({"json": b'{"boxes": [3, 4]}'})
@@ -153,7 +153,9 @@ def fields_read(ops: Sequence[Op]) -> frozenset[str] | None:
 @checked_class
 @dataclass(frozen=True)
 class SelectList(SelectionOp):
-    """A selection of several values as a list. In a graph, it is a tuple: TensorFlow makes one tensor of a list.
+    """A selection of several values as a list.
+
+    In a graph, the values come as a tuple, because TensorFlow would make one tensor of a list.
 
     Args:
         items: The selections, or names of fields.

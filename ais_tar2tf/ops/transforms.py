@@ -1,6 +1,7 @@
 """Transformations of images and numbers, computed by TensorFlow for tensors and for plain values alike.
 
-The result for a tensor is a tensor. The result for a plain value is the same tensor as a NumPy value.
+The result for a tensor is a tensor. The result for a plain value is the same tensor as a NumPy value. Importing this
+module must not import TensorFlow: the functions import it when they are called.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["convert", "resize", "rotate"]
 
 
 def _on_either(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function of tensors to a tensor or to a plain value. Return a tensor or a NumPy value."""
+    """Apply a function to a tensor, and return a tensor; or to a plain value, and return a NumPy value."""
     import tensorflow as tf
 
     if tf.is_tensor(value):
@@ -25,7 +26,7 @@ def _on_either(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Convert a value to `dtype`: scale an image (rank 3 or more), parse text as a number, or cast other values."""
+    """Convert a value to `dtype`: parse text as a number, scale an image (rank 3 or more), or cast other values."""
     import tensorflow as tf
 
     wanted = tf.as_dtype(dtype)
@@ -41,7 +42,7 @@ def convert(value: Any, dtype: str) -> Any:
 
 
 def resize(value: Any, size: tuple[int, int]) -> Any:
-    """Resize an image to a height and a width. In a graph, the shape of the result is known."""
+    """Resize an image to a height and a width. In a graph, the result has a static height and width."""
     import tensorflow as tf
 
     return _on_either(lambda image: tf.image.resize(image, size), value)
@@ -50,7 +51,7 @@ def resize(value: Any, size: tuple[int, int]) -> Any:
 def rotate(value: Any, degrees: float) -> Any:
     """Rotate an image counter-clockwise about its centre.
 
-    The size stays the same, pixels are interpolated bilinearly, and the corners become black.
+    The size stays the same, and pixels are interpolated bilinearly. Pixels from outside of the image are black.
     """
     import tensorflow as tf
 
@@ -72,12 +73,12 @@ def rotate(value: Any, degrees: float) -> Any:
 def _turn(degrees: float, height: Any, width: Any) -> Any:
     """Return the eight numbers of the projection from a pixel (x, y) of the result to a pixel (x', y') of the image.
 
-    x' = cos·x - sin·y + a and y' = sin·x + cos·y + b, where a and b keep the centre at its place.
+    x' = cos·x - sin·y + a and y' = sin·x + cos·y + b. The numbers a and b keep the centre where it is.
     """
     import tensorflow as tf
 
     quarter, rest = divmod(degrees, 90)
-    if rest == 0:  # exact: with a rounded cosine, pixels outside of the image would be blended in
+    if rest == 0:  # exact numbers: a rounded cosine would blend in pixels from outside of the image
         cos, sin = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)][int(quarter) % 4]
     else:
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))

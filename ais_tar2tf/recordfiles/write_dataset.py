@@ -1,6 +1,7 @@
 """`t2t.write_dataset`: write a whole tf.data.Dataset to record files with a manifest, as an export does.
 
-This module turns elements into serialized records. The package `export` writes and publishes the files.
+This module turns elements into serialized records. It must not write files: the package `export` writes and publishes
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_dataset"]
 
-# The types of numbers whose one-dimensional arrays are stored as lists of a tf.train.Example.
+# Numbers of these types are stored as lists of a tf.train.Example, except in dense arrays of two or more dimensions.
 _LISTED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32")
 _KINDS = {"TensorSpec": "dense", "RaggedTensorSpec": "ragged", "SparseTensorSpec": "sparse"}
 
@@ -64,10 +65,10 @@ def write_dataset(
     names such as `image/raw`, those of tuples get the names `0`, `1` and so on, and a single tensor gets the name
     `value`. Elements that are single strings are written unchanged if the first one is a serialized tf.train.Example.
 
-    `t2t.load` returns the same types and shapes, also of ragged and sparse tensors. Arrays of two or more dimensions
-    are stored as their bytes. If the dataset does not state the number of dimensions of a field, the first element
-    decides. A run that was interrupted cannot be resumed, because a dataset may have other elements when it is read
-    again.
+    `t2t.load` returns the same types and shapes, also of ragged and sparse tensors. Dense arrays of two or more
+    dimensions are stored as their bytes. If the dataset does not state the number of dimensions of a field, the first
+    element decides. A run that was interrupted cannot be resumed, because a dataset may have other elements when
+    it is read again.
 
     Args:
         dataset: The dataset.
@@ -76,7 +77,7 @@ def write_dataset(
         shard_size: The largest size of a file, in bytes or as "100MB".
         shard_records: The largest number of records in a file. With `shard_size=None`, this is the only bound.
         format: "tfrecord" or "array_record".
-        name: The name of the export, which the names of its files begin with.
+        name: The name of the export, with which the names of its files begin.
         exists: "error" refuses to write over an existing export; "replace" replaces it.
         idx: Also write DALI's index of each file.
         progress: Whether to show a progress bar. None shows a bar on a terminal or in a notebook, after two seconds.
@@ -129,7 +130,7 @@ def write_dataset(
 
 
 def _events(payloads: Iterator[bytes], record_format: RecordFormat) -> Generator[Event]:
-    """Yield the events of an export whose only input shard holds these payloads."""
+    """Yield the events of an export that has one input shard with these payloads, which are serialized records."""
     statistics, stats, begin = SplitStatistics(), Stats(), 0
     for batch in payload_batches(payloads):
         statistics.add_examples(batch)
@@ -150,7 +151,7 @@ def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[
 
 
 def _with_sparse_parts(dataset: tf.data.Dataset[Any]) -> tf.data.Dataset[Any]:
-    """Return a dataset whose sparse tensors are replaced by their parts.
+    """Return the dataset with a `Sparse` (indices, values, shape) in place of each sparse tensor.
 
     TensorFlow's numpy iterator would make dense arrays of sparse tensors, and would fail on sparse text.
     """

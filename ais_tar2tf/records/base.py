@@ -22,7 +22,7 @@ class RecordGrouper(ABC):
     """Makes records of the members of one shard. Call `add` for members as they are parsed, and `finish` at the end.
 
     The last record found so far is *pending*: it is not returned before the next record begins, or the shard ends. So
-    a position is always the position of a record, and never the end of the shard.
+    the position after the returned records is where the pending record begins, and never the end of the shard.
     """
 
     def __init__(self, shard: str, account: Account, limits: Limits, selection: Selection | None) -> None:
@@ -66,7 +66,7 @@ class RecordGrouper(ABC):
     def finish(self, end: int | None = None) -> RecordBatch:
         """Return the pending record, if there is one.
 
-        The record extends to the offset `end`. None if the caller does not use the extent of the record.
+        The record extends to the offset `end`, which may be None if the caller does not use the extent of the record.
         """
 
     @property

@@ -1,4 +1,6 @@
-"""Makes records of the members of one shard. A member that belongs to no record is counted or refused. No I/O.
+"""Makes records of the members of one tar or zip shard. This module must not do I/O.
+
+A member that belongs to no record is counted as ignored, or is an error if it looks like data.
 
 In most shards, every record has the same fields. `_add_uniform` adds such records by columns, that is, all values of
 a field at once. Where records differ, `_add_one_by_one` adds their members one by one.
@@ -26,12 +28,12 @@ _ADVICE = (
     "t2t.pack, or write it by tar --sort=name"
 )
 _RESERVED = "would replace the record's own key or shard; give it another field by a grouping of your own"
-_SMALL = 16_384  # bytes of a record: below this, slices of a copy of all bytes are cheaper than slices of a view
+_SMALL = 16_384  # average bytes of a record, below which slicing a copy of all bytes is faster than slicing a view
 _NAMES = frozenset(KEY_AND_SHARD)
 
 
 class Grouper(RecordGrouper):
-    """The grouper of tar and zip files: members whose names have the same key make one record."""
+    """The grouper of tar and zip files: consecutive members whose names have the same key make one record."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class Grouper(RecordGrouper):
         self._offset = 0
         self._fields: Record = {}
         self._size = 0
-        self._unselected: set[str] | None = None
-        self._duplicate: str | None = None
+        self._unselected: set[str] | None = None  # its fields that are not selected; None if there are none
+        self._duplicate: str | None = None  # a field that two of its members have
         self._searched = False  # whether `_find_rest` has searched for the rest of an incomplete record
 
     def wants(self, name: str) -> bool:
@@ -106,8 +108,8 @@ class Grouper(RecordGrouper):
     def _add_uniform(self, members: Members, begin: int, batch: RecordBatch) -> int:
         """Add the records that begin at member `begin`, if all of them have the same fields in the same order.
 
-        Return the number of members that were added. If records differ or one of them has a fault, add nothing and
-        return 0. The last record is never added, because later members may belong to it.
+        Return the number of members that were added. If the records differ or one of them has a fault, add no
+        record and return 0. The last record is never added, because later members may belong to it.
         """
         split = split_uniform(members.names[begin:], self._split)
         columns_at = None if split is None else self._selected_places(split[0])
@@ -139,7 +141,10 @@ class Grouper(RecordGrouper):
         return end - begin
 
     def _selected_places(self, fields: list[str]) -> dict[str, int] | None:
-        """Return where each selected field is among `fields`; None if records with these fields have a fault."""
+        """Return the index in `fields` of each selected field; None if records with these fields have a fault.
+
+        A fault is a repeated, unnamed or reserved field, a selected field that is missing, or too many fields.
+        """
         if len(set(fields)) < len(fields) or "" in fields or len(fields) > self._limits.fields:
             return None
         if not _NAMES.isdisjoint(fields):
@@ -156,14 +161,14 @@ class Grouper(RecordGrouper):
         return places
 
     def _add_keys(self, keys: list[str]) -> bool:
-        """Add the keys if all of them are new and no limit is reached; return whether they were added."""
+        """Add the keys if all of them are new and no limit is reached; return whether the keys were added."""
         if len(self._keys) + len(keys) >= self._limits.keys or self._keys.size >= self._limits.key_bytes:
             return False
         return self._keys.add_all(keys)
 
     @property
     def keys(self) -> int:
-        """The number of different keys so far, without that of the pending record."""
+        """The number of different keys so far, without the key of the pending record."""
         return len(self._keys)
 
     @property
@@ -185,7 +190,10 @@ class Grouper(RecordGrouper):
         return self._fields
 
     def _leave_out(self, name: str) -> None:
-        """Count a member without a key, or refuse it if it looks like data."""
+        """Count a member without a key or a field as ignored.
+
+        Refuse the member if it looks like data, unless a function of the user has left it out.
+        """
         if not is_builtin(self._split) or is_not_data(name):
             self._account.add(ignored=1)
         else:
@@ -211,7 +219,7 @@ class Grouper(RecordGrouper):
             raise self._limit("fields", message, self._offset)
 
     def _complete(self, batch: RecordBatch, end: int, names: Sequence[str] = (), following: int = 0) -> None:
-        """Check the pending record, which ends at the offset `end`, and add it to the batch or count it as skipped.
+        """Check the pending record, which ends at the offset `end`. Add it to `batch`, or count it as skipped.
 
         `names` are names of members. The members from number `following` on come after the record.
         """
@@ -241,8 +249,8 @@ class Grouper(RecordGrouper):
     def _find_rest(self, key: str, names: Sequence[str], begin: int) -> MissingField | None:
         """Return an error that names a later member of the incomplete record `key`; None if no such member is found.
 
-        The search covers `names` from number `begin` on. It is made only for the first incomplete record of a shard,
-        because it walks over all names.
+        The search covers `names` from number `begin` on. Because it splits all these names, only the first incomplete
+        record of a shard is searched for.
         """
         following, self._searched = [] if self._searched else names[begin:], True
         for name in following:

@@ -1,8 +1,8 @@
 """The set of the keys that were read from a shard so far, which shows whether a key comes twice. No I/O.
 
 The keys of most shards are sorted. As long as each key is greater than the key before, every key is new: no lookup is
-needed, and the keys are kept as they come. From the first key that is not greater, digests of all keys are kept in a
-set instead. The same happens when the keys themselves would take more memory than their digests.
+needed, and the keys are kept in a list. As soon as a key is not greater, a set with digests of all keys replaces the
+list. The set also replaces the list as soon as the keys take more memory than their digests.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xxhash import xxh3_128_digest
 
 __all__ = ["KeySet"]
 
-_DIGEST_BYTES = 128  # of memory that a digest takes in a set, approximately
-_KEPT_CHARACTERS = 1 << 20  # keys of so many characters in all are kept as they come, even if digests would take less
+_DIGEST_BYTES = 128  # the memory that a digest takes in a set, approximately
+_KEPT_CHARACTERS = 1 << 20  # ascending keys of so many characters in all stay in the list, even if digests take less
 
 
 class KeySet:
@@ -54,7 +54,7 @@ class KeySet:
         return True
 
     def _is_light(self, size: int) -> bool:
-        """Return whether all keys and `size` more characters take no more memory than digests would."""
+        """Return whether the keys so far and `size` more characters take little memory, or no more than digests."""
         return self.size + size <= max(_KEPT_CHARACTERS, _DIGEST_BYTES * self._count)
 
     def _ascend(self, keys: list[str]) -> bool:

@@ -1,6 +1,7 @@
-"""The grouping rules, which split the name of a member into the key of its record and its field. No I/O.
+"""The grouping rules, which split the name of a member into the key of its record and its field.
 
 To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`.
+This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _FEW_MEMBERS = 8  # for fewer members, comparing their names takes longer than s
 
 
 def _first_dot(name: str) -> tuple[str, str] | None:
-    """Split a name at the first dot of the file's name. Return None if there is no dot, or if it begins the name."""
+    """Split the name of a member at the first dot of its file name, which is the part after the last slash.
+
+    Return None if the file name has no dot, begins with a dot, or is the name of a system file.
+    """
     key, dot, field = name.partition(".")
     if "/" in field:  # the first dot is in the name of a folder
         base = name.rfind("/") + 1
@@ -49,7 +53,10 @@ def _first_dot(name: str) -> tuple[str, str] | None:
 
 
 def _last_dot(name: str) -> tuple[str, str] | None:
-    """Split a name at its last dot after the last slash. A dot that begins the name of a file does not count."""
+    """Split the name of a member at the last dot of its file name. A dot that begins the file name does not count.
+
+    Return None if there is no such dot, or if the file name is that of a system file, such as `._a.jpg`.
+    """
     base = name.rfind("/") + 1
     dot = name.rfind(".", base + 1)
     if dot < 0 or name.startswith("._", base):
@@ -92,7 +99,7 @@ def splitter(grouping: Grouping) -> Split:
 def members_pattern(grouping: Grouping, fields: Iterable[str]) -> str | None:
     r"""Return a regular expression, in Go's syntax, that matches the members with these fields.
 
-    Return None if the grouping is a function, which no expression can replace.
+    Return None if the grouping is a function of the user, because no expression can replace it.
 
     >>> members_pattern("first-dot", ["jpg", "seg.png"])
     '(?i)(?:^|/)[^/.]+\\.(?:jpg|seg\\.png)$'
@@ -111,7 +118,7 @@ def is_not_data(name: str) -> bool:
 
 
 def is_builtin(split: Split) -> bool:
-    """Return whether this module defines a split function, so that it is not a function of the user."""
+    """Return whether `split` belongs to a rule of this module. Otherwise it is a function of the user."""
     return any(split is rule.split for rule in _RULES.values())
 
 
@@ -120,7 +127,7 @@ def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]]
 
     Returns:
         The fields of a record, and the keys of all records except the last record, which may continue after `names`.
-        None if the records differ, or if there are too few names for this to be faster.
+        None if the records differ, or if there are so few names that splitting each of them is faster.
     """
     if len(names) < _FEW_MEMBERS:
         return None
@@ -131,8 +138,8 @@ def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]]
 def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
     """Do the work of `split_uniform` for a rule about dots, with few calls for all names together.
 
-    The first record shows the ending of the names for each field. If all records are alike, the names for one field,
-    joined into one text, are the joined keys with this ending after each key.
+    The first record shows with which ending, such as `.jpg`, the names of each field end. If all records are alike,
+    the names of one field, joined into one text, are the joined keys with this ending after each key.
     """
     fields, endings = _first_record(names, split)
     width = len(fields)
@@ -157,7 +164,7 @@ def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]
 
 
 def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]:
-    """Return the fields of the first record, and the endings of its names; two empty lists if a name has no field."""
+    """Return the fields of the first record, and the endings of its names; two empty lists if one has no field."""
     fields, endings = list[str](), list[str]()
     first: str | None = None
     for name in names:
@@ -178,7 +185,7 @@ def _joined(names: list[str]) -> str:
 
 
 def _are_keys(keys: list[str], text: str, split: Split) -> bool:
-    """Return whether a rule about dots would give exactly these keys. `text` is all keys, joined by `_joined`."""
+    """Return whether a rule about dots gives exactly these keys. `text` is the result of `_joined` for the keys."""
     if "/\0" in text or "\0\0" in text or text[0] == "\0":
         return False
     if split is _first_dot:

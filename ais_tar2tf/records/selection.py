@@ -31,8 +31,9 @@ class Want:
     def parse(cls, text: str) -> Want:
         """Parse the text by which a user asks for a field.
 
-        `"jpg"` asks for a field, and `"cls?"` for a field that may be absent. `"jpg;png"` asks for the first of two
-        fields that a record has, and `"image=jpg;png"` asks for the same field under the name `image`.
+        `"jpg"` asks for a field, and `"cls?"` for a field that may be absent. `"jpg;png"` asks for the field `jpg`,
+        or for the field `png` of a record that has no `jpg`. Either field gets the name `jpg`. `"image=jpg;png"` asks
+        for the same fields under the name `image`.
 
         Raises:
             OptionError: The text names no field, or is a list of fields.
@@ -80,7 +81,7 @@ class Selection:
         return [want.name for want in self.wants]
 
     def apply(self, fields: Mapping[str, Any], existing: Iterable[str], shard: str, key: str) -> Record:
-        """Return the selected fields of a record, under their new names.
+        """Return the selected fields of a record, under the names that their requests state.
 
         Args:
             fields: The fields of the record that were read.

@@ -109,7 +109,8 @@ class DatasetOptions:
             `tf.distribute.InputContext`.
         even: How all hosts get the same number of records. `"pad"` repeats some records. `"drop"` leaves some out.
             `"stop"` ends the epoch of each host after as many records as the smallest share has.
-        start_at: The number of records to leave out at the beginning of the order. All epochs count as one order.
+        start_at: The number of records to leave out at the start of the first epoch. If it exceeds an epoch, whole
+            epochs are left out, too.
         parallel: The number of simultaneous calls of `map`. Default, or -1: as many as make reading faster. The
             order of the records does not depend on this number.
         output_types: The types that `map` returns. A mapping that runs as Python needs them.

@@ -1,4 +1,7 @@
-"""`t2t.load`: open the record files that a manifest lists, as a sequence of records and as datasets."""
+"""`t2t.load`: open the record files that a manifest lists, as a sequence of records and as datasets.
+
+This module must not read record files by itself: `recordfiles/loading/` does.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def load(
         **options: See `OpenOptions`.
 
     Returns:
-        The export. It is a sequence of the records of all splits, and makes datasets.
+        The loaded export: a sequence of the records of all splits, with methods that make datasets.
 
     Raises:
         ExportError: There is no manifest, so no export was finished there; or the manifest is damaged.
@@ -81,7 +84,7 @@ def load(
 class Loaded(Completed):
     """The record files of an export, with all of their splits.
 
-    `loaded[i]`, slices and `len` count the records of all splits, in the alphabetical order of the splits' names.
+    `loaded[i]`, slices and `len` refer to the records of all splits. The splits are in the order of their names.
 
     Attributes:
         manifest: The document that lists the files, their checksums and the schema.
@@ -92,7 +95,7 @@ class Loaded(Completed):
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest
         self._where = where
-        self._unbound = files  # not bound, so that `verify` can name a file that was replaced since the export
+        self._unbound = files  # a bound file cannot be read once it was replaced, but `verify` must read it
         self._files = files.bound(file for entry in manifest.splits.values() for file in entry.files)
         self._access = access
         self._record_files = RecordFiles(self._files, manifest, lambda url: self._open_tar([url]).records())
@@ -169,7 +172,7 @@ class Loaded(Completed):
         """Read records by their numbers in the sequence of all splits.
 
         Args:
-            at: A number, also a negative one, or a slice.
+            at: A number or a slice. Negative numbers count from the end.
 
         Returns:
             A record, or a list of records.
@@ -188,8 +191,8 @@ class Loaded(Completed):
     def records(self, split: str | None = None, **options: Unpack[LoadedRecordsKeywords]) -> Iterator[Record]:
         """Iterate over the records as dicts. TensorFlow is not needed.
 
-        The options mean the same as for `dataset`, and give the same records in the same order, unless
-        `tf.random.set_seed` was called.
+        The options mean the same as for `dataset`. With the same options, both methods give the same records in the
+        same order, unless `tf.random.set_seed` was called.
 
         Args:
             split: The name of a split, or an expression for `split()`. Default: all splits.
@@ -222,7 +225,7 @@ class Loaded(Completed):
     def dataset(self, split: str = "train", **options: Unpack[LoadedDatasetKeywords]) -> tf.data.Dataset[Any]:
         """Make a tf.data.Dataset of known length. Its elements are dicts with a tensor for each field.
 
-        If a record lacks a field, the tensor of this field is empty, or 0.
+        If a record lacks a field, the tensor of this field is the empty string, or has no values.
 
         Args:
             split: The name of a split, or an expression for `split()`.
@@ -247,7 +250,7 @@ class Loaded(Completed):
         """Read every byte of every file, and check the checksums, the records and their number.
 
         Args:
-            progress: Whether to show a progress bar. Default: on a terminal.
+            progress: Whether to show a progress bar. Default: only on a terminal.
 
         Returns:
             The number of files, records and bytes.

@@ -1,4 +1,4 @@
-"""Opened shards: the state of a `Source`. The other modules of this folder work on it.
+"""`OpenedShards`: the state of a `Source`, on which the other modules of `source/` work.
 
 This module must not decide which records are read, or in which order.
 """
@@ -29,8 +29,8 @@ class OpenedShards:
         index: The index of the shards, which is loaded on demand.
         account: Counts records and errors, and decides whether an error is raised, or skips a record or a shard.
         access: The endpoint and the token that the store was opened with.
-        in_cluster: Whether AIStore selects the members that are read. None: only for shards where this moves fewer
-            bytes.
+        in_cluster: Whether AIStore selects the members that are read, so that only these members are sent. If
+            `in_cluster` is None, AIStore does so only for shards where this moves fewer bytes.
         extracted: Counts the shards from which AIStore selected members, and their bytes.
     """
 
@@ -49,7 +49,7 @@ class OpenedShards:
 
     @property
     def sample(self) -> Sample:
-        """The first records. They are read once, and kept if they are small; otherwise they are read at each use."""
+        """The first records. Each use reads them again, unless they are so small that the first use keeps them."""
         if self._sample is not None:
             return self._sample
         sample = read_sample(self.session, self.account)
@@ -59,7 +59,7 @@ class OpenedShards:
 
     @cached_property
     def with_members(self) -> Shards | None:
-        """The shards with only the selected members, as AIStore sends them; None if AIStore selects no members."""
+        """The shards as AIStore sends them, with only the selected members; None if AIStore selects no members."""
         if self.in_cluster is False:
             return None
         return with_selected_members(self.shards, self.extracted, always=bool(self.in_cluster))

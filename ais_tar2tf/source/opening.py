@@ -69,12 +69,12 @@ class OpenOptions:
     """The options of `t2t.open`. `AisDataset` takes most of them, too.
 
     Attributes:
-        endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: as the environment variables say.
+        endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: from the environment variables.
         token: An AuthN token for `ais://`, or a function that returns one. A refused token is requested anew.
         fields: The fields to read, as `Source.select` takes them: one name, or a list. Default: all.
         grouping: How members become records. `"first-dot"`: the key ends at the first dot of the file's name, so that
-            `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: the key ends at the last dot. Or a
-            function of the member's name that returns the key and the field.
+            `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: the key ends at the last dot. A
+            function: it gets the name of a member, and returns the key and the field.
         on_error: What happens after an error: `"raise"`, `"skip-record"`, `"skip-shard"`, or a function that gets the
             error and returns whether to skip.
         limits: Bounds on sizes, counts and memory. Data that exceed a bound raise an error that names the bound.
@@ -203,7 +203,9 @@ def index_shards(
         StoreError: A shard cannot be read, or the index cannot be written.
         ArchiveError: A shard is damaged.
     """
-    place = False if out is None else out  # `endpoint` and `token` may be only for the store of `out`
+    # The endpoint and the token may be only for the place of the index. If `open_source` did not know this place, it
+    # would refuse them.
+    place = False if out is None else out
     with open_source(urls, endpoint=endpoint, token=token, index=place, **options) as source:
         return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)
 

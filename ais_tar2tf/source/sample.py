@@ -1,4 +1,4 @@
-"""The sample of a source: the first records of its shards. From them, the fields of all records are guessed.
+"""The sample of a source: the first records of its shards, from which the fields of all records are inferred.
 
 This module must not decide which fields a dataset has: `elements.py` does so.
 """
@@ -52,7 +52,8 @@ class Sample:
 
     Attributes:
         session: The session with the shards from which the records were read.
-        account: Holds the policy `on_error`: a record that does not fit the schema is an error, or is skipped.
+        account: Holds the option `on_error`, which decides whether a record that does not fit the schema raises an
+            error or is skipped.
         records: The records, in the order of the shards.
     """
 
@@ -67,7 +68,7 @@ class Sample:
 
     @property
     def fields(self) -> ElementFields:
-        """The fields of a dataset's elements: the selected fields; without a selection, all fields of the sample.
+        """The fields of a dataset's elements. Without a selection of fields, these are all fields of the sample.
 
         Raises:
             SchemaError: No fields are selected, and the sample has no records.
@@ -99,14 +100,14 @@ class Sample:
         return replace(inference.schema, sampled=True)
 
     def schema_to_decode(self, decode: Decode) -> Schema:
-        """Return `schema`. Warn of each field that `decode` decodes and whose images have different bit depths."""
+        """Return `schema`. Warn of each field that `decode` decodes if its images have different bit depths."""
         schema = self.schema
         decoded = (field for field in schema if not isinstance(decode, Mapping) or field.name in decode)
         warn_of_mixed_depths(self.records, decoded)
         return schema
 
     def known_fields(self, *, all_read: bool) -> KnownFields:
-        """Return the fields with which a mapping is traced.
+        """Return the fields that a mapping can read while it is traced.
 
         Args:
             all_read: Whether the mapping reads every field, as it does when the user gave no mapping.
@@ -120,7 +121,7 @@ class Sample:
         return KnownFields(names, differing=frozenset(differing), advice=advice_on_differing(self.records, names))
 
     def check(self) -> None:
-        """Read the sample again, and one more record: this raises the error that ended the sample early, if any."""
+        """Read the sample and one more record, to raise the error if an error ended the sample early."""
         stream = _first_records(self.session, self.account)
         for _ in islice(timed_records(stream, Account()), len(self.records) + 1):
             pass
@@ -131,9 +132,10 @@ class Sample:
 
 
 def read_sample(session: ReadSession, account: Account) -> Sample:
-    """Read the first records of the shards in `session`: at most 64, and none after `Limits.chunk_bytes` bytes.
+    """Read the first records of the shards in `session`.
 
-    The records are read through one connection, and are not counted in `account`.
+    The sample ends with record 64, or with the record that reaches `Limits.chunk_bytes`. The records are read through
+    one connection, and are not counted in `account`.
     """
     shards = session.shards
     limits = replace(shards.read.limits, read_ahead_bytes=_READ_AHEAD, chunk_records=_RECORDS)

@@ -45,8 +45,8 @@ __all__ = ["Source"]
 class Source(Completed):
     """Shards in one store, and the options for reading them. No shard is read before its records are needed.
 
-    A source can be iterated over any number of times, and can be pickled. A `with` block closes the source at its
-    end. The attribute `opened` is the state of the source. The other modules of this package work on this state.
+    A source can be iterated over any number of times, and can be pickled. When a `with` block of a source ends, the
+    source is closed. The attribute `opened` is the state of the source, which the other modules of this package use.
     """
 
     __hidden__ = frozenset({"opened", "write_index"})
@@ -86,7 +86,7 @@ class Source(Completed):
 
     @property
     def on_error(self) -> OnError:
-        """The option `on_error` of `t2t.open`: whether an error is raised, or skips a record or a shard."""
+        """The option `on_error` of `t2t.open`: whether an error is raised, or the record or the shard is skipped."""
         return self.opened.account.on_error
 
     @property
@@ -101,7 +101,7 @@ class Source(Completed):
 
     @property
     def extracted(self) -> Extracted:
-        """The counts of shards in which AIStore selected members, and of the members' bytes, over all iterations."""
+        """The counters of what selection of members in AIStore has saved and cost, over all iterations."""
         return self.opened.extracted
 
     @property
@@ -167,18 +167,19 @@ class Source(Completed):
     def select(self, *fields: str | Want | Sequence[str | Want], in_cluster: bool | None = None) -> Source:
         """Return a source that reads only some fields. All other fields are skipped without being copied.
 
-        If a record lacks an optional field, its dict lacks the field, too. In graphs and in elements of raw bytes,
-        the field is b"".
+        If a record lacks an optional field, its dict lacks the field, too. A tensor cannot be absent: in mappings
+        that are traced into a graph, and in elements of raw bytes, the field is b"".
 
         Args:
-            *fields: `"jpg"` is a field, and `"cls?"` a field that may be absent. `"jpg;png"` is the first of the two
-                fields that a record has, and `"image=jpg;png"` is the same field under the name `image`. One list
+            *fields: `"jpg"` is a field, and `"cls?"` a field that may be absent. `"jpg;png"` means `jpg` if a record
+                has it, otherwise `png`. `"image=jpg;png"` gives this field the name `image`. One list of fields
                 means the same as several arguments.
-            in_cluster: Whether AIStore selects the fields and sends nothing else. True: wherever this is possible.
-                False: never. Default: where this saves many bytes. The records are the same in any case.
+            in_cluster: Whether AIStore selects the fields and sends nothing else. True: for each shard for which
+                this is possible. False: never. Default: for shards for which this saves many bytes. The option does
+                not change the records.
 
         Returns:
-            A source over the same shards, which shares its statistics with this one.
+            A source over the same shards, which shares its statistics with this source.
 
         Raises:
             OptionError: A field is given twice, or its text is malformed.
@@ -235,7 +236,7 @@ class Source(Completed):
         * It cannot be traced.
         * It can reach randomness, state or the clock of Python, which a trace would freeze. Examples are a generator
           in its closure, and a counter that it writes.
-        * It asks whether a record has a field, and `select` does not decide that.
+        * It asks whether a record has a field, and no `select` says whether all records have this field.
 
         A function that draws random numbers or keeps state is called for one record after the other, unless
         `parallel` is given.
@@ -276,9 +277,9 @@ class Source(Completed):
 
         Args:
             out: A folder or a file to write to. Default: next to the shards.
-            endpoint: The endpoint of `out`.
-            token: The token for `out`.
-            progress: Whether to show a progress bar. Default: on a terminal.
+            endpoint: The endpoint of the store of `out`.
+            token: The token for this endpoint.
+            progress: Whether to show a progress bar. Default: only on a terminal.
             counts_only: Only count records. Shards in AIStore are then not read, because AIStore lists their members.
 
         Returns:
@@ -286,7 +287,7 @@ class Source(Completed):
 
         Raises:
             SchemaError: The grouping is a function. An index can store only the name of a grouping.
-            ExportError: `out` is a file that is no index.
+            ExportError: `out` is an existing file, and is no index.
             StoreError: A shard cannot be read, or the index cannot be written.
         """
         shards = replace(self.opened.shards, selection=None)
@@ -303,13 +304,13 @@ class Source(Completed):
             **options: See `ExportOptions`.
 
         Returns:
-            The files. With `shard`, they are not published yet: call `t2t.finish(out)` when all hosts have written
-            their files.
+            The paths or URLs of the files. With the option `shard`, the files are not published yet: call
+            `t2t.finish(out)` when all hosts have written their files.
 
         Raises:
             OptionError: An option has a wrong value, or no effect.
             SchemaError: A record does not fit the schema, or a tf.train.Example cannot hold a value.
-            ExportError: A file cannot be written, or `out` has another export.
+            ExportError: A file cannot be written, or `out` holds another export.
             StoreError: A shard cannot be read.
             ArchiveError: A shard is damaged.
         """

@@ -27,7 +27,8 @@ def batch_request(ranges: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
 
 def max_batch_bytes(ranges: Sequence[tuple[str, int, int]]) -> int:
     """Return the greatest possible size of the answer to a request for `ranges`."""
-    return sum(length + _OVERHEAD_BYTES for *_, length in ranges) + _OVERHEAD_BYTES  # and the end of the tar
+    # The last term is for the end of the tar.
+    return sum(length + _OVERHEAD_BYTES for *_, length in ranges) + _OVERHEAD_BYTES
 
 
 def unpack(answer: bytes, ranges: Sequence[tuple[str, int, int]]) -> list[bytes] | None:

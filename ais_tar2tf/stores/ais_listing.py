@@ -1,10 +1,12 @@
-"""Parses the pages of AIStore's listings, and refuses a listing that may lose names between two pages. No I/O.
+"""Parses the pages of AIStore's listings, and refuses a listing that may lose names between two pages.
 
 AIStore (1.5) walks through folders entry by entry: the folder `a`, with all of its names such as `a/1`, comes before
 `a-1`. But AIStore begins a page with the names that are greater than the last name of the previous page, and `a-1` is
-less than `a/1`. So after a page that ends within the folder `a/`, AIStore loses the names that begin with `a` and a
-character below the slash. `all_entries` looks for such names at the end of each page, and raises an error if there
-are any.
+less than `a/1`. So after a page that ends within the folder `a/`, AIStore loses each name that begins with `a` and a
+character that sorts before the slash, such as `-`. At the end of each page, `all_entries` looks for such names, and
+raises an error if there are any.
+
+This module must not send requests by itself: its callers pass a function that requests a page.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ _Page = tuple[list[ObjectInfo], str]
 """The objects of a page, and the token of the next page; the token is empty after the last page."""
 
 _SIZE = re.compile("[0-9]{1,18}")
-_BELOW_SLASH = "".join(map(chr, range(ord(" "), ord("/"))))
+_BELOW_SLASH = "".join(map(chr, range(ord(" "), ord("/"))))  # the printable characters that sort before the slash
 
 
 def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iterator[ObjectInfo]:
     """Yield the objects of a listing page by page; the last page may be empty.
 
     If there is a folder `a/`, AIStore lists nothing but this folder for the prefix `a`. So this function asks for the
-    whole folder that contains the prefix, and the result also has names that do not begin with `prefix`.
+    whole folder that contains the prefix, and also yields names that do not begin with `prefix`.
 
     Args:
         prefix: The beginning of the names.
@@ -40,10 +42,10 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
         url: The URL of the prefix, for errors.
 
     Raises:
-        StoreError: The pages do not end, or AIStore may have lost names between two of them.
+        StoreError: The pages do not end, or AIStore may have lost names between two pages.
     """
     token, last, folder, empty = "", "", prefix[: prefix.rfind("/") + 1], 0
-    complete: set[str] = set()  # folders after which lost names were looked for
+    complete: set[str] = set()  # the folders for which lost names were looked for
     while True:
         entries, following = ask(folder, token)
         empty = 0 if entries else empty + 1
@@ -53,7 +55,7 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
         if entries and following:
             for name in _names_at_risk(entries[-1].name, folder, prefix, complete):
                 for info in ask(name, "")[0]:
-                    if info.name.startswith(name):  # for some prefixes AIStore lists whole folders
+                    if info.name.startswith(name):  # for some prefixes, AIStore also lists other names
                         raise _lossy(info.name, entries[-1].name, url)
         for info in entries:
             if (token or following) and _is_lossy(last, info.name):
@@ -68,8 +70,9 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
 def _names_at_risk(last: str, folder: str, prefix: str, complete: set[str]) -> Iterator[str]:
     """Yield the beginnings of names that AIStore loses after a page that ends with the name `last`.
 
-    If the page ends with `a/1`, these beginnings are `a` followed by each character below the slash. The set
-    `complete` has the folders that are done. This function adds folders to the set.
+    If the page ends with `a/1`, these beginnings are `a` followed by each character of `_BELOW_SLASH`. Only
+    beginnings that fit `prefix` are yielded. The set `complete` contains the folders that earlier calls have handled.
+    This function leaves out these folders, and adds the folders that it handles.
     """
     at = last.find("/", len(folder))
     while at >= 0:
@@ -89,7 +92,10 @@ def _lossy(name: str, other: str, url: str) -> StoreError:
 
 
 def _is_lossy(name: str, following: str) -> bool:
-    """Return whether two neighbours in a listing are `a-…` (or another character below the slash) and `a/…`.
+    """Return whether two neighbours in a listing are `a-…` and `a/…`, in this order.
+
+    The `-` may also be another character that sorts before the slash. In a listing of several pages, such neighbours
+    show that AIStore may have lost names between two pages.
 
     >>> _is_lossy("x/a-1.tar", "x/a/1.tar"), _is_lossy("x/a/1.tar", "x/b.tar"), _is_lossy("x/a-1.tar", "x/b/1.tar")
     (True, False, False)
@@ -111,12 +117,12 @@ def read_page(content: bytes, url: str) -> _Page:
 
 
 def not_aistore(url: str, what: str) -> Fail:
-    """Return the function that makes the error for an answer that no AIStore proxy gives."""
+    """Return a function that makes the error for an answer that no AIStore proxy sends."""
     return lambda why: StoreError(f"{what}; is the endpoint an AIStore proxy? ({why})", url=url)
 
 
 def _entry(value: Any) -> ObjectInfo:
-    """Check an entry of a listing, in which AIStore leaves out fields that are empty or zero."""
+    """Parse an entry of a listing. AIStore leaves out the fields of an entry that are empty or zero."""
     if not isinstance(value, dict):
         raise Mismatch("an object is expected", value)
     entry = cast("dict[str, Any]", value)

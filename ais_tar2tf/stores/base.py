@@ -1,6 +1,6 @@
 """The interface of all stores: the `Store` and `Body` protocols, and the `Interrupt` that ends a reader's waits.
 
-Capabilities that only some stores have are in `capabilities.py`.
+Capabilities that only some stores have are in `capabilities.py`. This module must not know any particular store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Body", "Identity", "Interrupt", "ObjectInfo", "Store"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """The properties that a store states of one object. `size` is None if the store does not state it."""
+    """The properties that a store states of one object. `size` is None if the store does not state the size."""
 
     name: str
     size: int | None
@@ -29,7 +29,7 @@ class ObjectInfo:
 
 
 class Interrupt:
-    """Lets another thread end all waits of a reader, by shutting down the sockets of the reader."""
+    """Lets another thread end all waits of a reader: `fire` shuts down the sockets of the reader."""
 
     def __init__(self) -> None:
         self._lock = forking.lock()
@@ -67,11 +67,11 @@ class Body(Protocol):
 
     info: ObjectInfo  # describes the whole object, also when a range was requested
     start: int  # offset in the object of the first byte that `readinto` returns
-    stop: int | None  # offset in the object after the last byte; None where the answer does not state it
+    stop: int | None  # offset in the object after the last byte; None if the answer does not state this offset
 
     @abstractmethod
     def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer`, or only its beginning if the rest takes long. Return the number of bytes: 0 at the end.
+        """Read the next bytes into `buffer`, which need not become full. Return their number, or 0 at the end.
 
         Raises:
             TransportError: The connection broke off, or no byte arrived for `Timeouts.idle` seconds.
@@ -82,7 +82,7 @@ class Body(Protocol):
 
 
 class Store(Protocol):
-    """One bucket, host or folder; every store and every wrapper derives from this class.
+    """One bucket, host or folder. Every store, and every wrapper of a store, derives from this class.
 
     All errors are StoreErrors that name the object's URL. Names are relative to the bucket, host or folder.
     """
@@ -99,6 +99,7 @@ class Store(Protocol):
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         """Request the object's bytes from `start` to `stop`. Nothing is retried.
 
+        If `stop` is None, the range ends with the object. `interrupt` can end the waits of the request and the body.
         The body may begin before `start` and end after `stop`: a server without ranges answers with the whole object.
         """
 

@@ -1,4 +1,7 @@
-"""The body of an object in a cloud, which obstore reads instead of http.client."""
+"""The body of an object in a cloud, which the library obstore downloads instead of http.client.
+
+This module must not send requests: its caller has sent the request, and passes obstore's result.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ _PIECE_BYTES = 256 * KIB  # obstore returns at least this many bytes at once, ex
 class StreamBody(Body):
     """A body whose bytes come in pieces from obstore. A timeout ends the wait for a piece.
 
-    An `Interrupt` acts only between two pieces.
+    An `Interrupt`, by which another thread ends the reading, takes effect only between two pieces.
     """
 
     def __init__(
         self, result: Any, info: ObjectInfo, shown: str, interrupt: Interrupt | None, timeouts: Timeouts
     ) -> None:
-        from ais_tar2tf.stores.async_steps import Steps  # asyncio takes as long to import as all of this package
+        from ais_tar2tf.stores.async_steps import Steps  # late: asyncio takes as long to import as this package
 
         self.info = info
         self.start, stop = (int(each) for each in result.range)
@@ -63,7 +66,7 @@ class StreamBody(Body):
                 "Timeouts.least_rate",
                 url=self._shown,
             ) from None
-        except Exception as error:  # noqa: BLE001  # obstore raises many kinds; their text may hold a signature
+        except Exception as error:  # noqa: BLE001  # many classes of errors; texts may hold a signature
             raise TransportError(f"the body broke off ({type(error).__name__})", url=self._shown) from None
         if not piece:
             raise TransportError(f"the body broke off: it ended {self._left:,} bytes early", url=self._shown)
@@ -73,7 +76,7 @@ class StreamBody(Body):
 def _piece_timeout(timeouts: Timeouts) -> float | None:
     """Return how many seconds a piece may take; None if every rate is accepted.
 
-    The time is that of a piece at the rate `least_rate`, plus the longer of `slow` and `idle`.
+    A piece may take the time that it needs at the rate `least_rate`, plus the longer of `slow` and `idle`.
     """
     if not timeouts.least_rate:
         return None

@@ -19,7 +19,7 @@ _BUCKETS = listed(fields({"provider": text, "name": text}))
 
 
 class ClusterCalls:
-    """A client for the proxy of one cluster. Errors name the cluster by `shown`, by default the endpoint."""
+    """A client for the proxy of one cluster. Errors call the cluster `shown`, which is the endpoint by default."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
         endpoint, token, retry=read.retry, timeouts=read.timeouts, tls=read.tls, shown="ais://"
     ) as calls:
         content = calls.call("GET", "buckets", json={"action": "list"}).content
-        buckets = parsed_json(content, "list of buckets", calls.shown) or []  # null when there are none
+        buckets = parsed_json(content, "list of buckets", calls.shown) or []  # null if there is no bucket
         fail = not_aistore(calls.shown, "the answer names no buckets")
         named = check(buckets, _BUCKETS, where=calls.shown, fail=fail)
         return sorted(f"{bucket['provider']}://{bucket['name']}" for bucket in named)

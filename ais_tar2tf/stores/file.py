@@ -1,4 +1,8 @@
-"""The store of file:// and plain paths, which reads and writes local files."""
+"""The store of file:// and plain paths, which reads and writes local files.
+
+It must not return bytes of a file that was written to after it was opened, and must not leave an incomplete file
+under the name of an object.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +70,9 @@ def _info(name: str, state: FileState) -> ObjectInfo:
 
 
 class FileStore(Store, LocalFiles):
-    """A store over a folder. Names are paths that must not leave the folder.
+    """A store over a folder. Names are paths relative to the folder, and must not lead out of it.
 
-    If `folder` is empty, names are paths as users write them.
+    If `folder` is empty, names are paths as users write them, and may lead anywhere.
     """
 
     def __init__(self, folder: str = "") -> None:
@@ -99,14 +103,15 @@ class FileStore(Store, LocalFiles):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the files whose paths begin with `prefix`, folder by folder. Links to folders are not followed.
 
-        Names that begin with a dot are left out, unless the last part of `prefix` is the beginning of such a name.
+        Files and folders whose names begin with a dot are left out. Only if the last part of `prefix` begins with a
+        dot, the names that begin with this part are listed.
         """
         folder, _, start = prefix.rpartition("/")
         folder = f"{folder}/" if prefix.startswith("/") or folder else ""
         yield from self._walk(folder, start)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Write a temporary file in the same folder and rename it, so that no incomplete file ever has the name."""
+        """Write a temporary file in the same folder and rename it, so that no incomplete file ever has this name."""
         path = self.local_path(name)
         temporary = path.with_name(f".{secrets.token_hex(8)}.part")
         with _file_errors(self.url(name), _write_error):
@@ -167,12 +172,12 @@ def open_file(path: str) -> FileBody:
 
 
 def _listing_order(entry: os.DirEntry[str]) -> str:
-    """Return a sort key for the order of object stores, in which a folder sorts as its name with a slash."""
+    """Return the key by which entries sort as in object stores: the name of a folder gets a slash at its end."""
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise OSError for a path of a folder, a device or a pipe, which a rename must not replace by a file."""
+    """Raise OSError if `path` is a folder, a device or a pipe, because a rename must not replace these by a file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder has this name")
     if path.exists() and not path.is_file():

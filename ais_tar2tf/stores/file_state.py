@@ -39,7 +39,7 @@ class FileState:
 
     @property
     def fingerprint(self) -> str:
-        """The fields `status_changed` and `others` as a text, for a position. Every write changes this text."""
+        """The fields `status_changed` and `others` as a text that positions store. Every write changes this text."""
         return f"{_KIND}:{self.status_changed:x}:{self.others}"
 
     def difference(self, now: FileState) -> str:
@@ -52,10 +52,11 @@ class FileState:
         return "its status changed, and neither its permissions, its owner nor its links did"
 
     def fits(self, fingerprint: str) -> bool:
-        """Return whether the content may be the same as in an earlier state, which has this fingerprint.
+        """Return whether the content may be the same as in the earlier state from which `fingerprint` was made.
 
         The content may be the same if `status_changed` is the same, or if `others` differs, because a change of
-        `others` may explain the change of `status_changed`.
+        `others` may explain the change of `status_changed`. A fingerprint that was not made from a file's state
+        proves nothing, so every state fits it.
         """
         kind, _, rest = fingerprint.partition(":")
         status_changed, _, others = rest.partition(":")

@@ -40,7 +40,7 @@ class HttpStore(Store, MultiRange):
         self._origin = origin.rstrip("/")
         self._pool = HttpPool(read.timeouts, read.tls)
         self._control = ControlPlane(self._origin, None, read.timeouts, read.retry, tls=read.tls)
-        self._has_multipart = True  # until an answer shows that the server has no multipart/byteranges
+        self._has_multipart = True  # False as soon as an answer shows that the server has no multipart/byteranges
 
     def __repr__(self) -> str:
         return f"HttpStore({self._origin})"
@@ -55,7 +55,7 @@ class HttpStore(Store, MultiRange):
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
         body = body_of(self._request(name, range_header(start, stop), interrupt), name, start, stop)
-        # None: the server refused a range from 0, as for an empty object.
+        # `body_of` returns None if the server refused a range that begins at 0: servers do this for an empty object.
         return body if body is not None else self.open(name, interrupt=interrupt)
 
     across_objects: bool = False
@@ -77,7 +77,7 @@ class HttpStore(Store, MultiRange):
             or headers.get_content_type() != "multipart/byteranges"
             or not 0 < (length or 0) < max_bytes
         ):
-            self._has_multipart = self._has_multipart and answer.status >= 500  # a fault of the server may pass
+            self._has_multipart = self._has_multipart and answer.status >= 500  # a 5xx may be temporary
             answer.drain()
             return None
         assert length is not None

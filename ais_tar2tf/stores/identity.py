@@ -2,7 +2,7 @@
 
 A validator is an ETag or a Last-Modified. RFC 9110, section 8.8, calls a validator *strong* if it changes with every
 change of the content. An ETag that begins with `W/` is weak. A Last-Modified is weak if it is so young that the
-object may be written again in the same second; it then gets the prefix `W/` here, too.
+object may be written again in the same second. This module marks a weak Last-Modified by the prefix `W/`, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ __all__ = ["Identity", "validator_of"]
 
 _WEAK = "W/"
 _SEPARATOR = "\t"  # between an ETag and a Last-Modified; neither of them holds a tab
-_MIN_AGE = 5.0  # seconds: HTTP counts in steps of 1 s, FAT in steps of 2 s, and the clocks of two machines differ
+# Seconds of age from which a Last-Modified is strong: HTTP states times in steps of 1 s, FAT in steps of 2 s, and the
+# clocks of two machines differ.
+_MIN_AGE = 5.0
 _TIME_AND_SIZE = re.compile('"([0-9a-f]{1,16})-[0-9a-f]{1,16}"')  # nginx's ETag: time and size of the file
 
 
@@ -26,7 +28,7 @@ class Identity:
     """The identity of one content of an object. A field is empty if the store does not state it."""
 
     version: str = ""
-    etag: str = ""  # as `validator_of` makes it
+    etag: str = ""  # the result of `validator_of`: an ETag, a Last-Modified, or both
     checksum: str = ""  # of the whole object: the algorithm and the hex digest, such as "xxhash2:0123456789abcdef"
     size: int | None = None
     fingerprint: str = ""
@@ -132,7 +134,7 @@ def _timestamp(date: str) -> float | None:
 
 
 def _parts(etag: str) -> dict[bool, str]:
-    """Split the value of `Identity.etag`. The key of the ETag is False, and the key of the Last-Modified is True."""
+    """Split a value of `Identity.etag` into {False: the ETag, True: the Last-Modified}. Either may be missing."""
     return {part.endswith(" GMT"): part for part in etag.split(_SEPARATOR) if part}
 
 
@@ -142,7 +144,7 @@ def _strong(etag: str) -> frozenset[str]:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Return whether two values of `Identity.etag` have different ETags or times. The prefix `W/` is ignored."""
+    """Return whether two values of `Identity.etag` differ in the ETag or in the Last-Modified, without their `W/`."""
     if one == other:
         return False
     ours, theirs = _parts(one), _parts(other)

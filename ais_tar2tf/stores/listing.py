@@ -12,13 +12,13 @@ from ais_tar2tf.stores.base import ObjectInfo
 __all__ = ["MAX_EMPTY_PAGES", "checked_listing"]
 
 MAX_EMPTY_PAGES = 1_000
-"""The most empty pages in a row. A store sends empty pages when it filters few names from many."""
+"""The most consecutive empty pages of a listing. A store sends an empty page if a filter drops all names on it."""
 
 
 def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator[ObjectInfo]:
     """Yield the objects of a listing whose names begin with `prefix`.
 
-    Names that end in a slash are left out: they mark folders and hold no data.
+    Objects whose names end in a slash are left out, because they mark folders and hold no data.
 
     Args:
         prefix: The beginning of the names.

@@ -1,6 +1,7 @@
 """The store memory://, for tests and notebooks. It holds objects in the memory of this process.
 
-The objects are lost when the process ends, and other processes cannot see them.
+The objects are lost when the process ends, and other processes cannot see them. This module must not write to a disk
+or a network.
 """
 
 from __future__ import annotations

@@ -125,14 +125,15 @@ def has_listing(url: str) -> bool:
 
 
 def _scheme_of(url: str) -> _Scheme:
-    """Return the scheme of a URL. An unknown scheme counts as ais://; `open_store` refuses it later."""
+    """Return the `_Scheme` of a URL; for an unknown scheme, which `open_store` refuses later, that of ais://."""
     return _SCHEMES.get(split_url(url)[0], _SCHEMES["ais"])
 
 
 def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) -> None:
     """Refuse an endpoint or a token that no store of these URLs and paths uses.
 
-    Pass only arguments of the user. An environment variable may be meant for other programs, so it is never refused.
+    Pass only an endpoint and a token that the user gave as arguments. Those of environment variables may be meant for
+    other programs, so they are never refused.
 
     Raises:
         OptionError: The endpoint or the token would have no effect.
@@ -166,8 +167,9 @@ class Access:
     def to(self, url: str, endpoint: str | None, token: TokenSource | None) -> tuple[str | None, TokenSource | None]:
         """Return the endpoint and the token for another URL.
 
-        A given endpoint or token is used. If no endpoint is given, and the URL has the scheme of this store, this
-        store's endpoint and token are used. So this store's token goes to no other endpoint.
+        A given endpoint or token is always used. If no endpoint is given, and the URL has the scheme of this store,
+        the result has this store's endpoint, and also this store's token if no token is given. In all other cases
+        this store's token is not used, so that it goes to no other endpoint.
         """
         if endpoint or not has_endpoint(url) or split_url(url)[0] != self.scheme:
             return endpoint, token
@@ -207,7 +209,8 @@ def opener_of(store: Store) -> Callable[[], Store] | None:
 def portable_opener(store: Store) -> Callable[[], Store]:
     """Return a function that can be pickled, and opens the same store in another process.
 
-    The other process then knows the endpoints that have answered this process, and retries them for long, too.
+    The other process then knows the endpoints that have answered this process. So it also retries requests to them
+    for as long as this process does.
 
     Raises:
         StoreError: The store exists in this process only.

@@ -1,4 +1,6 @@
-"""Checks options that users give in a short form, such as `shuffle=True` or `shard="env"`, and returns their values.
+"""Checks options that users may give in short forms, such as `shuffle=True` or `shard="env"`.
+
+Each function returns the full form of an option, for example a `Shuffle`.
 
 This module decides no order and opens no shard.
 """
@@ -34,7 +36,10 @@ _SMALLEST_WINDOW = 2  # records: a window of one record shuffles nothing
 
 
 def read_options(**given: Unpack[ReadKeywords]) -> Read:
-    """Return the given options as a `Read`. An option that is None or missing gets its default."""
+    """Return the given options as a `Read`. An option that is None or missing gets its default.
+
+    Without `connections`, the number of connections may grow while reading becomes faster, up to TUNED_CONNECTIONS.
+    """
     named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "connections" not in named:
         named["most_connections"] = TUNED_CONNECTIONS
@@ -56,7 +61,7 @@ def epochs_of(repeat: Any) -> int:
 
 
 def checked_slice(which: slice) -> slice:
-    """Return a slice of records with bounds of Python's own int."""
+    """Return the slice with begin, end and step as Python's own int. Refuse the step 0."""
     start, stop, step = (
         None if each is None else whole_number(f"the {name} of a slice of records", each)
         for name, each in (("begin", which.start), ("end", which.stop), ("step", which.step))
@@ -75,7 +80,7 @@ def seed_of(shuffle: Shuffle | None, *, shared: bool = False) -> Seed:
 
 
 def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
-    """Return the shuffle that `shuffle=` and `seed=` describe together; None for the order of the shards."""
+    """Return the shuffle that `shuffle=` and `seed=` describe together; None if records are not to be shuffled."""
     if shuffle is None or shuffle is False:
         check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
         return None
@@ -106,7 +111,8 @@ def host_of(shard: Any) -> tuple[int, int]:
     """Return the number of this host, and how many hosts there are.
 
     Args:
-        shard: The option `shard=`: a pair, a tf.distribute.InputContext, "env", or None for a single host.
+        shard: The option `shard=`: these two numbers as a pair, a tf.distribute.InputContext that states them, "env"
+            if environment variables state them, or None for a single host.
     """
     if shard is None:
         return 0, 1

@@ -1,4 +1,7 @@
-"""The names in a listing: which of them are shards, and the order in which people sort them. No I/O."""
+"""The names in a listing: which names are those of shards, and the order in which people sort names.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ _DIGITS = re.compile(r"([0-9]+)")
 def is_shard(name: str) -> bool:
     """Return whether a file in a folder may be a shard, judging by its name.
 
-    A shard may have any name, except those of hidden files, documents, and files that are packed into shards.
+    A shard may have any name, except the names of hidden files, indexes, documents, and files that are packed into
+    shards.
 
     >>> [name for name in ("a/0.tar", "a/.DS_Store", "a/classes.json", "a/x.jpg", "a/part-7") if is_shard(name)]
     ['a/0.tar', 'a/part-7']

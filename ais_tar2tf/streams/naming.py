@@ -21,7 +21,7 @@ __all__ = ["refuse_folder", "shard_names", "split_locations"]
 
 _WHOLE_BUCKET = "**"
 _ENDINGS = (".bz2", ".gz", ".lz4", ".record", ".tar", ".tfr", ".tfrecord", ".tgz", ".xz", ".zip", ".zst")
-_MAX_SHOWN = 3  # files that an error names
+_MAX_SHOWN = 3  # the most files that one error names
 _MANIFEST = "manifest.json"  # the manifest of an export, next to its record files
 
 _log = logging.getLogger("ais_tar2tf")
@@ -29,7 +29,9 @@ _has_star = re.compile(r"(?<!\\)(?:\\\\)*\*").search
 
 
 def split_locations(urls: Locations) -> list[tuple[str, str, str]]:
-    """Split each URL or path into scheme, bucket and template of names. A bucket alone stands for all its shards.
+    """Split each URL or path into scheme, bucket and template of names.
+
+    A URL that names only a bucket stands for all shards of this bucket.
 
     Raises:
         TemplateError: There is no URL, or a URL has no bucket.
@@ -38,7 +40,10 @@ def split_locations(urls: Locations) -> list[tuple[str, str, str]]:
 
 
 def _as_template(location: Location) -> str:
-    """Return a location as a template. The path of an existing file is escaped, because its name may have braces."""
+    """Return a location as a template. Text is a template already.
+
+    An `os.PathLike` that names an existing file or folder is escaped, because its name may have braces.
+    """
     text = location_text(location)
     if isinstance(location, str) or escape(text) == text:
         return text
@@ -55,7 +60,8 @@ def _split(url: str) -> tuple[str, str, str]:
         )
     if name or scheme == "file":
         return scheme, bucket, name
-    return scheme, bucket, _WHOLE_BUCKET if has_listing(url) else "/"  # `shard_names` refuses it: there is no listing
+    # Where a store has no listing, `shard_names` refuses the template "/" with an error that gives this reason.
+    return scheme, bucket, _WHOLE_BUCKET if has_listing(url) else "/"
 
 
 def shard_names(
@@ -64,7 +70,7 @@ def shard_names(
     """Return the names of all shards that the templates stand for.
 
     Folders, prefixes and globs are listed. Their shards are sorted in natural order: `s-9.tar` comes before
-    `s-10.tar`. Other files are left out, and counted in `account`.
+    `s-10.tar`. Listed files that are no shards are left out, and counted in `account`.
 
     Args:
         store: The store of the shards.
@@ -102,7 +108,10 @@ def _needs_listing(pattern: str) -> bool:
 
 
 def refuse_folder(store: Store, name: str) -> None:
-    """Refuse the name of a folder that lacks the slash at its end. Only names without an extension are checked.
+    """Refuse a name that lacks a slash at its end, and that only a folder has.
+
+    Names with an extension are not checked. Local names are not checked either, because `_with_folders` adds the
+    slash to the names of local folders.
 
     Raises:
         ShardNotFound: The store has a folder of this name, and no object of this name.
@@ -127,7 +136,7 @@ def refuse_folder(store: Store, name: str) -> None:
 
 
 def _refuse_listings(store: Store, templates: Iterable[str]) -> None:
-    """Refuse folders and globs in a store that has no listing."""
+    """Refuse templates that are prefixes or globs, because the store has no listing."""
     for name in templates:
         path = name.partition("?")[0]
         if is_prefix(path) or _has_star(path):
@@ -139,9 +148,9 @@ def _refuse_listings(store: Store, templates: Iterable[str]) -> None:
 
 
 def _with_folders(store: LocalFiles, template: str, limits: Limits) -> Iterator[str]:
-    """Yield the template; or if its first name is a local folder without a slash, a template for each name.
+    """Yield the template, or one template for each of its names if the first name is the name of a local folder.
 
-    The templates of folders end in a slash.
+    The templates that stand for folders end in a slash, and so their folders are listed.
     """
     if template.endswith(_ENDINGS) or _needs_listing(template):
         yield template

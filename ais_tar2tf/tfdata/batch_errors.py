@@ -1,7 +1,7 @@
 """Errors for batches whose values have different shapes.
 
-TensorFlow's error names only the shapes. This module finds the field in the text of that error, and must not catch
-errors itself: `errors.py` asks it for a better error.
+TensorFlow's error states two shapes, and sometimes the number of a component, but no field. This module finds the
+field that they fit. It must not catch errors: `errors.original` passes the text of TensorFlow's error to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BatchShapeErrors:
         self._values = values
 
     def original_of(self, text: str) -> Tar2TFError | None:
-        """Return the error that names the field; None if the text states no different shapes, or fits no field."""
+        """Return the error that names the field; None if `text` is not about different shapes, or fits no field."""
         found = _BY_COMPONENT.search(text)
         if found is not None:
             return _error(self._values[int(found[1]) :][:1], found[2], found[3])
@@ -42,7 +42,7 @@ class BatchShapeErrors:
 
 
 def explain_batch_errors(batched: Any) -> BatchShapeErrors | None:
-    """Make errors of batches name the field, until the result is garbage-collected.
+    """Let `errors.original` name the field in errors of batches, as long as the returned object exists.
 
     Args:
         batched: The element_spec of a dataset of batches.

@@ -1,8 +1,9 @@
 """The reader of chunks: the Python function that a dataset's graph calls for its next records.
 
-The state of the dataset's `scan` contains the text of the next chunk's position, which tf.data passes in with each
-call. Between calls, the open stream at this position waits in a `StreamPool`, so that sequential reading opens no new
-stream. For a position from a checkpoint, the pool has no stream, and the reader opens one.
+The dataset calls the reader in a `tf.data.Dataset.scan`. The state of this scan contains the text of the next chunk's
+position, and tf.data passes the text to each call. Between two calls, the open stream at this position waits in a
+`StreamPool`, so that sequential reading opens no new stream. For a position from a checkpoint, the pool has no
+stream, and the reader opens one. The reader must not decide the order of records: the streams do.
 
 A *run* is the pass of one iterator over the dataset. Each run has a random number, which all its positions contain.
 Iterators that were restored from the same checkpoint belong to the same run.
@@ -35,7 +36,7 @@ from ais_tar2tf.values.mapping_errors import mapping_error
 
 __all__ = ["ChunkReader"]
 
-_REMEMBERED_RUNS = 64  # of one dataset; the `_Run` of an older run is forgotten
+_REMEMBERED_RUNS = 64  # the runs of one dataset whose `_Run` is kept; the least recently used `_Run` is dropped
 
 
 class ChunkReader:
@@ -80,8 +81,8 @@ class ChunkReader:
             * the number of the chunk's first record
             * the columns of the chunk
 
-            The columns are empty at the end of the run, after an error that is kept, and when another thread closed
-            the stream during the call.
+            The columns are empty at the end of the run, after an error that is kept for `diagnose_gap`, and when
+            another thread closed the stream during the call.
         """
         began = time.perf_counter()
         token = self._tokens.current(token)
@@ -132,7 +133,7 @@ class ChunkReader:
     def _next_chunk(self, run: _Run, position: StreamPosition, stream: Stream, token: Any) -> tuple[Any, ...]:
         """Read the next chunk of a stream, and return the result of `read_chunk`.
 
-        Afterwards the stream is in the pool, or is closed at the end of the run.
+        Then put the stream into the pool, or close it at the end of the run.
         """
         chunk = self._read(stream, position)
         if chunk is None:
@@ -164,7 +165,7 @@ class ChunkReader:
     def _checked_end(self, stream: Stream) -> Stream:
         """Check that a stream has no more records than the index states, and return the stream.
 
-        After this number of records, tf.data asks for no further chunk, so a surplus record would be lost silently.
+        After this number of records, tf.data asks for no further chunk. So a surplus record would be lost silently.
         If another thread closes the stream during the check, return a new stream at the same position.
         """
         end = stream.position
@@ -179,7 +180,7 @@ class ChunkReader:
         return stream
 
     def _expected_end(self, position: StreamPosition) -> int | None:
-        """Return the record count at the end of a run; None if the run is endless, or the index does not state it."""
+        """Return the record count at the end of a run; None if the run is endless, or no index states the count."""
         per_epoch = self.request.reading.length(position.seed)
         if per_epoch is None or self.request.loop.epochs < 0:
             return None
@@ -193,11 +194,11 @@ class ChunkReader:
         if expected is None or position.count == expected or (position.count < expected and not at_end):
             return
         if at_end and self._run(position).begin is None:
-            return  # another process began the run: how many records it left out is unknown
+            return  # another process began the run, so the number of records before its begin is unknown
         raise wrong_index(self.request.reading, expected, fewer=at_end)
 
     def _read(self, stream: Stream, position: StreamPosition) -> Records | None:
-        """Return the next chunk of a stream; None if another thread closed it. After an error, close the stream."""
+        """Return the next chunk of a stream; None if another thread closed the stream. Close it after an error."""
         most, is_first = self._records_to_batch_end(position), position.count == self.request.loop.start_at
         mapping = self.request.elements.mapping
         with self.active_reads.reading(stream):
@@ -213,8 +214,8 @@ class ChunkReader:
     def _records_to_batch_end(self, position: StreamPosition) -> int | None:
         """Return how many records to read so that the chunk ends where a batch ends.
 
-        TensorFlow need not copy the records of such batches. The first chunk has only one batch, so that it arrives
-        early. Return None without batches, or if a batch is larger than a chunk.
+        TensorFlow need not copy records to make a batch that lies in one chunk. The first chunk has only one batch,
+        so that it arrives early. Return None if the dataset has no batches, or if a batch is larger than a chunk.
         """
         batch, whole = self.request.loop.batch, self.request.batches_per_chunk
         if batch is None or not whole:
@@ -276,7 +277,7 @@ class ChunkReader:
     def _begin_run(self) -> tuple[StreamPosition, Stream | None]:
         """Choose and return the first position of a new iterator.
 
-        Return also the stream at this position if it had to be opened to find the position, else None.
+        Also return the open stream at this position if a stream was needed to find the position; otherwise None.
         """
         offset = self.start.next_offset(max(1, self.request.loop.epochs)) or EpochOffset(self._take_epoch())
         number = random.SystemRandom().getrandbits(62)
@@ -293,7 +294,7 @@ class ChunkReader:
         return replace(self.request.reading.begin(epoch, seed, self.request.loop.epochs), run=run_number)
 
     def _counted_position(self, offset: EpochOffset, run_number: int) -> StreamPosition:
-        """Return the position of an offset, found by counting records from the start of the epoch."""
+        """Return the position of an `EpochOffset`. Find it by counting records from the start of the epoch."""
         request, begin = self.request, self._beginning(offset.epoch, run_number)
         records = offset.records + request.loop.start_at
         found = request.reading.seek(begin, records, request.account) if records else begin
@@ -307,7 +308,7 @@ class ChunkReader:
         return stream
 
     def has_records(self, offset: EpochOffset, records: int) -> bool:
-        """Return whether `records` more records follow an offset. These records are not counted in the statistics."""
+        """Return whether at least `records` records follow an offset. The statistics do not count these records."""
         reading = self.request.reading
         position = self._counted_position(offset, 0) if offset.position is None else reading.parse(offset.position)
         stream = reading.open(position, self.request.account.with_new_stats())
@@ -320,14 +321,14 @@ class ChunkReader:
             stream.close()
 
     def _parse(self, text: bytes) -> StreamPosition:
-        """Return the position of a text, and let new iterators begin after the last epoch of its run."""
+        """Return the position of a text. Let new iterators begin after the last epoch of the position's run."""
         position = self.request.reading.parse(text.decode())
         with self._lock:
             self._next_epoch = max(self._next_epoch, position.epoch + max(0, position.epochs_left) + 1)
         return position
 
     def _take_epoch(self) -> int:
-        """Return the first epoch of a new iterator, and reserve all its epochs; only the first if it is endless."""
+        """Return the first epoch of a new iterator. Reserve all its epochs, or only the first if they are endless."""
         with self._lock:
             epoch = self._next_epoch
             self._next_epoch += max(1, self.request.loop.epochs)
@@ -370,11 +371,11 @@ class _Run:
     """The facts that the reader stores about one run.
 
     Attributes:
-        begin: The first position; None for a run that another process began.
-        end_count: The record count at the end; None before the end.
+        begin: The first position of the run; None if another process began the run.
+        end_count: The record count at the end of the run; None until the run has ended.
         error: The error that ended the run, if `read_chunk` did not raise it.
         records_before: The number of records before `begin` in the first epoch.
-        last_return: When `read_chunk` last returned, by `time.perf_counter`.
+        last_return: The time at which `read_chunk` last returned, by `time.perf_counter`; None before that.
     """
 
     begin: StreamPosition | None = None

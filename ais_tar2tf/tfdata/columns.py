@@ -1,4 +1,7 @@
-"""The columns of a chunk: arrays of the values of one field, in the form that TensorFlow accepts. No I/O."""
+"""The columns of a chunk: arrays of the values of one field, in the form that TensorFlow accepts.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Any:
 def require_absent(chunk: Records, names: Iterable[str]) -> Records:
     """Return a chunk unchanged, after checking that no record has any of the fields `names`.
 
-    No record of the sample had these fields when a mapping was traced, so its graph treats them as absent.
+    A mapping is traced with a sample of the records. If no record of the sample has a field, the mapping's graph
+    treats the field as absent from all records.
 
     Raises:
         SchemaError: A record has one of these fields.

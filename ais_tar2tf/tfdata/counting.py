@@ -1,4 +1,4 @@
-"""The number of records that one element of a dataset consumes. No TensorFlow.
+"""Computes how many records one element of a dataset consumes. This module must not import TensorFlow.
 
 A *stage* is a call of a method of `tf.data.Dataset` that derives another dataset. The number is found stage by stage:
 
@@ -51,10 +51,10 @@ _COUNTED = ("batch", "map", "padded_batch", "prefetch", "ragged_batch", "repeat"
 _NO_LIMIT = 2**62  # elements: more than any dataset has
 
 COUNT_ARGUMENTS = frozenset({"batch_size", "count", "num_shards", "index", "drop_remainder"})
-"""Arguments that decide how many records an element takes. TensorFlow also accepts tensors for them."""
+"""The arguments that decide how many records an element consumes. TensorFlow also accepts tensors as their values."""
 
 UNKNOWN_ARGUMENT = "known to a graph only"
-"""The value of an argument that is a tensor without a constant value."""
+"""Stands for the value of an argument if the user gave a tensor that has no constant value."""
 
 STAGES = (*_COUNTED, *_REFUSED, "with_options")
 """The methods of tf.data.Dataset that derive another dataset."""
@@ -62,7 +62,10 @@ STAGES = (*_COUNTED, *_REFUSED, "with_options")
 
 @dataclass(frozen=True)
 class _Grouping:
-    """A stage that turns n elements into ceil((n - omitted) / size) elements: `.batch()`, `.shard()` or `.skip()`."""
+    """A stage that groups or skips elements: `.batch()`, `.shard()` or `.skip()`.
+
+    The stage turns n elements into ceil((n - omitted) / size) elements.
+    """
 
     size: int
     omitted: int = 0
@@ -79,8 +82,8 @@ class Counting:
     Attributes:
         groups: The stages before `.repeat()` that group or skip elements, in the order of their calls.
         repeated: Whether an endless `.repeat()` of tf.data follows these stages.
-        repeated_elements: How many elements of the repeated dataset one element consumes.
-        max_elements: The number of elements after which `.take()` ends an iterator.
+        repeated_elements: How many elements of the repeated dataset one element of the last stage consumes.
+        max_elements: The number of elements after which `.take()` ends an iterator; `_NO_LIMIT` without `.take()`.
         refused: The reason why the records of an element cannot be counted; None if the records can be counted.
     """
 
@@ -92,7 +95,7 @@ class Counting:
 
     @classmethod
     def batches(cls, size: int | None, *, drop_remainder: bool = False) -> Counting:
-        """Return the counting of a dataset of batches of `size` records, or of single records if `size` is None."""
+        """Return the counting of batches of `size` records. If `size` is None, elements are single records."""
         return cls() if size is None else cls()._batched(size, drop_remainder=drop_remainder)
 
     @property
@@ -107,19 +110,19 @@ class Counting:
 
     @property
     def is_batched(self) -> bool:
-        """Whether elements are batches. A batch may have a single record."""
+        """Whether elements are batches. Even a batch may have only one record."""
         return self.repeated_elements > 1 or any(group.is_batch for group in self.groups)
 
     @property
     def min_records(self) -> int:
-        """The smallest number of records that an epoch needs to have at least one element."""
+        """The smallest number of records in an epoch from which the stages make at least one element."""
         records = 1
         for group in reversed(self.groups):
             records = (records - 1) * group.size + group.omitted + 1
         return records
 
     def elements(self, records: int) -> int:
-        """Return how many elements an epoch of `records` records has, before `.repeat()`."""
+        """Return how many elements the stages before `.repeat()` make of an epoch of `records` records."""
         for group in self.groups:
             records = group.results(records)
         return records
@@ -160,7 +163,7 @@ class Counting:
         return replace(self, groups=(*self.groups, group), max_elements=max_elements)
 
     def _repeat(self, count: int | None) -> Counting:
-        """Return the counting after `.repeat(count)`, which must be endless or without effect."""
+        """Return the counting after `.repeat(count)`, which is refused unless it is endless or has no effect."""
         if count == 1 or (self.repeated and count in (None, -1)):
             return self
         if count not in (None, -1):

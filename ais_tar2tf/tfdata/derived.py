@@ -1,4 +1,7 @@
-"""Datasets derived from a `ShardDataset`. Each dataset knows its source and the number of records in an element."""
+"""Datasets derived from a `ShardDataset`. Each knows its source, and the number of records in an element if possible.
+
+This module must not change elements. `counting.py` computes the number of records.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class DerivedDataset(WrappedDataset):
         self._source = source
         self._process = os.getpid()
         self.counting: Counting = counting
-        self._batch_errors: BatchShapeErrors | None = None  # the module `errors` has only a weak reference
+        self._batch_errors: BatchShapeErrors | None = None  # kept alive here: `errors` has only a weak reference
         super().__init__(inner)
 
     @property
@@ -81,7 +84,11 @@ def _counted(name: str) -> Callable[..., Any]:
 
 
 def _count_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a stage that decide how many records form an element. Tensors become Python numbers."""
+    """Return the arguments of a stage, such as `.batch()`, that decide how many records form an element.
+
+    A tensor becomes a Python number, or `UNKNOWN_ARGUMENT` if its value is not known. The result also states whether
+    the stage is `deterministic`.
+    """
     values = {name: arguments[name] for name in COUNT_ARGUMENTS & arguments.keys()}
     for name, value in values.items():
         if value is not None:

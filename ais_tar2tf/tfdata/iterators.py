@@ -25,7 +25,7 @@ __all__ = ["ErrorTranslatingDataset", "ErrorTranslatingIterator", "WrappedDatase
 
 
 class WrappedDataset(Dataset):
-    """A dataset with the graph of another dataset, for subclasses that change its Python methods."""
+    """A dataset with the same TensorFlow graph as another dataset. Subclasses change only its Python methods."""
 
     def __init__(self, inner: Dataset) -> None:
         self._inner = inner
@@ -116,6 +116,6 @@ def _raise_original(error: Exception) -> None:
     callback_error = original(error)
     try:
         if callback_error is not None:
-            raise callback_error from callback_error.__cause__  # TensorFlow's text adds nothing
+            raise callback_error from callback_error.__cause__  # hides TensorFlow's error
     finally:
         del callback_error, error  # their tracebacks refer to this frame, which would keep the iterator alive

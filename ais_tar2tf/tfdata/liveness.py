@@ -1,8 +1,9 @@
 """Liveness tokens: arrays in the state of an iterator that show when TensorFlow has destroyed the iterator.
 
 TensorFlow calls no Python code when it destroys an iterator of tf.data, but it frees the arrays that it got from
-Python. So each iterator keeps an array, its token, in the state of its `scan`. When the iterator is destroyed, the
-token is freed, and a weak reference to it becomes invalid.
+Python. So each iterator keeps an array, its token, in the state of its stage `tf.data.Dataset.scan`. When the
+iterator is destroyed, the token is freed, and a weak reference to the token becomes invalid. This module must not
+close the streams of destroyed iterators: `stream_pool.py` does so.
 
 This works only if TensorFlow shares aligned arrays with Python instead of copying them, and frees them soon after
 use. TensorFlow guarantees neither. `can_observe_tokens` tests both once in each process.
@@ -39,8 +40,8 @@ class LivenessTokens:
         """Return the token of the iterator whose state contained the array `passed_in`.
 
         An iterator that begins, or was restored from a checkpoint, gets a new token. For any other iterator, return
-        its original token. `passed_in` is only a view of that array and must not be returned, because each view would
-        hold the previous view.
+        its original token. `passed_in` must not be returned: it is only a view of the array in the state, and each
+        view would keep the previous view alive.
         """
         held = self._held.get(number_of(passed_in))
         token = None if held is None else held()

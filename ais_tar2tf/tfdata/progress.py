@@ -182,8 +182,8 @@ class ProgressLog:
         """Return False if an iterator ends before it emits enough records, and True otherwise.
 
         Wait until the iterator has emitted enough records, has ended or has failed, but at most `_PATIENCE` seconds.
-        The training step would wait as long for its next batch, so the wait costs no time. If it is in vain, the
-        result is True.
+        The training step would wait as long for its next batch, so the wait costs no time. If the time
+        runs out, or the iterator fails, the result is True.
 
         Args:
             number: The number of the iterator.

@@ -1,7 +1,8 @@
 """`RandomAccess`: the base class of the TFDS builders of this package, in `tfds/` and `tornet/`.
 
 A builder writes ArrayRecord or TFRecord files. TFDS itself has random access only to ArrayRecord files, and makes a
-tf.data.Dataset only of TFRecord files. This class adds what is missing in both formats; it must not change the files.
+tf.data.Dataset only of TFRecord files. `RandomAccess` adds random access to TFRecord files, and a tf.data.Dataset of
+ArrayRecord files. It must not change the files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FORMATS = (file_adapters.FileFormat.ARRAY_RECORD, file_adapters.FileFormat.TFRE
 _FORMAT_NAMES = tuple(each.value for each in _FORMATS)
 
 
-# `skip_registration` is a keyword of TFDS. It keeps TFDS from registering the class under a name.
+# `skip_registration` is a keyword argument that TFDS defines. It keeps TFDS from registering the class under a name.
 class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
     tfds.core.GeneratorBasedBuilder,
     skip_registration=True,  # pyright: ignore[reportCallIssue]
@@ -47,8 +48,8 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
             split: A split, or a dict or list of splits; None selects all splits.
             decoders: Decoders of TFDS for some of the features.
             deserialize_method: How TFDS decodes a record.
-            file_format: The format to read, passed on to TFDS. ArrayRecord and TFRecord have no effect on a builder
-                of either format: the builder reads the files of its own format.
+            file_format: The format to read. A builder of ArrayRecord or TFRecord files ignores either of these two
+                formats, and reads the files that it wrote. Any other format is passed on to TFDS.
 
         Returns:
             A `DataSource`, or a dict or list of them.

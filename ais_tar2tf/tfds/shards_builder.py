@@ -1,4 +1,6 @@
-"""The TFDS builder that writes the records of shards. Their features come from a schema, and their order is kept.
+"""The builder with which TFDS (TensorFlow Datasets) writes the records of shards, in the order of the shards.
+
+The features of the TFDS data set come from a schema: the types of the records' fields.
 
 The builder must not collect records in memory. It streams records from the shards into its files.
 """
@@ -31,9 +33,20 @@ __all__ = ["ShardsBuilder"]
 
 class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
     RandomAccess,
-    skip_registration=True,  # pyright: ignore[reportCallIssue]  # a keyword of TFDS
+    skip_registration=True,  # pyright: ignore[reportCallIssue]  # a keyword argument that TFDS defines
 ):
-    """A TFDS data set with one source for each split. Without a schema, the features are inferred from a sample."""
+    """A TFDS data set with one source for each split.
+
+    Args:
+        sources: The source of each split.
+        schema: The types of the fields. If None, they are inferred from the first records of each source.
+        sample: The number of records of each source from which the schema is inferred. None: all records.
+        prepare: A function that makes the record to write of each record of a source.
+        bounds: The bounds of each file: its size, its number of records, or both.
+        supervised_keys: The fields that TFDS returns as (input, label) with `as_supervised=True`.
+        progress: Whether to show progress. None: only where a user sees it.
+        **kwargs: The arguments of TFDS's own builder.
+    """
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -118,7 +131,7 @@ class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class _SplitWriter:
-    """A writer of the files of one split. The files have hidden names until all are written."""
+    """A writer of the files of one split. It gives them hidden names, and its caller renames them at the end."""
 
     def __init__(self, folder: Path, split: str, file_format: str, bounds: Bounds) -> None:
         self._folder = folder

@@ -1,11 +1,11 @@
 """The document tfrecord_files_config.txt, which states the fields of record files.
 
-With this document, the files can be read without the Python class that wrote them. This module must not read or write
-files, only the text of the document. It is an INI file:
+With this document, the record files can be read without the Python class that declared their fields. This module
+makes and parses the text of the document. It must not do I/O. The document is an INI file:
 
     [fields]           name = type, in the order of declaration
-    [shapes]           name = sizes, for arrays that have one shape in all records: "120 240"
-    [train], [eval] …  ratio, files, records, bytes
+    [shapes]           name = size of each dimension, such as "120 240"; for arrays that have one shape in all records
+    [train], [eval] …  ratio, files, records and bytes of the split
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["CONFIG", "StoredConfig", "config_text", "parse_config"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
-_CHECKSUM = b"# document_checksum: "  # begins the first line, a comment in INI; the checksum is of all other lines
-_DIGITS = 18  # the largest number of digits that always fits into 64 bits
+_CHECKSUM = b"# document_checksum: "  # begins the first line, an INI comment with the checksum of all other lines
+_DIGITS = 18  # a number with at most this many digits always fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StoredConfig:
     """The parsed content of a configuration file. `bytes` and `records` are the sums over all splits."""
 
     fields: dict[str, FieldType]
-    shapes: dict[str, Shape] | None  # None: an earlier version wrote the file, without shapes
+    shapes: dict[str, Shape] | None  # None: an earlier version wrote the file, and stated no shapes
     bytes: int = 0
     records: int = 0
 
@@ -61,7 +61,11 @@ def config_text(
 
 
 def parse_config(data: bytes, *, where: str) -> StoredConfig:
-    """Parse a configuration file. Verify its checksum, if it has one: earlier versions wrote none.
+    """Parse a configuration file. Verify its checksum if it has one: files of earlier versions have none.
+
+    Args:
+        data: The content of the file.
+        where: The file or URL, for errors.
 
     Raises:
         SchemaError: The file is damaged or states no fields.

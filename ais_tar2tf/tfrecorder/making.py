@@ -22,13 +22,20 @@ from ais_tar2tf.tfrecorder.helpers.marshaller import Example, IgnoreExampleExcep
 
 __all__ = ["ExampleRecipe", "RowResult", "make_records"]
 
-_BATCH_ROWS = 16  # rows that are sent to a worker together, because each call of a worker costs about a millisecond
-_QUEUED_BATCHES = 4  # batches in the queue for each worker, so that no worker waits for rows
+_BATCH_ROWS = 16  # rows that are sent to a worker together, because each call costs about a millisecond
+_QUEUED_BATCHES = 4  # the number of queued batches for each worker; with fewer, workers would wait for rows
 
 
 @dataclass(frozen=True)
 class ExampleRecipe:
-    """A recipe for examples: their class, the CSV file with the rows, and the arguments of the class's methods."""
+    """A recipe for the examples of a CSV file.
+
+    Attributes:
+        example_class: The user's class of examples.
+        source: The name of the CSV file, for errors.
+        arguments: The keyword arguments that the methods of the class get.
+        log_rows: Whether to return the rows that describe the records in the file examples.csv.
+    """
 
     example_class: type[Example]
     source: str
@@ -42,9 +49,9 @@ class RowResult:
 
     Attributes:
         payloads: The serialized records.
-        shapes: The shapes of the arrays in a record. Records with the same shapes share one entry.
+        shapes: Each entry has the shapes of the arrays in a record. Records with the same shapes share one entry.
         csv_rows: The rows that describe the records in the file examples.csv; empty if this file is not written.
-        ignored: Whether the example class asked to leave the row out.
+        ignored: Whether the example class raised IgnoreExampleException, and the row is left out.
     """
 
     payloads: list[bytes] = field(default_factory=list[bytes])
@@ -54,7 +61,7 @@ class RowResult:
 
 
 def _make_row(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
-    """Return the result of a row; raise MappingError with the row's line if the example class fails."""
+    """Return the result of a row; raise MappingError with the line of the row if the example class fails."""
     try:
         return _make_records(recipe, row)
     except IgnoreExampleException:
@@ -88,12 +95,12 @@ def _make_records(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
 def make_records(
     recipe: ExampleRecipe, rows: Iterator[tuple[CsvRow, int]], workers: int | None
 ) -> Iterator[tuple[RowResult, int]]:
-    """Yield the result of each row with the number of its split, in the order of the rows.
+    """Yield the result of each row and the number of the row's split, in the order of the rows.
 
     Args:
         recipe: How records are made from a row.
         rows: The rows, each with the number of its split.
-        workers: The number of worker processes; 0 or None: this process makes the records.
+        workers: The number of worker processes. If it is 0 or None, this process makes the records.
     """
     if not workers:
         for row, split in rows:

@@ -18,7 +18,7 @@ __all__ = ["SPLITS", "assign_splits", "shuffled", "split_ratios"]
 SPLITS = ("train", "eval", "test")
 _SUM_TOLERANCE = 1e-6  # 0.7 + 0.2 + 0.1 is not 1 in floating point
 _WINDOW = 10_000  # rows that are permuted together
-_ASSIGNMENT_STREAM = 1  # a part of the seed of the splits, so that they do not depend on the order
+_ASSIGNMENT_STREAM = 1  # makes splits use other random numbers than the order of the rows, which has the same seed
 
 
 def split_ratios(ratio: float | Sequence[float]) -> dict[str, float]:

@@ -4,11 +4,12 @@ A sample is a netCDF file. TFDS record files allow random access to samples; tar
 
     from ais_tar2tf import tornet
 
-    tornet.build("tornet/", "tfds/", file_format="array_record")  # once; several processes, restartable
+    tornet.build("tornet/", "tfds/", file_format="array_record")  # once; continues if interrupted
     sample = tornet.data_source("train-2015", data_dir="tfds/")[5]  # a dict of numpy arrays, without TensorFlow
-    dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # without building
+    dataset = tornet.stream("ais://tornet/train-2015-{00..09}.tar").map(tornet.pair())  # needs no `build`
 
-The package needs the extra `tornet`. Importing the module `tornet_dataset_builder` registers `tornet` with TFDS.
+This package needs the extra `tornet`. Importing it must not import TFDS or TensorFlow: each function is imported when
+it is first used. The module `tornet_dataset_builder` registers the data set `tornet` with TFDS when it is imported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Functions that build and open the TFDS data set `tornet`.
 
-The functions import tensorflow_datasets when they are called. Importing this module must not import TFDS.
+The functions import tensorflow_datasets (TFDS) when they are called. Importing this module must not import TFDS.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def build(
 ) -> Any:
     """Rewrite the netCDF files of TorNet as TFDS record files.
 
-    After an interruption, a second call continues with the files that are not finished.
+    After an interruption, a second call writes only the record files that are not finished.
 
     Args:
         root: The folder with catalog.csv and the netCDF files; by default TORNET_ROOT.
@@ -61,8 +61,8 @@ def build(
         encoding: How radar variables are stored: "zlib", "bytes" or "none".
         workers: The number of processes that write; None uses all cores.
         missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
-        progress: Whether to show a progress bar; None shows the bar in terminals and notebooks.
-        num_shards: The number of files of each split; if None, it depends on the number of samples.
+        progress: Whether to show a progress bar; with None, only terminals and notebooks show it.
+        num_shards: The number of record files of each split; if None, it depends on the number of samples.
 
     Returns:
         The TFDS builder.
@@ -94,7 +94,7 @@ def build(
 
 
 def data_source(split: Any = None, *, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-    """Open splits for random access, without TensorFlow. The files may have either format that `build` writes.
+    """Open splits for random access, without TensorFlow. The record files may have any `file_format` of `build`.
 
     Args:
         split: A split, or a dict or list of splits; None opens all splits.
@@ -122,8 +122,8 @@ def load(
 ) -> Any:
     """Load splits as tf.data.Datasets, as `tfds.load("tornet", …)` does.
 
-    If the data set is not built yet, it is built from the folder TORNET_ROOT. The files may have either format
-    that `build` writes.
+    If the data set is not built yet, it is built from the folder that the environment variable TORNET_ROOT names. The
+    record files may have any `file_format` of `build`.
 
     Args:
         splits: A split, or a list of splits.

@@ -1,7 +1,7 @@
 """Writes TorNet's record files in several processes.
 
 Finished files are kept, so that a second run continues after an interruption. The contents of the files depend
-only on the samples, and must not depend on the number of workers.
+only on the tasks. They must not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ from ais_tar2tf.tornet.record_file import Task, write
 __all__ = ["SAMPLES_PER_FILE", "WORK", "build"]
 
 WORK = Layout(
-    re.compile("(?!)"),  # no file is directly in the build folder
+    re.compile("(?!)"),  # matches no name: no file is directly in the build folder
     ((re.compile("[0-9a-f]{16}"), Layout(re.compile(r"[\w.-]+-\d{5}-of-\d{5}(\.json)?|\.[\w.-]+\.\d+"))),),
 )
 """The layout of a build folder: one folder for each plan, with record files, their summaries and unfinished files."""
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
-"""By compression: how many samples a file of about 100 or 200 MB holds.
+"""The number of samples in a record file, by the encoding of the radar variables.
 
-There are then enough files for all cores, and each file is large enough for full speed.
+With these numbers, a file has about 100 or 200 MB. This gives enough files for all cores, and each file is large
+enough for full speed.
 """
 
-_END_SECONDS = 10  # for a worker to end when it is asked to
+_END_SECONDS = 10  # how long a terminated worker may take to end before it is killed
 
 
 def build(tasks: Iterable[Task], workers: int, progress: Progress) -> None:
-    """Write the files that are not finished. The first error ends the run, and finished files are kept."""
+    """Write the files that are not finished, in up to `workers` processes.
+
+    The first error ends the run, and finished files are kept.
+    """
     unfinished: list[Task] = []
     with progress:
         for task in tasks:
@@ -106,7 +110,7 @@ def _in_processes(tasks: Sequence[Task], number: int, progress: Progress) -> Non
 
 
 def _distribute(tasks: Sequence[Task], workers: Sequence[_Worker], progress: Progress) -> None:
-    """Give each worker a task, and the next task whenever it has finished a task.
+    """Give each worker a task. Whenever a worker has finished a task, give it the next task.
 
     A worker sends the size of each sample that it has written, and None at the end of a task.
     """

@@ -1,6 +1,6 @@
 """The reader of TorNet's catalog.csv, which assigns the files of samples to splits.
 
-The reader imports pandas only when it is called. It must not open the listed files.
+The reader imports pandas when it is called, not when this module is imported. It must not open the listed files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_FILES = 3  # the number of absent files that an error names
 
 
 def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[str]]:
-    """Return the files of each split, shuffled by a fixed seed. Splits without files are left out.
+    """Return the names of each split's files, shuffled by a fixed seed. Splits without files are left out.
 
     Args:
         root: The folder of catalog.csv. The names of files are relative to it.
@@ -30,7 +30,7 @@ def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[st
 
     Raises:
         ShardNotFound: catalog.csv or a listed file does not exist.
-        SchemaError: catalog.csv is malformed, or lists a file outside of its folder.
+        SchemaError: catalog.csv is malformed, or lists a file outside of `root`.
         MissingDependency: pandas is not installed.
     """
     path = root / "catalog.csv"
@@ -52,7 +52,7 @@ def read_catalog(root: Path, *, missing: Missing = "error") -> dict[str, list[st
 
 
 def _by_split(path: Path) -> dict[str, Any]:
-    """Return the rows of each split as a pandas.DataFrame. Check all rows first."""
+    """Check all rows of catalog.csv. Return the rows of each split as a pandas.DataFrame."""
     try:
         pd: Any = importlib.import_module("pandas")
     except ImportError as error:

@@ -1,4 +1,7 @@
-"""The layout of a sample of TorNet, a data set of weather radar images: names, shapes and types. No I/O."""
+"""The layout of a sample of TorNet, a data set of weather radar images: names, shapes and types.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ __all__ = [
 ]
 
 CATEGORIES = {"TOR": 0, "NUL": 1, "WRN": 2}
-"""The numbers of the categories: tornado, random cell, warning without a tornado."""
+"""The number of each category. TOR: a tornado. NUL: a random storm cell. WRN: a warning without a tornado."""
 
 FRAMES = 4  # radar images of one sample, in the order of time
-RADAR_SHAPE = (FRAMES, 120, 240, 2)  # time, azimuth, range, sweep
+RADAR_SHAPE = (FRAMES, 120, 240, 2)  # the dimensions are time, azimuth, range and sweep
 RADAR = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")  # the quantities that the radar measures
 VARIABLES = (*RADAR, "range_folded_mask")
 
@@ -36,7 +39,7 @@ FEATURES: dict[str, tuple[tuple[int, ...], str]] = {
     "rng_lower": ((1,), "float32"),
     "rng_upper": ((1,), "float32"),
 }
-"""The shape and type of each feature. Times are seconds since 1970, and 0 where there was no tornado."""
+"""The shape and type of each feature. Times are seconds since 1970; tornado times are 0 without a tornado."""
 
 
 def split_of(row: Any) -> str:

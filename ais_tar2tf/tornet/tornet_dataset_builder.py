@@ -1,6 +1,6 @@
 """The TFDS builder of TorNet. Importing this module registers the name `tornet` with TFDS.
 
-The import must not import TensorFlow.
+Importing this module must not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Builder(RandomAccess):
             encoding: How radar variables are stored: "zlib", "bytes", or "none", which is fastest and eight times as
                 large. Default: the encoding of the data set in `data_dir`; "zlib" if there is no data set.
             workers: The number of processes that write; None uses all cores.
-            missing: "error", or "skip" to leave out files that the catalog lists and that are absent.
+            missing: What to do if files that the catalog lists are absent: "error" raises an error, and "skip" leaves
+                them out.
             progress: Whether to show a progress bar; None shows it in terminals and notebooks.
             **kwargs: Options of `tfds.core.DatasetBuilder`, such as `data_dir` and `file_format`.
 
@@ -144,7 +145,7 @@ class Builder(RandomAccess):
         return Path(dl_manager._manual_dir)
 
     def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
-        """Write the splits in several processes. As in TFDS, samples are sorted by the hashes of their names."""
+        """Write the splits in several processes. As in TFDS, the hashes of the samples' names decide their order."""
         file_format = self.info.file_format.value
         if file_format not in FORMATS:
             return super()._generate_splits(dl_manager, download_config)
@@ -180,11 +181,11 @@ class Builder(RandomAccess):
         ]
 
     def _publish(self, split: str, tasks: Sequence[Task]) -> Any:
-        """Move finished files to the folder where TFDS expects them. Return the description of the split."""
+        """Link or move finished files to the folder where TFDS expects them. Return the description of the split."""
         for task in tasks:
             target = Path(self._data_dir) / task.target.name
             try:
-                os.link(task.target, target)  # a link keeps the file for the next run if this run is interrupted
+                os.link(task.target, target)  # a link leaves the file in the build folder for a next run
             except OSError:
                 task.target.replace(target)
         return tfds.core.SplitInfo(

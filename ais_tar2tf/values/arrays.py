@@ -1,7 +1,7 @@
 """Decoders of files that hold arrays: `.npy`, `.npz`, netCDF-4 and HDF5.
 
 `decode_array` selects the decoder by the extension of a field. This module must not unpickle, so it refuses a file
-that holds Python objects. It checks the sizes that a file states before it allocates memory.
+that holds Python objects. Before memory is allocated, the module checks the sizes that the file states.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode_npy(data: bytes, limit: int = _LIMITS.member_bytes) -> Any:
 
 
 def _check_header(data: bytes, limit: int) -> None:
-    """Check the header of a `.npy` file: no Python objects, and no more bytes than the file has or `limit` allows."""
+    """Raise SchemaError if a `.npy` file holds Python objects, is cut, or states an array larger than `limit`."""
     header = io.BytesIO(data)
     first_version = np.lib.format.read_magic(header) == (1, 0)
     read: Any = np.lib.format.read_array_header_1_0 if first_version else np.lib.format.read_array_header_2_0
@@ -79,7 +79,7 @@ def decode_npz(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any]
         limit: The largest size of all decompressed arrays together, in bytes.
 
     Raises:
-        SchemaError: The file is damaged, holds Python objects, or exceeds the limit, `Limits.ratio` or
+        SchemaError: The file is damaged, holds Python objects, or exceeds `limit`, `Limits.ratio` or
             `Limits.fields`.
     """
     if data.count(_ENTRY_SIGNATURE) > _LIMITS.fields:  # zipfile makes an object for each entry
@@ -114,7 +114,7 @@ def decode_hdf5(data: bytes, limit: int = _LIMITS.member_bytes) -> dict[str, Any
 
 
 def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Read an entry of a zip, up to the size that the zip's directory states. `ZipFile.read` has no such bound."""
+    """Read at most as many bytes of a zip's entry as the zip's directory states. `ZipFile.read` has no such bound."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise SchemaError(f"no .npz file that can be read here: {info.filename!r} is neither stored nor deflated")
     with archive.open(info) as entry:
@@ -141,7 +141,7 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
 
 
 def decode_array(field: str, data: bytes) -> Any:
-    """Decode a file of arrays by the extension of its field.
+    """Decode a file that holds arrays; the extension of its field selects the decoder.
 
     Args:
         field: The name of the field, such as `seg.npy`.
@@ -151,7 +151,7 @@ def decode_array(field: str, data: bytes) -> Any:
         The array of a `.npy` file. For the other formats, a dict of arrays by name.
 
     Raises:
-        SchemaError: `DECODERS` does not have the extension, or the file cannot be decoded.
+        SchemaError: `DECODERS` has no decoder for the extension, or the file cannot be decoded.
         MissingDependency: The file needs h5py, which is not installed.
     """
     extension = extension_of(field)

@@ -1,13 +1,15 @@
 """The grouper of TFRecord files. It turns each payload, a serialized tf.train.Example, into one record.
 
-The features of the Example become the fields of the record:
+Each feature of the Example becomes a field of the record:
 
-one string                  bytes, like the content of a tar's member
-no string, or several       a list of bytes
-numbers                     a numpy array of float32 or int64
+| value of the feature | value of the field |
+|---|---|
+| one string | bytes, like the content of a tar's member |
+| no string, or several strings | a list of bytes |
+| numbers | a numpy array of float32 or int64 |
 
-The key is the value of the feature `__key__`. Without this feature, the key is the number of the record in the file.
-A file must not contain a key twice. This module must not do I/O.
+The key is the value of the feature `__key__`. If this feature is missing, or is not one non-empty string, the key
+is the number of the payload in the file. A file must not contain a key twice. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class ExampleGrouper(RecordGrouper):
 
     Args:
         shard: The URL of the file.
-        account: Counts errors, and features that cannot become a field or the key.
+        account: Counts errors, and features that become neither a field nor the key.
         limits: Bounds on records and keys.
         number: The number of the first payload that will be added, counted from the start of the file.
         selection: The fields to select; None selects all.
@@ -76,7 +78,7 @@ class ExampleGrouper(RecordGrouper):
         return batch
 
     def _record(self, name: str, payload: bytes, offset: int) -> Record | None:
-        """Return the record of a payload, or None if the record is skipped. `name` is the record's number as text."""
+        """Return the record of a payload, or None if the record is skipped. `name` is the number of the payload."""
         try:
             features = decode(payload)
         except MalformedExample as error:
@@ -95,7 +97,8 @@ class ExampleGrouper(RecordGrouper):
             self._add_key(key, offset)
             if self._selection is None:
                 return record | fields
-            # A selection names fields in lower case, because the fields of a tar are in lower case.
+            # A selection names fields in lower case, because fields of a tar are in lower case. So here, each field
+            # can also be found by its name in lower case.
             by_lower_name = {field.lower(): value for field, value in fields.items()} | fields
             return record | self._selection.apply(by_lower_name, fields.keys(), self._shard, record["__key__"])
         except (DuplicateKey, MissingField) as error:
@@ -114,7 +117,7 @@ def _value(feature: Any) -> Any:
 
 
 def _key(feature: Any, name: str) -> tuple[str, bool]:
-    """Return the key of a record, and whether `feature` states the key. If it does not, the key is `name`."""
+    """Return the key of a record, and whether `feature` states it. If `feature` does not, the key is `name`."""
     stated = _value(feature)
     is_text = isinstance(stated, bytes) and bool(stated)
     return (stated.decode("utf-8", "surrogateescape"), True) if is_text else (name, False)

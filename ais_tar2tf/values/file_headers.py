@@ -1,7 +1,8 @@
 """Functions that read headers of files: images, `.npy` files, audio, HDF5 and netCDF.
 
-They return the format, size and pixel type of an image, the type and shape of a `.npy` file, or the kind of another
-file. They need only the first bytes of a file, except `is_cut_image`. This module must not decode files or do I/O.
+The functions return the format, size and pixel type of an image, the type and shape of a `.npy` file, or the kind of
+another file. All of them except `is_cut_image` need only the first bytes of a file. This module must not decode files
+or do I/O.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ __all__ = [
 
 _NPY = b"\x93NUMPY"
 _MAX_NPY_HEADER = 64 * 1024  # bytes; numpy refuses headers over 10,000
-# The markers C0 to CF, except DHT, JPG and DAC.
+# The JPEG markers C0 to CF begin a frame, except C4 (DHT), C8 (JPG) and CC (DAC).
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})  # no length follows these markers
+_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})  # JPEG markers that no length follows
 _START_OF_SCAN = 0xDA
 _MAX_PARTS = 4_096  # segments or chunks before the pixels; a colour profile of 16 MB takes 256 segments
-_MAX_FILL = 64  # bytes of fill before a marker; encoders write none, or align to a word
+_MAX_FILL = 64  # the most fill bytes before a JPEG marker; encoders write none, or a few for alignment
 _MAX_DIMENSIONS = 32  # the most dimensions of an array; numpy 1 has the same limit
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette has three channels
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; type 3, a palette, decodes to three
 
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """The header of an image: its format, named as by TensorFlow, and the shape and type of its pixels."""
+    """The header of an image: the name that TensorFlow gives to its format, and the shape and type of its pixels."""
 
     format: str
     height: int
@@ -48,7 +49,7 @@ class ImageHeader:
 
 @dataclass(frozen=True, slots=True)
 class ArrayHeader:
-    """The header of a `.npy` file: type, shape, order, and the offset of the first value."""
+    """The header of a `.npy` file: type, shape and memory order of the array, and the offset of its first value."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -99,14 +100,14 @@ def image_header(data: bytes) -> ImageHeader | None:
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError, _EndlessHeader):
-        return None  # the file ends within its header
+        return None  # the header is cut, or has too many parts
     return None
 
 
 def is_cut_image(data: bytes) -> bool:
     r"""Return whether the end of a JPEG, PNG or WebP image is missing; False for any other file.
 
-    The whole file is needed: a JPEG or PNG ends with an end mark, and a WebP states its length.
+    `data` must be the whole file: a JPEG or PNG ends with an end mark, and a WebP states its length.
 
     >>> is_cut_image(b"RIFF\x64\0\0\0WEBPVP8 "), is_cut_image(b"text")
     (True, False)
@@ -129,7 +130,7 @@ def _is_cut_jpeg(data: bytes) -> bool:
             return True
         marker = data[at + 1]
         if data[at] != 0xFF:
-            return False  # damaged, which the decoder reports
+            return False  # damaged, but not cut: the decoder reports this
         if marker == _START_OF_SCAN:
             return data.rfind(b"\xff\xd9", at) < 0
         if marker == 0xFF:  # a fill byte before the marker
@@ -148,7 +149,7 @@ def _valid(header: ImageHeader) -> ImageHeader | None:
 
 
 def _jpeg(data: bytes) -> ImageHeader | None:
-    """Read segments up to the start of a frame.
+    """Read the segments of a JPEG up to the first frame, whose segment states the size of the image.
 
     A segment is FF, a marker, a length of two bytes, and data. The length counts its own two bytes and the data.
     """
@@ -180,7 +181,10 @@ def _after_fill(data: bytes, at: int) -> int:
 
 
 def _png(data: bytes) -> ImageHeader | None:
-    """Read the first chunk of a PNG, IHDR. A palette with a chunk tRNS (transparency) decodes to four channels."""
+    """Read the first chunk of a PNG, IHDR.
+
+    A palette with a chunk tRNS (transparency) decodes to four channels.
+    """
     if data[12:16] != b"IHDR":
         return None
     width, height, depth, colour = struct.unpack_from(">IIBB", data, 16)
@@ -233,11 +237,11 @@ def _webp(data: bytes) -> ImageHeader | None:
 def array_header(data: bytes) -> ArrayHeader | None:
     """Return the header of a `.npy` file.
 
-    Return None for any other file, for a header that is cut or invalid, and for arrays of structures or of Python
-    objects, which would need pickle.
+    Return None for any other file, for a header that is cut or invalid, for arrays of structures, and for arrays of
+    Python objects, because these arrays are pickled.
 
-    The layout is: magic (6 bytes), version (2), length of the header (2 or 4, little-endian), and a dict as a Python
-    literal.
+    The file begins with: the magic bytes (6), the version (2), the length of the dict (2 or 4, little-endian), and a
+    dict as a Python literal. The values follow.
     """
     if data[:6] != _NPY or len(data) < 12:
         return None

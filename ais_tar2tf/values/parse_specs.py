@@ -185,7 +185,7 @@ def _cast(field: Field, value: Any) -> Any:
 
 
 def _restored_ragged(field: Field, value: Any, batch: bool) -> Any:
-    """Restore the shape of a ragged field's flat values: the fixed sizes at the end of the field's shape."""
+    """Reshape a ragged field's flat values, so that each has the fixed sizes at the end of the field's shape."""
     uniform = _uniform_sizes(field)
     if not uniform:
         return value

@@ -1,10 +1,10 @@
 """Folders that belong to this package, such as the folder of a cache: mark, check, empty and delete them.
 
 A folder is *ours* if it has the marker file. A folder without the marker is ours if a `Layout` describes every name
-in it: it is empty, or an earlier version of this package made it. Any other folder is refused.
+in it: such a folder is empty, or an earlier version of this package made it. Any other folder is refused.
 
-This module must not delete a file whose name the layout does not describe. It must not follow a link that stands in
-place of such a folder, or inside of it.
+This module must not delete a file whose name the layout does not describe. If a link stands in place of a folder of
+ours, or inside of one, this module must not follow it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 
 __all__ = ["MARKER", "Layout", "check", "claim", "clear", "make_below", "opened", "remove", "sync"]
 
-Refuse = Callable[[str], Exception]  # the argument is the text of the error
-"""Makes the error for a folder that is not ours, from its text."""
+Refuse = Callable[[str], Exception]
+"""Returns the error for a folder that is not ours. The argument is the text of the error."""
 
 MARKER = ".ais_tar2tf"
 _TEXT = b"ais_tar2tf keeps files of its own in this folder, and deletes them when it needs them no longer.\n"
 _SYSTEM_FILES = re.compile(r"lost\+found|\.nfs[0-9a-f]+|\.DS_Store|\.Trash-\d+")  # made by file systems and desktops
-_MARK_ERRORS = (errno.EEXIST, errno.EROFS, errno.EACCES, errno.EPERM)  # the folder is marked, or read-only
+_MARK_ERRORS = (errno.EEXIST, errno.EROFS, errno.EACCES, errno.EPERM)  # the marker exists, or the folder is read-only
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -61,7 +61,7 @@ def claim(path: Path, layout: Layout, *, fail: Refuse, mode: int = 0o777) -> Non
     Args:
         path: The folder. It must not be a link, but the folders above it may be links.
         layout: The names that the folder may contain.
-        fail: Makes the error if `path` is a link, a file, or a folder that is not ours.
+        fail: Returns the error if `path` is a link, a file, or a folder that is not ours.
         mode: The permissions of a new folder.
     """
     path.mkdir(mode, parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def clear(path: Path, layout: Layout, *, fail: Refuse, keep: Collection[str] = (
 
 
 def remove(path: Path, layout: Layout, *, fail: Refuse) -> None:
-    """Delete a folder of ours, if it exists. If the folder also has files that are not ours, it stays with them."""
+    """Delete a folder of ours, if it exists. If it also has other files, keep the folder and these files."""
     try:
         with opened(path, fail=fail) as folder:
             _check(folder, path, layout, fail)
@@ -160,7 +160,7 @@ def _is_marked(folder: int) -> bool:
 
 
 def _stranger(folder: int, layout: Layout) -> str | None:
-    """Return a name in the folder or its subfolders that the layout does not describe; None if it describes all."""
+    """Return a name in the folder or its subfolders that the layout does not describe; None if there is none."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name == MARKER or _SYSTEM_FILES.fullmatch(entry.name):
@@ -183,20 +183,20 @@ def _clear(folder: int, layout: Layout, keep: Collection[str]) -> None:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
         inner = layout.below(name) if is_folder else None
-        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted this entry
             if inner is not None:
                 with opened(name, fail=_vanished, below=folder) as below:
                     _clear(below, inner, ())
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(MARKER, dir_fd=below)
-                with contextlib.suppress(OSError):  # the subfolder still has files that are not ours
+                with contextlib.suppress(OSError):  # the subfolder still contains files that are not ours
                     os.rmdir(name, dir_fd=folder)
             elif not is_folder and name not in keep and layout.files.fullmatch(name):
                 os.unlink(name, dir_fd=folder)
 
 
 def _vanished(text: str) -> FileNotFoundError:
-    """Return the error for a subfolder that another process replaced by a link or a file: the subfolder is gone."""
+    """Return the error for a subfolder that another process has replaced by a link or a file, and so has deleted."""
     return FileNotFoundError(text)
 
 

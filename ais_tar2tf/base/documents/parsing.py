@@ -1,6 +1,7 @@
-"""Parsers of JSON and msgpack from untrusted members or answers. Size, nesting and memory are bounded. No I/O.
+"""Parsers of JSON and msgpack that come from members of shards or from answers of servers, which are not trusted.
 
-Every error is a `SchemaError`, whatever the bytes are.
+The size of a document, its nesting and the memory of its value are bounded. Whatever is wrong with a document, the
+error is a `SchemaError`. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from ais_tar2tf.options import KIB, Limits
 __all__ = ["json_value", "msgpack_value"]
 
 _LIMIT = Limits().value_bytes
-_DEPTH = 200  # levels of nested lists and objects: recursive functions walk them, and Python allows 1,000 calls
-_DENSE = 8  # the fewest bytes for each list or object, on average: an empty list takes 64 bytes of memory
-_SMALL = 64 * KIB  # bytes of a value that may have any number of lists and objects
+_DEPTH = 200  # levels of nested lists and objects: recursive functions walk them; Python allows 1,000 nested calls
+_DENSE = 8  # the fewest msgpack bytes per list or map: an empty one has 1 byte in msgpack, and 64 in memory
+_SMALL = 64 * KIB  # a msgpack document of at most this many bytes may have any number of lists and maps
 
 
 def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
@@ -43,7 +44,9 @@ def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
 
 
 def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
-    """Return the value of at most `limit` msgpack bytes. Values of extension types are returned as `msgpack.ExtType`.
+    """Return the value of a msgpack document of at most `limit` bytes.
+
+    Values of extension types are returned as `msgpack.ExtType`.
 
     >>> msgpack_value(bytes([0x92, 1, 0xA1]) + b"a")
     [1, 'a']
@@ -64,10 +67,10 @@ def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
 
 
 def _counted(msgpack: Any, data: bytes) -> dict[str, Any]:
-    """Return arguments for unpacking that refuse a value with too many lists and maps.
+    """Return arguments for `unpackb` by which it refuses a document with too many lists and maps.
 
-    Before that, read through the value once without unpacking it. This fails if items are missing. Unpacking would
-    reserve memory for all items that a list states, even if they are missing.
+    First skip through the document without unpacking it, which fails if a list has fewer items than it states.
+    Unpacking such a list would reserve memory for all stated items.
     """
     skipped = msgpack.Unpacker(max_buffer_size=len(data))
     skipped.feed(data)

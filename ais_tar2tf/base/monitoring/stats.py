@@ -1,4 +1,4 @@
-"""Statistics of reading: counters, times, and the policy `on_error`, by which an error is raised or a record skipped.
+"""Statistics of reading, and the policy `on_error`, which decides whether an error is raised or a record skipped.
 
 `Stats` holds the numbers. `Account` adds to these numbers from any thread, and applies the policy. This module must
 not interpret the numbers: `metrics.py` does so.
@@ -44,12 +44,12 @@ class Stats:
     skipped counts once in `skipped` and once in `records_read`, because the number of its records is unknown.
     """
 
-    shards: int = 0  # opened, or skipped
+    shards: int = 0  # shards that were opened, also if they were skipped then; a global shuffle counts no shards
     records_read: int = 0
     records_emitted: int = 0
     bytes: int = 0  # bytes of shards, read from the store or the cache
     cached: int = 0  # the part of `bytes` that came from the cache
-    cache_faults: int = 0  # blocks that were damaged in the cache, or not read or kept by it; the store sent them
+    cache_faults: int = 0  # how often a block in the cache was damaged, or the cache failed to read or write
     skipped: Counter[str] = field(default_factory=Counter)  # by the class name of the error
     ignored: int = 0  # members without a field: directories, links, `._*`, .DS_Store, members outside the grouping
     left_out: int = 0  # objects in a listing that are not shards: documents, hidden files, pictures
@@ -59,8 +59,8 @@ class Stats:
     reading: float = 0.0  # seconds spent waiting for chunks of records, including `network_wait`
     idle: float = 0.0  # seconds between two chunks of records, in which no chunk was requested
     mapping: float = 0.0  # seconds in which a mapping ran; for graphs, an estimate from some timed calls
-    seed: int | None = None  # the seed of the latest shuffled dataset: given, drawn, or options.SHARED_SEED
-    chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest choices, by setting
+    seed: int | None = None  # of the latest shuffled dataset: given by the user, drawn, or options.SHARED_SEED
+    chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest choice of each setting
 
     @property
     def seconds(self) -> float:
@@ -166,8 +166,8 @@ class Account:
     def shard_error(self, error: Tar2TFError) -> None:
         """Count the rest of a faulty shard as skipped, or raise the error, as the policy decides.
 
-        The policy `skip-shard` raises the error of an endpoint that has never answered. Otherwise, every shard there
-        would be skipped.
+        If the endpoint has never answered, the policy `skip-shard` raises the error, too. Otherwise, every shard of
+        that endpoint would be skipped.
         """
         unanswered = isinstance(error, TransportError) and error.silence is not None
         self._decide(error, skips=self.on_error == "skip-shard" and not unanswered)
@@ -201,11 +201,11 @@ class Busy:
         self._since = 0.0
 
     def enter(self) -> None:
-        """Note that a call begins."""
+        """Note that a call of the mapping begins."""
         self._change(1)
 
     def leave(self) -> None:
-        """Note that a call ends."""
+        """Note that a call of the mapping ends."""
         self._change(-1)
 
     def _change(self, calls: int) -> None:

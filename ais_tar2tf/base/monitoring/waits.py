@@ -5,8 +5,8 @@
         wait.because(error)         # the request failed and is retried; the same wait goes on
 
 A *cause* is a fault of one bucket or host: the server sends nothing, refuses a connection, or answers with an error
-status. A cause is reported at most once in ten minutes, however many requests and threads wait because of it. While
-a Retry-After delays the tries by 30 seconds or more, a cause may be reported twice a minute.
+status. A cause is reported at most once in ten minutes, however many requests and threads wait because of it. If a
+Retry-After header delays the next try by 30 seconds or more, the cause is reported at most once in 30 seconds.
 
 This module must not end a wait: `Timeouts` and `Retry` bound waits.
 """
@@ -33,8 +33,8 @@ _Result = TypeVar("_Result")
 _LOG = logging.getLogger("ais_tar2tf")
 _LONG = 2.0  # seconds: people hardly notice a shorter wait
 _REPORT_INTERVAL = 600.0  # seconds between two reports of the same cause
-_RETRY_AFTER_INTERVAL = 30.0  # seconds between two reports, if Retry-After delays the next try by as many seconds
-_MAX_CAUSES = 1_000  # causes that are remembered
+_RETRY_AFTER_INTERVAL = 30.0  # seconds between two reports if Retry-After delays the next try by at least this time
+_MAX_CAUSES = 1_000  # the most causes that are remembered
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _VARYING = re.compile(r" \(.*|[\d,]+ bytes", re.DOTALL)  # parts of an error's text that differ between requests
 _SILENCE = "the server sends nothing"
@@ -73,7 +73,7 @@ class Reports:
             _LOG.warning("%s: waiting for %.0f s: %s. %s.", *values, extra={"is_wait": True})
 
     def _is_due(self, cause: tuple[str, str], interval: float) -> bool:
-        """Return whether a cause was not reported in the last `interval` seconds; if so, note a report."""
+        """Return whether a cause was not reported in the last `interval` seconds; if it was not, note a report."""
         now = self.clock()
         with self._lock:
             if now - self._reported.get(cause, -interval) < interval:
@@ -89,7 +89,7 @@ REPORTS = Reports()
 
 
 def _retry_after_sentence(error: TransportError | None) -> str:
-    """Return a sentence about a Retry-After that delays the next try for long; "" for any other wait."""
+    """Return a sentence about a Retry-After that delays the next try by 30 seconds or more; "" for other waits."""
     if error is None or error.retry_after is None or (error.next_try or 0) < _RETRY_AFTER_INTERVAL:
         return ""
     return (
@@ -113,7 +113,8 @@ class Wait:
 
     Args:
         url: The object's URL.
-        silent: Report a wait only after a failed try, for a server that may be silent, as during a large upload.
+        silent: Report the wait only after a failed try. For requests during which a server sends nothing for long,
+            such as a large upload.
         reports: The place where long waits are reported, by default `REPORTS`.
     """
 

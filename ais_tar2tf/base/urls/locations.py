@@ -1,4 +1,4 @@
-"""Converts locations to text. Users write a location, or several, as `str` or `os.PathLike`. No I/O."""
+"""Converts locations (paths and URLs), which users pass as `str` or `os.PathLike`, to text. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Locations = Location | Iterable[Location]
 
 _MAX_SHOWN = 200  # characters of a location in the text of an error
 _MAX_LISTED = 10_000_000  # locations in a list; for more shards, a template is shorter
-_REFUSED = (bytes, bytearray, memoryview, set, frozenset, dict)  # iterables of numbers, or of no fixed order
+# These types are iterable, but their items are numbers, have no fixed order, or are the keys of a dict.
+_REFUSED = (bytes, bytearray, memoryview, set, frozenset, dict)
 _SCHEMES = frozenset({"ais", "az", "file", "gs", "http", "https", "s3"})
 _URL_IN_A_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)", re.DOTALL)
 
@@ -33,7 +34,7 @@ def location_text(location: object, what: str = "a template is a str or a path")
         what: The beginning of the error's text, which states the expected types.
 
     Raises:
-        TemplateError: The location has another type, or is a URL that lacks a slash.
+        TemplateError: The location has another type, is a URL that lacks a slash, or is a command (`pipe:`).
 
     >>> from pathlib import PurePosixPath
     >>> location_text(PurePosixPath("shards") / "train-{0..3}.tar")
@@ -47,7 +48,7 @@ def location_text(location: object, what: str = "a template is a str or a path")
 
 
 def _check_scheme(text: str) -> None:
-    """Refuse a misspelt URL, which would be read as a path."""
+    """Refuse a misspelt URL, which would be read as a path, and webdataset's `pipe:`, which would run a command."""
     scheme, colon, rest = text.partition(":")
     if not colon or rest.startswith("//"):
         return
@@ -74,10 +75,10 @@ def _name_text(location: object, what: str) -> str:
 
 
 def location_texts(locations: object, text_of: Callable[[Location], str] | None = None) -> list[str]:
-    """Return one location, or each of several, as text.
+    """Return one or several locations as a list of texts.
 
     Args:
-        locations: A location, or an iterable of them that has an order.
+        locations: A location, or an iterable of locations in a fixed order.
         text_of: Converts a location to text, such as `location_text`. The default leaves a `~` as it is, because it
             may be a part of an object's name.
 
@@ -108,7 +109,7 @@ def _text(location: object, text_of: Callable[[Location], str] | None, what: str
 
 
 def local_folder(location: object, what: str) -> str:
-    """Return the path of a folder on this machine. A URL is refused: as a path, it would make a strange folder.
+    """Return the path of a folder on this machine. Refuse a URL: as a path, it would make a folder such as `s3:`.
 
     Args:
         location: Text, or an `os.PathLike`.
@@ -116,7 +117,7 @@ def local_folder(location: object, what: str) -> str:
 
     Raises:
         OptionError: The location is a URL.
-        TemplateError: The location is neither text nor an `os.PathLike`.
+        TemplateError: The location is neither text nor an `os.PathLike`, or is a misspelt URL.
 
     >>> local_folder("s3://bucket/cache", "a cache")
     Traceback (most recent call last):

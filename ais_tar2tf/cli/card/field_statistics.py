@@ -24,7 +24,7 @@ from ais_tar2tf.values.schema import LABEL_FIELDS, extension_of
 __all__ = ["UNITS", "FieldStatistics"]
 
 _LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
-_MOST_QUANTITIES = 200  # of one field; after that, numbers at further JSON keys are not counted
+_MOST_QUANTITIES = 200  # entries of `numbers`; after that, numbers at further JSON keys are not counted
 UNITS = {
     "size": "bytes",
     "height": "pixels",
@@ -76,7 +76,7 @@ class FieldStatistics:
     def class_counts(self) -> WordCounts | None:
         """The counts of the field's values if the values look like classes, else None.
 
-        Values look like classes if few of them are different, and if the field is a label or its values repeat.
+        Values look like classes if there are few different values, and if the field is a label or its values repeat.
         """
         words = self.words.get("value")
         if words is None or words.overflowed or not words.counts:

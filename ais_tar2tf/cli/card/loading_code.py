@@ -37,7 +37,7 @@ def loader_of(stats: DataStatistics, url: str, endpoint: str | None = None, grou
     Args:
         stats: The statistics of the data set.
         url: The URL of the shards.
-        endpoint: The value of --endpoint.
+        endpoint: The value of --endpoint. It appears in the code only if `url` is an ais:// URL.
         grouping: The value of --grouping.
     """
     options = f", endpoint={endpoint!r}" if endpoint and url.startswith("ais://") else ""
@@ -52,14 +52,14 @@ def loader_of(stats: DataStatistics, url: str, endpoint: str | None = None, grou
 
 
 def _image_in(stats: DataStatistics, optional: Mapping[str, int]) -> str:
-    """Return the image field that all records have, or alternatives such as "jpg;png", or an empty text.
+    """Return the name of an image field that all records have, or alternatives such as "jpg;png", or an empty text.
 
-    Alternatives are returned if the numbers of records that have them add up to the number of all records. The code
-    then assumes that each record has exactly one of these fields.
+    Alternatives are the image fields that only some records have. They are returned if the numbers of these records
+    add up to the number of all records. The code on the card then assumes that each record has exactly one of them.
 
     Args:
-        stats: The statistics of the data.
-        optional: The number of records that have a field, for each field that some records lack.
+        stats: The statistics of the data set.
+        optional: For each field that some records lack, the number of records that have the field.
     """
     images = [name for name in stats.fields if name.rpartition(".")[2] in _IMAGES]
     in_all = next((name for name in images if name not in optional), "")

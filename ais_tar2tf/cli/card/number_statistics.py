@@ -14,8 +14,8 @@ import numpy as np
 
 __all__ = ["NumberStatistics", "NumberSummary"]
 
-_BINS = 64  # an even number, because bins are merged in pairs; a small plot can hardly show more
-_BUFFER = 512  # numbers that `add` collects before they are counted together
+_BINS = 64  # an even number, because bins are merged in pairs; a small plot can hardly show more than 64
+_BUFFER = 512  # numbers that `add` collects before it counts them together
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class NumberStatistics:
         used = np.flatnonzero(self._bins)
         if not used.size:
             return []
-        # If all numbers are whole, all bins of the same whole number are merged.
+        # If all numbers are whole and bins are narrower than 1, merge all bins of the same whole number.
         merged = max(1, round(1 / self._width)) if self._integral else 1
         width, counts = self._width * merged, self._bins.reshape(-1, merged).sum(axis=1)
         return [
@@ -140,7 +140,7 @@ class NumberStatistics:
         low, high = float(values.min()), float(values.max())
         if not self._width:
             self._width = _first_width(low, high)
-            if self._integral:  # a whole number gets at most half of the bins, which `bins` can merge
+            if self._integral:  # half of the bins then cover 1 or more, so `bins` can merge those of a whole number
                 self._width = max(self._width, 2 / _BINS)
             step = max(self._width, 1.0) if self._integral else self._width
             self._begin = math.floor(low / step) * step
@@ -162,9 +162,10 @@ class NumberStatistics:
 
 
 def _first_width(low: float, high: float) -> float:
-    """Return the width that the bins have at first, so that at most half of the bins are used.
+    """Return the width that the bins have at first, so that the first numbers use about half of the bins at most.
 
-    The width is a power of two. So two whole numbers share no bin as long as the width is at most 1.
+    The width is a power of two. So if the width is less than 1, several bins together have exactly the width 1, and
+    `bins` can merge them.
     """
     across = max(high - low, abs(high) * 1e-9, abs(low) * 1e-9)
     return 2.0 ** math.ceil(math.log2(across / (_BINS / 2))) if across else 1.0

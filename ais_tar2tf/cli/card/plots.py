@@ -18,9 +18,9 @@ _HEIGHT = 100
 
 
 def shown_number(value: float, unit: str = "") -> str:
-    """Return a number as text, rounded to three digits, or from 1,000 on to a whole number.
+    """Return a number as text. A number below 1,000 is rounded to three digits, a larger one to a whole number.
 
-    Bytes are shown in kB, MB and so on.
+    If `unit` is "bytes", the number is shown with three digits and a unit such as kB.
 
     >>> shown_number(1234567, "bytes"), shown_number(0.12345), shown_number(12345.0)
     ('1.23 MB', '0.123', '12,345')
@@ -36,7 +36,10 @@ def shown_number(value: float, unit: str = "") -> str:
 
 
 def histogram(title: str, numbers: NumberStatistics, unit: str = "") -> str:
-    """Return a histogram as a figure, with a summary above it, and the lowest and highest value below it."""
+    """Return an HTML figure with a histogram, a summary above it, and the lowest and the highest value below it.
+
+    Return "" if there are no values. If all values are equal, the figure states the value and has no histogram.
+    """
     bins = numbers.bins()
     if not bins:
         return ""
@@ -79,7 +82,7 @@ def _bar(at: int, begin: float, end: float, count: int, most: int, unit: str) ->
 
 
 def bars(title: str, words: WordCounts, most: int, records: int) -> str:
-    """Return a list of the most frequent words, at most `most`, each with a bar and its share of all `records`."""
+    """Return an HTML figure of the `most` most frequent words, each with a bar and its share of `records`."""
     shown = words.common(most)
     if not shown:
         return ""
@@ -99,7 +102,7 @@ def bars(title: str, words: WordCounts, most: int, records: int) -> str:
 
 
 def line(values: Sequence[float], label: str) -> str:
-    """Return a curve through the finite values. Screen readers read `label`."""
+    """Return an SVG with a curve through the finite values. Screen readers read `label`."""
     finite = [each for each in values if math.isfinite(each)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     across = (high - low) or 1.0

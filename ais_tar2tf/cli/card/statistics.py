@@ -1,6 +1,7 @@
 """The statistics for a card, collected from a stream of records: schema, fields, sizes, samples and errors.
 
-The memory for them is bounded by `options.Card`. This module must not do I/O.
+A card is the page that `ais-tar2tf card` writes. `options.Card` bounds the memory that the statistics take. This
+module must not do I/O.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class DataStatistics:
         bytes: The number of bytes in the fields of all records.
         record_sizes: The statistics of the number of bytes in the fields of a record.
         fields: The statistics of each field.
-        shards: The number of records and bytes of each shard; at most `limits.shards` shards.
+        shards: The number of records and bytes of each shard, for at most `limits.shards` shards.
         more_shards: Whether there were more shards than `limits.shards`.
         more_fields: Whether there were more fields than `limits.fields`.
         errors_by_kind: How many errors there were of each class.
         first_errors: The first errors, at most `limits.errors`.
-        classes: The names of the classes, in the order of their numbers, by the field of the numbers. The caller sets
-            this attribute.
+        classes: For each field that holds numbers of classes, the names of the classes in the order of these numbers.
+            The caller sets this attribute.
 
     >>> statistics = DataStatistics()
     >>> statistics.add({"__key__": "a", "__shard__": "s.tar", "cls": b"7"})
@@ -81,7 +82,7 @@ class DataStatistics:
         self._reservoir = SampleReservoir(self.limits)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a record. Note an error if its image is cut off, or if the record contradicts the schema so far."""
+        """Add a record. Note an error for each image that is cut off, and if it contradicts the schema so far."""
         self.records += 1
         size = 0
         for name, value in record.items():
@@ -129,7 +130,7 @@ class DataStatistics:
         return names[int(label)] if is_number and int(label) < len(names) else None
 
     def check_classes(self) -> None:
-        """Note an error for each field that has labels outside the numbers of its classes."""
+        """Note an error for each field with a label below or above the numbers of its classes."""
         for field, names in self.classes.items():
             numbers = self.fields[field].numbers.get("value") if field in self.fields else None
             labels = None if numbers is None else numbers.summary
@@ -142,7 +143,7 @@ class DataStatistics:
                 )
 
     def presence(self, field: str) -> str:
-        """Return the fraction of the records that have a field, as text; "" for a field without statistics."""
+        """Return "always" or a percentage: how many records have a field; "" for a field without statistics."""
         found = self.fields.get(field)
         if found is None or not self.records:
             return ""
@@ -162,7 +163,7 @@ class DataStatistics:
         return sum(self.errors_by_kind.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the statistics as JSON values, without the samples, and without the numbers of each shard."""
+        """Return the statistics as JSON values. The samples and the totals of each shard are left out."""
         return {
             "records": self.records,
             "bytes": self.bytes,
@@ -204,7 +205,7 @@ class DataStatistics:
 
 
 def _size(value: Any) -> int:
-    """Return the size of a value in bytes (of a text, in characters). A value of unknown size counts as 8 bytes."""
+    """Return the size of a value in bytes, or of a text in characters. A value of unknown size counts as 8 bytes."""
     if isinstance(value, bytes | bytearray | memoryview | str):
         return len(value)
     return int(getattr(value, "nbytes", 8))

@@ -1,6 +1,7 @@
 """`doctor`: checks the installation and the connection to the data, and prints a line for each check.
 
-This module orders and prints the checks. `cli/checks.py` and `cli/network_checks.py` make them.
+This module orders the checks and prints their results. It must not check anything itself: `cli/checks.py` and
+`cli/network_checks.py` do.
 """
 
 from __future__ import annotations

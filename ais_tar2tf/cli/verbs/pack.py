@@ -1,6 +1,6 @@
 """The verb `pack`: writes the files of a folder, or the files that a CSV file lists, into tar shards in a store.
 
-This module parses the options and prints; `recordfiles/packing/` does the work.
+This module parses the options and prints the results. It must not read or write files: `recordfiles/packing/` does.
 """
 
 from __future__ import annotations

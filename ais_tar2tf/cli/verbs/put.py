@@ -97,7 +97,10 @@ def _show(console: Console, stored: list[str], kept: list[str], *, dry_run: bool
 
 
 def _names_and_paths(files: list[Path], console: Console, *, follow_links: bool) -> list[tuple[str, Path]]:
-    """Return each file with its name in the store. A file of a folder is named by its path in this folder."""
+    """Return the name in the store and the path of each file.
+
+    A file that is found in a folder is named by its path below this folder.
+    """
     from ais_tar2tf.recordfiles.packing.confined_folder import ConfinedFolder
     from ais_tar2tf.recordfiles.packing.left_out import LeftOut
 
@@ -120,7 +123,10 @@ def _names_and_paths(files: list[Path], console: Console, *, follow_links: bool)
 
 
 def _is_full_name(prefix: str, files: list[Path]) -> bool:
-    """Return whether to store a single file under the name in the URL: `a.tar` as `b.tar`, not as `b.tar/a.tar`."""
+    """Return whether `prefix`, the end of the URL, is the new name of a single file.
+
+    `a.tar` is then stored as `b.tar`, not as `b.tar/a.tar`.
+    """
     if len(files) != 1 or not files[0].is_file() or prefix.endswith("/"):
         return False
     return Path(prefix).suffix == files[0].suffix != ""

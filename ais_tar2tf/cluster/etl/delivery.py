@@ -1,6 +1,8 @@
-"""Direct put: a transformer sends its output to the node that the target names, instead of back to the target.
+"""Direct put: a transformer sends its output to another node, instead of back to the target.
 
-This module must not send output to a node that is not one of the transformer's `Peers`.
+A *target* is a server of AIStore that stores objects. A *transformer* is a server that transforms objects for a
+target. The target's request names the nodes to which the output goes: other targets, or further transformers. This
+module must not send output to a node that is not one of the transformer's `Peers`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from ais_tar2tf.stores.transport.pace import paced
 __all__ = ["LENGTH", "NODE", "Delivered", "ReturnedOutput", "deliver"]
 
 NODE = "Ais-Node-Url"
-"""The header that lists the nodes through which the output passes, in order, separated by commas."""
+"""The header with the URLs of the nodes through which the output passes, in order, separated by commas."""
 
 LENGTH = "Ais-Direct-Put-Length"
-"""The header of an answer with the number of bytes that were stored."""
+"""The header in which an answer states the number of bytes that were stored."""
 
 _NO_CONTENT = 204
 _ERROR_BYTES = 4096  # the most bytes of a node's error text that our error repeats
@@ -33,8 +35,8 @@ class Delivered:
     """The answer of the node to which the output was sent.
 
     Attributes:
-        status: The HTTP status: 200 with content, else 204.
-        length: The number of bytes that were stored; 0 with content.
+        status: The HTTP status: 200 if there is `content`, otherwise 204.
+        length: The number of bytes that were stored; 0 if there is `content`.
         content: The output of the next transformer, if the node returned this output instead of storing it.
     """
 
@@ -53,20 +55,20 @@ def deliver(
     timeouts: Timeouts,
     peers: Peers,
 ) -> Delivered:
-    """PUT the output to the first of `nodes`, and name the remaining nodes in a header.
+    """Send the output to the first of `nodes` by a PUT request, and name the remaining nodes in a header.
 
     Args:
         pieces: The output.
         nodes: The URLs of the nodes through which the output passes, separated by commas, as in the header `NODE`.
         target: The URL of the target that this transformer works for.
-        path: The path of the target's request, used when a node's URL has no path.
-        arguments: The value of `etl_args` for the node; an empty string for none.
+        path: The path of the target's request; it becomes the path of the PUT if the node's URL has no path.
+        arguments: The value of the query parameter `etl_args` of the PUT; if empty, the parameter is left out.
         timeouts: The timeouts of the connection to the node.
         peers: The nodes that output may be sent to.
 
     Raises:
         AccessDenied: The node is not one of `peers`.
-        StoreError: The node is not named by an http:// URL.
+        StoreError: The URL of the node, or of the target, is not an http:// URL.
         TransportError: The node did not accept the output.
         Tar2TFError: The error that `pieces` raised.
     """
@@ -94,7 +96,7 @@ def deliver(
                 stack.pop_all()
                 return Delivered(200, 0, ReturnedOutput(connection, answer, node))
             text = answer.read(_ERROR_BYTES).decode("utf-8", "replace")
-        except Tar2TFError:  # `pieces` failed: the node gets no last chunk, and stores nothing
+        except Tar2TFError:  # `pieces` failed: the last chunk is never sent, so the node stores nothing
             raise
         except (OSError, http.client.HTTPException) as error:
             raise TransportError(
@@ -107,7 +109,7 @@ def deliver(
 
 
 def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:
-    """Return (host and port, path with query) of the PUT to a node. Refuse a node that is not one of `peers`."""
+    """Return (host and port, path with query) of the PUT to a node. Refuse a node that is not in `peers`."""
     parts, own = urlsplit(url), urlsplit(target)
     node = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme != "http" or own.scheme not in ("", "http") or not parts.netloc:

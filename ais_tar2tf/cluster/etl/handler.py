@@ -1,6 +1,7 @@
 """The HTTP handler of the ETL service: answers the requests of an AIStore target to transform shards.
 
-The handler must not open connections (`sources.py` and `delivery.py` do) or start threads (`service.py` does).
+The handler must not open connections (`sources.py` and `delivery.py` do), and must not start threads (`service.py`
+does).
 
 A target passes a shard in one of three ways, which AIStore calls communication mechanisms:
 
@@ -38,7 +39,7 @@ __all__ = ["Handler"]
 
 _CONTROL_BYTES = 1 * MIB  # the largest control message, which holds names and arguments
 _IDLE_SECONDS = 600.0  # how long a silent connection stays open: targets reuse their connections
-_DRAINED_BYTES = 1 * MIB  # how much of an unread body is read and dropped, to keep the connection
+_DRAINED_BYTES = 1 * MIB  # how much of an unread body is read and dropped, so that the connection can be kept
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
 _LENGTH_DIGITS = 18  # how many digits of Content-Length are parsed: enough for an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
@@ -132,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         self._drain(body)
 
     def _drain(self, body: RequestBody) -> None:
-        """Drop the unread rest of a body: it must not be parsed as a request. Disconnect if too much is left."""
+        """Drop the unread rest of a body, so that it is not parsed as a request. Disconnect if too much is left."""
         read = 0
         try:
             while not body.at_end and read <= _DRAINED_BYTES:
@@ -169,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
             self._drain(body)
             self.close_connection |= self.service.closing
             self.server.busy.discard(threading.current_thread())
-            if isinstance(blocks, Generator):  # a generator has an open file or connection
+            if isinstance(blocks, Generator):  # a generator may hold an open file or connection
                 blocks.close()
 
     def _output(self, blocks: Iterable[bytes], arguments: str, path: str) -> Iterator[bytes]:
@@ -188,7 +189,10 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _put_directly(self, output: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
-        """Respond with the output of a later transformer if the node returned it, else with the node's status."""
+        """Put the output to the first of `nodes`, and respond.
+
+        The response holds the output of a later transformer if the node returned it, else the node's status.
+        """
         done = self._deliver(output, nodes, path, arguments)
         if done.content is not None:
             with closing(done.content) as content:
@@ -214,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _respond_with_error(self, error: Exception, body: RequestBody) -> None:
-        """Read the whole body, then respond with the error: a client that still sends reads no response."""
+        """Read the whole body, then respond with the error: a client reads no response while it still sends."""
         with suppress(ConnectionError, TimeoutError):
             for _ in body:
                 pass
@@ -287,7 +291,7 @@ def _parse_control(message: bytes) -> dict[str, Any]:
 
 
 def _shard_in(arguments: str) -> str:
-    """Return the shard's URL if `etl_args` states it, else "". In ws, nothing else names the bucket."""
+    """Return the shard's URL if `etl_args` states it, else "". In a WebSocket, nothing else names the bucket."""
     try:
         document: Any = json_value(arguments) if arguments else None
     except SchemaError:

@@ -1,8 +1,11 @@
-"""The nodes that may send requests to a transformer and receive its output: the targets of its own cluster.
+"""Decides which nodes may send requests to a transformer and receive its output: only those of its own cluster.
 
-A request names the nodes that receive the output, and anybody who can reach the port can send a request. So only
-known nodes are allowed: the target in AIS_TARGET_URL, the targets in that target's cluster map, and the nodes that
-were named when the service was started.
+A transformer is the service of an ETL. It runs next to each target, which is a node of AIStore that stores objects. A
+request names the nodes that receive the output, and anybody who can reach the transformer's port can send a request.
+Therefore, only known nodes are allowed: the target that the environment variable AIS_TARGET_URL names, the targets in
+that target's cluster map, and the nodes that were named when the transformer was started.
+
+This module must not send or receive shards. Its only request is for the cluster map.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from ais_tar2tf.stores.one_shot import open_blocks
 
 __all__ = ["Peers"]
 
-_MAP_BYTES = 16 * MIB  # the largest cluster map: a node takes some 600 bytes, so this holds thousands of nodes
-_MAP_SECONDS = 10.0  # the age at which the map is fetched again, because nodes may have joined
+_MAP_BYTES = 16 * MIB  # the largest cluster map: a node takes some 600 bytes, so thousands of nodes have room
+_MAP_SECONDS = 10.0  # the age at which the cluster map is fetched again, because nodes may have joined
 _NETS = ("public_net", "intra_control_net", "intra_data_net")
 
 
@@ -33,7 +36,7 @@ class Peers:
 
     Args:
         target: The URL of the target that this transformer works for. If empty, only `nodes` are known.
-        nodes: More nodes, as `host:port`, for example transformers that come later in a pipeline.
+        nodes: Other allowed nodes, as `host:port`, such as the next transformers in a pipeline.
         timeouts: The timeouts of the request for the cluster map.
         clock: Returns the time in seconds; tests pass a clock that they control.
     """
@@ -50,7 +53,7 @@ class Peers:
         self._map: frozenset[tuple[str, int]] = frozenset()
 
     def allows_node(self, url: str) -> bool:
-        """Return whether output may be put to `url`."""
+        """Return whether the transformer may send output to `url`."""
         node = _host_and_port(url)
         return bool(node[0]) and (node in self._configured_nodes() or node in self._nodes_in_map())
 
@@ -72,7 +75,7 @@ class Peers:
             return frozenset()
         with self._lock:
             if self._map_fetched is None or self._clock() - self._map_fetched > _MAP_SECONDS:
-                with contextlib.suppress(Tar2TFError):  # the previous map stays valid
+                with contextlib.suppress(Tar2TFError):  # without an answer, the previous map stays valid
                     self._map = frozenset(_targets_in(self._fetch_map()))
                 self._map_fetched = self._clock()
             return self._map

@@ -24,8 +24,9 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["Transform"]
 
-_PIECE_BYTES = 1 * MIB  # of output are collected before they are yielded
-# Records that are mapped before the size of their output is checked: decoded images may be thirty times as large.
+_PIECE_BYTES = 1 * MIB  # bytes of output that are collected before they are yielded
+# The number of records that are mapped before the size of their output is checked. It is small, because a decoded
+# image may be thirty times as large as its file.
 _MAPPED_AT_ONCE = 16
 
 
@@ -75,7 +76,7 @@ class Transform:
         yield b"".join(pieces)
 
     def _records(self, blocks: Iterable[Bytes], shard: str, account: Account) -> Iterator[list[Record]]:
-        """Yield the records of a shard in lists, as its members arrive."""
+        """Yield the records of a shard, in lists. A record is yielded when all of its members have arrived."""
         limits, selection = self._limits, self._selection
         by_name = Grouper(shard, account, limits, grouping=self.definition.grouping, selection=selection)
         examples = ExampleGrouper(shard, account, limits, selection=selection)
@@ -97,7 +98,10 @@ class Transform:
         yield [*(examples if archive.container == "tfrecord" else by_name).finish(archive.end).records]
 
     def _as_members(self, record: Record) -> Record:
-        """Return the members of a mapped record in a tar: bytes and text unchanged, all other values as npy files."""
+        """Apply the mapping to a record; return the members of the result in a tar.
+
+        Bytes and texts become members as they are. Every other value becomes an npy file.
+        """
         changed: Any = self._change(record)
         if not isinstance(changed, dict):
             raise MappingError(

@@ -1,4 +1,7 @@
-"""Lists the members of a shard, matches their names, and streams members as a tar. It must not know HTTP requests."""
+"""Lists the members of a shard, matches their names, and streams members as a tar.
+
+This module must not know HTTP requests.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ __all__ = ["Member", "end_mark", "is_archive", "joined", "list_members", "matche
 MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
 PIECE = 256 * 1024  # bytes of a member that are read and sent at once
 _BLOCK = 512
-_PATTERN_BYTES = 8 * 1024 * 1024  # the most bytes of a compiled pattern: RE2's default
+_PATTERN_BYTES = 8 * 1024 * 1024  # the largest size of a compiled pattern, as by RE2's default
 
 
 class Member(NamedTuple):
@@ -68,7 +71,10 @@ def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
 
 
 def _regular(pattern: str) -> Callable[[str], bool]:
-    """Return a matcher whose time is linear in the name's length; Python's `re` can take exponential time."""
+    """Return a matcher for a regular expression.
+
+    It uses RE2, whose time is linear in the length of a name. Python's `re` can take exponential time.
+    """
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _PATTERN_BYTES
@@ -88,13 +94,13 @@ def _text_of(error: Exception) -> str:
 
 
 def _key(name: str) -> str:
-    """Return the name, a path, without its last extension and without a leading slash."""
+    """Return the name of a member, which is a path, without its last extension and without a leading slash."""
     base = name[name.rfind("/") + 1 :]
     return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
 
 
 def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, int]]:
-    """Return names and sizes of an archive's members, sorted by name: at most the first `most` members."""
+    """Return (name, size) of an archive's members, sorted by name, but not more than the first `most` members."""
     return heapq.nsmallest(most, ((member.name, member.size) for member in _members(file, name, lambda _: False)))
 
 
@@ -106,7 +112,7 @@ def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> 
 def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
     """Yield all members but directories.
 
-    A member that is not wanted has an empty body, so that nothing is unpacked.
+    The yielded body of a member that is not wanted is empty, so that its content is not unpacked.
     """
     if name.endswith(".zip"):
         yield from _zip_members(file, wanted)

@@ -1,4 +1,4 @@
-"""Calls of the embedded server: parses an HTTP request into a `Call`, and turns a refusal into a response.
+"""Parses an HTTP request to the embedded server into a `Call`, and turns a refusal into a response.
 
 This module must not touch the disk.
 """
@@ -65,14 +65,14 @@ class Call:
     """A parsed request. `bucket` and `name` are percent-decoded, and not yet checked: they may be unsafe."""
 
     request: web.BaseRequest
-    resource: str  # objects, buckets, health, daemon
+    resource: str  # the first part of the path after /v1/: objects, buckets, health or daemon
     bucket: str
     name: str
     query: Mapping[str, str]
 
 
 def split_target(request: web.BaseRequest) -> tuple[str, str]:
-    """Return the path and the query exactly as sent. A URL class would normalize `..`, and decode twice."""
+    """Return a request's path and query exactly as sent. A URL class would normalize `..`, and decode twice."""
     target = request.raw_path.partition("#")[0]
     if not target.startswith("/"):
         parts = urlsplit(target)
@@ -82,7 +82,7 @@ def split_target(request: web.BaseRequest) -> tuple[str, str]:
 
 
 def decoded_target(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
-    """Return the path and the parameters of the query, percent-decoded: equal for all spellings of a request."""
+    """Return the percent-decoded path and query parameters of a request. They are equal for all its spellings."""
     path, query = split_target(request)
     return unquote(path, errors="surrogateescape"), parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
 
@@ -152,7 +152,7 @@ async def in_time(piece: Awaitable[T]) -> T:
 
 
 def whole_number(fields: Mapping[str, object], name: str) -> int:
-    """Return the number in the field `name`, which may be a text; 0 if the field is absent."""
+    """Return the number that the field `name` holds, perhaps as text; 0 if the field is absent."""
     raw = fields.get(name) or 0
     try:
         return int(str(raw))  # AIStore's flags are a string that holds a number
@@ -169,7 +169,10 @@ def _as_dict(value: object) -> dict[str, object]:
 
 
 def refuse(request: web.BaseRequest, refusal: refusals.RefusedError, *, node: str) -> web.Response:
-    """Return the response to a refused request. It has AIStore's error document as body, or in a header for HEAD."""
+    """Return the response to a refused request.
+
+    The body is AIStore's error document. The response to HEAD has the document in a header instead.
+    """
     document = {
         "tcode": refusal.code,
         "message": f"{node}: {refusal.message}" if refusal.names_node else refusal.message,

@@ -22,14 +22,14 @@ __all__ = ["Checksums", "FileIdentity", "StatedChecksum"]
 
 ENTRIES = 65_536  # checksums in the cache; each takes some 200 bytes
 CHUNK_BYTES = 1024 * 1024  # bytes that are read and hashed at once; larger chunks are not faster
-_SHOWN = 128  # characters of a stated checksum in an error: the length of a sha512
-YOUNG_NS = 50_000_000  # file times may tick every 10 ms, so a younger file may change and keep its time
+_SHOWN = 128  # the most characters of a stated checksum in an error; a sha512 has 128
+YOUNG_NS = 50_000_000  # file times may tick every 10 ms, so a file younger than 50 ms may change and keep its time
 
 
 class FileIdentity(NamedTuple):
     """Identifies the content of a file by its path and by the result of `stat`.
 
-    If both are unchanged, the content is, too. An exception is a file that is younger than `YOUNG_NS`.
+    If all fields are unchanged, the content is unchanged, except in a file that is younger than `YOUNG_NS`.
     """
 
     path: str
@@ -45,7 +45,8 @@ class FileIdentity(NamedTuple):
 class StatedChecksum:
     """The checksum that a client states for an upload, and the checksum of the bytes that arrived so far.
 
-    The client states it in AIStore's headers for checksums. Without these headers, any bytes are accepted.
+    The client states its checksum in AIStore's headers for checksums. If these headers are missing, or state a kind
+    of checksum that is not in `_HASHERS`, any bytes are accepted.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -65,7 +66,7 @@ class StatedChecksum:
 
     @property
     def shown(self) -> str:
-        """Both checksums, for the error if they differ."""
+        """Both checksums as a text, for the error. Use this text only if `differs` is true."""
         return f"{self._kind}({self._value[:_SHOWN]} != {self._hasher.digest().hex()})"
 
 
@@ -90,7 +91,7 @@ class Checksums:
         self._stopping = forking.event()
 
     def cached(self, content: FileIdentity) -> str | None:
-        """Return the checksum of a content; None if it is not in the cache."""
+        """Return the checksum of a file's content; None if the checksum is not in the cache."""
         with self._lock:
             digest = self._cache.get(content)
             if digest is not None:
@@ -98,7 +99,7 @@ class Checksums:
             return digest
 
     def remember(self, content: FileIdentity, digest: str) -> None:
-        """Add the checksum of a content to the cache; evict the least recently used checksum if the cache is full."""
+        """Add the checksum of a file's content to the cache. A full cache evicts the least recently used checksum."""
         with self._lock:
             self._cache[content] = digest
             self._cache.move_to_end(content)
@@ -125,8 +126,8 @@ class Checksums:
     def compute(self, descriptor: int, content: FileIdentity) -> str:
         """Return the checksum of an open file from the cache, or hash the file on this thread.
 
-        The position of the descriptor does not change. A checksum is cached only if the file is not young, and
-        did not change meanwhile.
+        The position of the descriptor does not change. A checksum is cached only if the file is not younger than
+        `YOUNG_NS`, and did not change while it was hashed.
         """
         cached = self.cached(content)
         if cached is not None:

@@ -1,6 +1,7 @@
 """The life of the embedded server: its sockets, its thread and its event loop.
 
-This module must not know what the server serves: `proxy.py` and `target.py` answer the requests.
+The server plays the two kinds of AIStore nodes: a proxy, which clients ask first, and a target, which holds the
+objects. This module must not know what the nodes serve: `proxy.py` and `target.py` answer the requests.
 """
 
 from __future__ import annotations
@@ -31,18 +32,20 @@ from ais_tar2tf.errors import ServerError
 
 __all__ = ["Server"]
 
-BACKLOG = 1_024  # connections that wait to be accepted: all workers of a loader may connect at once
+BACKLOG = 1_024  # the most connections that wait to be accepted: all workers of a loader may connect at once
 WORKERS = 8  # threads for hashing, listing and writing, which mostly wait for the disk
-MOST_REQUESTS = 10_000  # requests that the server remembers, for tests
-LINE_BYTES = 64 * 1024  # of a request line: a percent-encoded name of 4 KiB has 12 KiB
-BUFFER_BYTES = 256 * 1024  # of a body, received but not yet written: 256 MiB for all 1,024 connections
-HEADERS = 128  # header fields of a request
-FIELD_BYTES = 16 * 1024  # of one header field: tokens have a few kilobytes
-LINGERING = 1.0  # seconds to receive the rest of a refused body: clients read the response only after sending it all
+MOST_REQUESTS = 10_000  # the last requests, which the server remembers for tests
+LINE_BYTES = 64 * 1024  # the longest request line: a name of 4 KiB takes 12 KiB when it is percent-encoded
+# The most bytes of a body that are received and not yet written. All connections, 512 for each node, have 256 MiB.
+BUFFER_BYTES = 256 * 1024
+HEADERS = 128  # the most header fields of a request
+FIELD_BYTES = 16 * 1024  # the longest header field: tokens have a few kilobytes
+LINGERING = 1.0  # seconds to receive the rest of a refused body: clients read the response after sending all of it
 GRACE = 0.1  # seconds that requests in progress have when the server closes
 
-# For a server that listens on all interfaces: the address under which clients on this machine reach it.
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound to
+# The keys are addresses that mean all interfaces. The values are addresses at which clients on this machine reach a
+# server that listens there.
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # nothing is bound to it here
 
 
 class Server:
@@ -104,7 +107,7 @@ class Server:
         self.close()
 
     def _run(self) -> None:
-        # This loop has sendfile. The embedding program may have installed an event loop policy whose loop has not.
+        # This loop supports sendfile. The user's program may have installed an event loop policy whose loop does not.
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._main())
@@ -148,7 +151,7 @@ def _address(sock: socket.socket, role: str) -> Address:
 
 
 def _log() -> logging.Logger:
-    """Return the server's logger. It does not log requests that cannot be parsed: these are faults of clients."""
+    """Return the server's logger. It does not log requests that cannot be parsed, which are faults of the clients."""
     log = logging.getLogger("ais_tar2tf.cluster.server")
     if not log.filters:
         log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))

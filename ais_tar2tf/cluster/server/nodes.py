@@ -214,7 +214,10 @@ class Node(ABC):
         raise refusals.not_served(f"/v1/{call.resource}")
 
     def _etls(self, call: Call) -> web.Response:
-        """List the transformers of the server. If it has none, or to start one, answer like a build without ETLs."""
+        """List the transformers of the server.
+
+        If it has none, or if the request is not a GET (as when it starts one), answer like a build without ETLs.
+        """
         if not self.cluster.transformers or call.request.method != "GET":
             raise refusals.no_etl()
         none: dict[str, object] = {"xaction_id": "", "obj_count": 0, "in_bytes": 0, "out_bytes": 0}

@@ -1,11 +1,12 @@
-"""The check that the Host and Origin headers of a request name this server. No I/O.
+"""The check that a request does not come from a web page of another origin. This module must not do I/O.
 
 A web page of somebody else can make a browser send requests to this server in two ways. Both are refused:
 
-* The page's domain has a host name that resolves to this machine. The Host of the request is then this name.
-* The page uses the address of this server. The Origin of the request is then the page's.
+* The page's domain has a host name that resolves to this machine. The Host header of the request is then this name.
+* The page uses the address of this server. The Origin header then names the page's origin. If the browser sends no
+  Origin header, Sec-Fetch-Site says that the request comes from another origin.
 
-A Host that is an IP address is always accepted, because the name of a domain is never an IP address.
+A Host header with an IP address is always accepted, because the first way needs a host name.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ __all__ = ["foreign"]
 
 
 def foreign(headers: Mapping[str, str], names: Collection[str]) -> str:
-    """Return why a request with these headers is refused; an empty string if the request is accepted.
+    """Return why a request with these headers is refused, or an empty string if the request is accepted.
 
     Args:
         headers: The request's headers; lookups ignore case.
-        names: Host names of this server, in lower case, in addition to `localhost` and IP addresses.
+        names: The host names of this server, in lower case. `localhost` and IP addresses are accepted without them.
     """
     host = headers.get("Host", "")
     name = _name_of(f"//{host}")

@@ -1,7 +1,8 @@
-"""The target: sends, receives and deletes objects.
+"""The target, the node of the embedded server that sends, receives and deletes objects.
 
-The target must not check tokens. If the server has a token, the proxy checks the token, and signs its redirect to the
-target. This signature is the *grant* (see `grants.py`), by which the target accepts the request.
+The target must not check tokens. If the server has a token, the other node, the proxy, checks the token of a request,
+and redirects the client to the target by a signed URL. The signature is the *grant* (see `grants.py`). The target
+then refuses requests without a grant.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from ais_tar2tf.cluster.server.transforming import Passage
 __all__ = ["Target"]
 
 _BYTES, _TAR = "application/octet-stream", "application/x-tar"
-PASSAGES = 4  # objects that pass through transformers at once; each of them may block a thread for minutes
+PASSAGES = 4  # objects that ETLs may transform at once; each of them may block a thread for minutes
 
 
 class Target(Node):
-    """Serves objects from the folder. If the server has a token, answers only redirected requests and `health`."""
+    """Serves objects from the server's folder.
+
+    If the server has a token, the target answers only `health` and the requests that the proxy redirected.
+    """
 
     role = "target"
 
@@ -97,12 +101,12 @@ class Target(Node):
         if first is None:
             raise refusals.no_member(query, call.bucket, call.name)
         if path:
-            pieces = islice(tar_entry(*first), 1, None)  # without the tar header
+            pieces = islice(tar_entry(*first), 1, None)  # the first piece is the tar header
             return await self._stream(call.request, _BYTES, _first_bytes(pieces, first.size), size=first.size)
         return await self._stream(call.request, _TAR, _as_tar(chain([first], members)))
 
     async def _transform(self, call: Call) -> web.StreamResponse:
-        """Send a transformer's output for the object."""
+        """Send the output that the requested ETL makes of the object."""
         url = self.cluster.transformers.get(call.query["etl_name"])
         if url is None:
             raise refusals.no_etl()
@@ -139,9 +143,9 @@ class Target(Node):
             await response.write_eof()
         except (refusals.RefusedError, OSError, EOFError, TarError):
             if request.transport is not None:
-                request.transport.abort()  # without the last chunk, so that the client notices
+                request.transport.abort()  # the last chunk is then missing, so the client notices the failure
         finally:
-            with suppress(ValueError):  # the client disconnected while a thread still runs the generator
+            with suppress(ValueError):  # raised if the client disconnected while a thread still runs the generator
                 getattr(pieces, "close", bool)()
         return response
 
@@ -167,7 +171,7 @@ class Target(Node):
         if cached is not None:
             return cached
         job = sums.start(stored.file.fileno(), stored.content)
-        # Shielded, because other requests may wait for the same job when this request is cancelled.
+        # `shield` keeps the job running if this request is cancelled: other requests may wait for the same job.
         return await asyncio.shield(asyncio.wrap_future(job))
 
     async def _put(self, call: Call) -> web.StreamResponse:
@@ -215,7 +219,7 @@ def _headers(checksum: str, version: int) -> dict[str, str]:
 
 async def _say_continue(request: web.BaseRequest) -> None:
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # "100 Continue" is not part of the response
+    request.writer.output_size = 0  # aiohttp must not count the bytes of "100 Continue" as bytes of the response
 
 
 async def _send(
@@ -229,7 +233,7 @@ async def _send(
             loop = asyncio.get_running_loop()
             sent = await loop.sendfile(transport, stored.file, start, count)
             if sent < count:
-                transport.abort()  # the file was truncated while it was sent: end short, so that the client notices
+                transport.abort()  # the file was truncated while it was sent, and the client must notice this
         await response.write_eof()
     except ConnectionError:
         pass

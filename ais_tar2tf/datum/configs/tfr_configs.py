@@ -1,4 +1,7 @@
-"""The settings of `export_to_tfrecord` and `load`, with their defaults. This module must not act on them."""
+"""The settings of `export_to_tfrecord` and `load`, with their defaults.
+
+This module must not write or read records: `export_to_tfrecord` and `load` apply the settings.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE
 
 __all__ = ["BucketConfigs", "DatasetConfigs", "TFRReadConfigs", "TFRWriteConfigs"]
 
-_SEED = 6052020  # Datum's own default
-_FUNCTION: Any = Callable  # type checkers do not accept this abstract class as a type
+_SEED = 6052020  # the default of the original Datum
+_FUNCTION: Any = Callable  # Any, because type checkers refuse an abstract class as the argument `kind` of Setting
 
 
 def _common_callback(name: str) -> property:
-    """Return a property that sets the callbacks of all three stages: training, validation and tests."""
+    """Return a property for the settings `<name>_train`, `<name>_val` and `<name>_test`. It sets all three."""
 
     def get(configs: DatasetConfigs) -> Any:
         return getattr(configs, f"{name}_train")
@@ -91,8 +94,8 @@ class BucketConfigs(ConfigBase):
 class DatasetConfigs(ConfigBase):
     """Settings of the datasets that `train_fn`, `val_fn` and `test_fn` return.
 
-    The steps are, in this order: cache, pre batching callback, shuffle, batch, echo, repeat, post batching callback,
-    prefetch.
+    A dataset does these steps, in this order: cache, pre batching callback, shuffle, batch, echo (return each batch
+    several times), repeat, post batching callback, prefetch.
     """
 
     buffer_size = Setting(int, 100, "The number of examples in the buffer of the shuffle.", least=1)

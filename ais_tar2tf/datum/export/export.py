@@ -1,6 +1,8 @@
 """Exports the examples of all splits to record files, and describes the files in two documents.
 
-<output_path>/{split}-00000-of-00003.tfrecord …, shard_info.json, datum_to_type_and_shape_mapping.json
+    <output_path>/{split}-00000-of-00003.tfrecord …         the record files of each split
+    <output_path>/shard_info.json                           the number of records in each file
+    <output_path>/datum_to_type_and_shape_mapping.json      the types and shapes of the features
 
 This module must not change a file of an earlier export before all examples are encoded.
 """
@@ -79,7 +81,7 @@ def export_to_tfrecord(
                 _write_split(files, encoder, source, split, attributes, examples(split, attributes))
             if not encoder.detector.mixed:
                 return _publish(files, encoder.detector)
-        floats |= encoder.detector.mixed  # encode again: some values of these features are integers, some floats
+        floats |= encoder.detector.mixed  # encode again: in these features, some values are integers and some floats
 
 
 def _write_split(
@@ -120,7 +122,7 @@ def _merge_splits(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
 
 
 ExampleReader = Callable[[str, Attributes], Examples]
-"""A function that reads the examples of a split, given its name and its attributes."""
+"""A function that gets the name and the attributes of a split, and returns the examples of that split."""
 
 
 def _example_reader(
@@ -140,7 +142,7 @@ def _example_reader(
 
 
 def _with_keys(examples: Any) -> Examples:
-    """Yield pairs of a key and an example. An example without a key gets its number as the key."""
+    """Yield pairs of a key and an example. The key of an example that comes without a key is its number, from 0."""
     for number, yielded in enumerate(examples):
         key, example = (number, yielded) if isinstance(yielded, Mapping) else yielded
         yield str(key), dict(example)
@@ -150,8 +152,8 @@ class _Encoder:
     """An encoder of examples, which also detects their schema.
 
     Args:
-        problem: The problem, which determines the features that are images.
-        configs: The serializer, and the features that are sparse.
+        problem: The problem type. It determines which features are images.
+        configs: The settings, which state the serializer and the sparse features.
         floats: The features whose integers are converted to floats.
     """
 
@@ -207,9 +209,9 @@ def _publish(files: PayloadFiles, detector: SchemaDetector) -> list[str]:
 
 
 def _publication(destination: Destination, counts: dict[str, dict[str, int]], exported: Schema) -> Publication:
-    """Return the publication of the exported splits, which keeps the other splits in `destination`.
+    """Return the publication that replaces the exported splits in `destination`, and keeps all other splits there.
 
-    While files are replaced, `shard_info.json` lists only the other splits.
+    While files are replaced, `shard_info.json` lists only these other splits.
 
     Args:
         destination: The folder or URL of the files.
@@ -233,7 +235,7 @@ def _publication(destination: Destination, counts: dict[str, dict[str, int]], ex
             SHARD_INFO: to_json_bytes({**others, **counts}),
         }
 
-    documents()  # an error is raised before any file changes
+    documents()  # if the documents cannot be made, raise the error now, before any file changes
     patterns = [re.compile(rf"{re.escape(split)}-\d{{5,}}-of-\d{{5,}}\.tfrecord") for split in counts]
     stale = [name for name in destination.names("") if any(pattern.fullmatch(name) for pattern in patterns)]
     return Publication(names=_file_name, interim_documents=interim_documents, documents=documents, stale=stale)

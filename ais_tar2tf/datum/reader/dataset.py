@@ -1,6 +1,7 @@
 """The function `load`, and the class `Dataset`, which returns datasets of batches for training, validation and tests.
 
-This module selects records and settings. It must not read records: `pipeline.py` makes the datasets.
+This module selects the records and the settings of a dataset. It must not read records: `pipeline.py` makes the
+tf.data.Dataset that reads them.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class Stage:
 
     @classmethod
     def from_configs(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
-        """Return the settings of a stage. `name` is "train", "val" or "test".
+        """Return the settings of the stage `name`: "train", "val" or "test".
 
-        The names of most settings end in the name of their stage, but some settings of "train" have no such suffix.
+        The name of a setting in `DatasetConfigs` ends in its stage, as in `batch_size_val`. But some settings for
+        "train" have names without such an end, for example `drop_remainder`.
         """
         suffix = "" if name == "train" else f"_{name}"
         return cls(
@@ -67,21 +69,21 @@ class Stage:
 
     @property
     def drop_setting(self) -> str:
-        """The name, in `DatasetConfigs`, of the setting `drop_remainder`."""
+        """The name that the setting `drop_remainder` of this stage has in `DatasetConfigs`."""
         return "drop_remainder" if self.name == "train" else f"drop_remainder_{self.name}"
 
 
 def host_batch_size(size: int, hosts: int) -> int:
-    """Return the number of examples of a batch that each of `hosts` hosts contributes."""
+    """Return how many examples each of `hosts` hosts contributes to a batch of `size` examples; at least one."""
     return max(1, size // hosts)
 
 
 class Dataset:
     """The record files of a folder or a URL, read as batches.
 
-    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batches, which are dicts. The settings at the time
-    of the call apply. An instruction selects a split (`"train"`), a part of a split (`"train[:10%]"`), or several of
-    these (`"train+val[-5:]"`).
+    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batches, which are dicts. They apply the settings
+    that `dataset_configs` has when they are called. An instruction selects the examples: a split (`"train"`), a part
+    of a split (`"train[:10%]"`), or several of these (`"train+val[-5:]"`).
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = None) -> None:

@@ -37,12 +37,13 @@ def finish(
 ) -> list[str]:
     """Publish the files that all hosts of a job array have exported.
 
-    Each host ran `export(out, shard=(i, n), align="shard", …)` with the same options. The published files are the
-    same, byte for byte, as if one host had run `export(out, align="shard", …)`. A second call changes nothing.
+    Each host i of n must have run `export(out, shard=(i, n), align="shard", …)` with the same options. The
+    published files are the same, byte for byte, as if one host had run `export(out, align="shard", …)`. A second call
+    of `finish` changes nothing.
 
     Args:
         out: The folder or URL to which the hosts exported.
-        split: The split to publish. None: all splits.
+        split: The split to publish. If None, all splits are published.
         endpoint: The address of the store, if the URL does not name it.
         token: A token for the store, or a function that returns one.
 

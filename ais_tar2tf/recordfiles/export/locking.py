@@ -1,9 +1,12 @@
-"""Locks at the destination of exports: a file lock in a folder, and claims in a store, because stores have no locks.
+"""Locks at the destination of exports: a lock on the folder if it is a folder, and claims if it is in a store.
 
-A claim is an object. A process writes a claim and then lists all claims. If there is no other claim, the process
-holds the lock. Otherwise the process deletes its claim and tries again after a while. If two processes write claims
-at the same time, at least one of them lists the claim of the other. A claim that exists for a long time counts as
-dead: its process was probably killed.
+Stores have no locks, so claims take their place. A claim is an object. A process writes a claim and then lists all
+claims. If there is no other claim, the process holds the lock. Otherwise the process deletes its claim and tries
+again after a while. If two processes write claims at the same time, at least one of them lists the claim of the
+other. If a process sees the claim of another process for longer than `Claims.dead`, this claim counts as dead: its
+process was probably killed.
+
+This module must not know which documents its locks protect.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ _TEXT = b"ais_tar2tf is about to change a document here that other exports chang
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """A lock by claims, with its rules for waiting. Tests pass another clock, other pauses and other randomness."""
+    """A lock that consists of claims, and its rules for waiting. Tests replace `clock`, `pause` and `draw`."""
 
-    dead: float = 120.0  # seconds until a claim counts as dead; its holder makes few requests, each of at most 45 s
+    # Seconds until a claim counts as dead. The lock's holder makes few requests, each of at most 45 s with retries.
+    dead: float = 120.0
     patience: float = 600.0  # seconds until waiting fails; a thousand exports can be published in this time
-    first_pause: float = 0.02  # seconds after the first try; each pause doubles, since a try costs three requests
-    max_pause: float = 1.0
+    # Seconds to wait after the first try. Each later pause is twice as long, because each try costs three requests.
+    first_pause: float = 0.02
+    max_pause: float = 1.0  # seconds
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
     draw: Callable[[], float] = random.random
@@ -46,7 +51,7 @@ class Claims:
 
         Raises:
             ExportError: Other processes held the lock for `patience` seconds. Or this process held the lock for so
-                long that another process considered the claim dead and deleted it.
+                long that another process counted this process's claim as dead and deleted it.
         """
         name = self._acquire(destination)
         try:
@@ -63,7 +68,7 @@ class Claims:
         began, pause = self.clock(), self.first_pause
         first_seen: dict[str, float] = {}
         while True:
-            name = f"{CLAIMS}/{secrets.token_hex(8)}"  # new in each try, so that only dead claims get old
+            name = f"{CLAIMS}/{secrets.token_hex(8)}"  # each try has a new name: only a dead claim is seen for long
             destination.write(name, _TEXT)
             others = [each for each in destination.names(f"{CLAIMS}/") if each != name]
             if not others:
@@ -83,8 +88,8 @@ class Claims:
 
 
 @contextlib.contextmanager
-def exclusive(destination: Destination, claims: Claims = Claims()) -> Generator[None]:  # immutable
-    """Hold the lock at a destination, so that no other process changes its shared documents."""
+def exclusive(destination: Destination, claims: Claims = Claims()) -> Generator[None]:  # a `Claims` is immutable
+    """Hold the lock at a destination, so that no other process changes the documents that exports share there."""
     if not isinstance(destination, FolderDestination):
         with claims.held(destination):
             yield

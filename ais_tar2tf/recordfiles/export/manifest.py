@@ -1,7 +1,7 @@
 """The manifest of an export: its files with their checksums, its schema, and the shards that were read.
 
 The manifest is the last document that an export publishes, and the first that a reader reads. This module must not do
-I/O. It checks every entry of a document, since the document may be damaged or hostile.
+I/O. It checks every entry of a document that it parses, because the document may be damaged or hostile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 MANIFEST = MANIFEST_NAME
 NAME = re.compile(r"[A-Za-z0-9_]+")
-"""The name of an export: it is part of its files' names."""
+"""Matches a valid name of an export. The names of all files of the export begin with this name."""
 
 _VERSION = 1
 
@@ -59,14 +59,18 @@ class SourceObject:
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """The entry of one split: its files in order, their schema, and the plan and the input shards of the export."""
+    """The entry of one split in the manifest: its files in order, their schema, and the export that wrote them.
+
+    The export is described by its plan (the options and sources that decide the content of the files), by its input
+    shards (`sources`), and by the counts `skipped` and `ignored`.
+    """
 
     files: tuple[RecordFile, ...]
     schema: Schema = field(default_factory=Schema)
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     sources: tuple[SourceObject, ...] = ()
-    skipped: dict[str, int] = field(default_factory=dict[str, int])  # by error: how many records the export skipped
-    ignored: int = 0  # how many members of all input shards are not fields
+    skipped: dict[str, int] = field(default_factory=dict[str, int])  # number of skipped records, by kind of error
+    ignored: int = 0  # number of members of the input shards that are not fields
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The names of classes in the order of their numbers, by the feature that holds the numbers."""
 
@@ -77,13 +81,16 @@ class SplitEntry:
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
+        """The size of all files together, in bytes."""
         return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest: all splits of an export, which have the same format and the same name."""
+    """The manifest of an export, with an entry for each split.
+
+    All splits have the same record format. The names of all files begin with `name`, the name of the export.
+    """
 
     format: str
     name: str
@@ -103,7 +110,7 @@ class Manifest:
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """The names of classes, by the feature that holds their numbers. Empty if splits have different classes."""
+        """The names of classes, by the feature that holds their numbers; {} if splits have different classes."""
         entries = list(self.splits.values())
         if any(entry.classes != entries[0].classes for entry in entries):
             return {}
@@ -177,7 +184,7 @@ def _entry(
 
 
 def frozen_classes(classes: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names of classes, by feature, as tuples in place of lists."""
+    """Return the same names of classes, by feature, with a tuple in place of each list."""
     return {feature: tuple(names) for feature, names in classes.items()}
 
 

@@ -1,4 +1,4 @@
-"""The documents by which TFDS reads an export: `features.json`, `dataset_info.json`, and files of class names.
+"""The documents that let TFDS read an export: `features.json`, `dataset_info.json`, and files of class names.
 
 This module must not import `tensorflow_datasets`, and must not do I/O.
 """
@@ -21,7 +21,10 @@ _IMAGES = ("jpeg", "png")
 
 
 def metadata(manifest: Manifest) -> dict[str, bytes]:
-    """Return the documents of an export, by file name; an empty dict if TFDS cannot read its format or its fields."""
+    """Return the documents of an export, by file name.
+
+    The result is empty if TFDS cannot read the format of the export or one of its fields.
+    """
     fields = list(manifest.schema)
     if not manifest.record_format.read_by_tfds or any(field.sparse or field.ragged for field in fields):
         return {}
@@ -43,7 +46,7 @@ def labels_name(feature: str) -> str:
 
 
 def _is_label(field: Field, manifest: Manifest) -> bool:
-    """Return whether a field holds one class number in each record, and the classes have names."""
+    """Return whether a field holds one class number in each record, and `manifest` names the classes."""
     is_number = field.dtype == "int64" and field.encoding == "list" and not field.shape and field.dense
     return is_number and field.name in manifest.classes
 
@@ -67,7 +70,10 @@ def _class_label(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _feature(field: Field) -> dict[str, Any]:
-    """Return the TFDS feature for a field. An optional field becomes a sequence, which is empty if it is absent."""
+    """Return the TFDS feature for a field.
+
+    An optional field becomes a sequence, which is empty in records that lack the field.
+    """
     if field.encoding == "image" and field.format in _IMAGES and field.dtype == "uint8" and not field.optional:
         image = {"shape": _shape(field.shape or (None, None, None)), "dtype": "uint8", "encodingFormat": field.format}
         return {"pythonClassName": f"{_CORE}image_feature.Image", "image": image}

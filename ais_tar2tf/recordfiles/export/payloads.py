@@ -1,4 +1,6 @@
-"""Writes TFRecord files of serialized records (*payloads*) in groups. The caller names the files.
+"""Writes serialized records (*payloads*) to TFRecord files.
+
+Each record belongs to a group, and each file holds records of one group. The caller names the files.
 
 The records are first written to files in a work folder. Only `publish` gives the files their final names, and it does
 so after the last record is written. So a run that fails before `publish` leaves the files of an earlier run
@@ -33,7 +35,7 @@ The arguments are the group of the file, its number in the group, and the number
 begin with a folder and a slash.
 """
 
-_BUFFERED_BYTES = 1 * MIB  # payloads of one group that are held in memory before they are written together
+_BUFFERED_BYTES = 1 * MIB  # when the buffered payloads of a group reach this size, they are written together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +44,13 @@ class Publication:
 
     names: FileNames
     interim_documents: Callable[[], Mapping[str, bytes | None]] = dict[str, bytes | None]
-    """Returns the contents of documents by name, as they must be while record files are replaced.
+    """Returns documents, as contents by name, that must be at the destination while record files are replaced.
 
-    None as a content deletes the document. This function and `documents` are called while the lock at the destination
-    is held.
+    A document whose content is None is deleted. This function and `documents` are called while the lock at the
+    destination is held.
     """
     documents: Callable[[], Mapping[str, bytes]] = dict[str, bytes]
-    """Returns the final documents. They are written in order, so the last document proves a complete publication."""
+    """Returns the final documents, in the order in which they are written. The last one completes the publication."""
     side_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Further files to publish, by their final names. The paths are those that `PayloadFiles.side_file` returned."""
     stale: Sequence[str] = ()
@@ -57,12 +59,12 @@ class Publication:
 
 @dataclass
 class _PayloadGroup:
-    """One group of records: its payloads that are not written yet, and a count of those that are."""
+    """One group of records, with the payloads that are not written yet."""
 
-    number: int
+    number: int  # the place of the group among all groups
     buffered: list[bytes] = field(default_factory=list[bytes])  # payloads that are not written yet
     buffered_bytes: int = 0
-    records: int = 0  # the number of records that were written
+    records: int = 0  # the number of payloads that were written
 
 
 class PayloadFiles:

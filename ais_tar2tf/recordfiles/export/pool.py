@@ -1,7 +1,7 @@
 """A pool of worker processes that encode the input shards of an export.
 
 An *event* is a batch of encoded records, or the end of a shard (`shard_output.py`). The pool yields the events of the
-workers in the order of the shards. It must not write record files: the caller does so.
+workers in the order of the shards. The pool must not write record files: its caller does so.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def portable(job: ExportJob) -> PortableJob | None:
     )
     try:
         data = pickle.dumps(moved)
-    except Exception:  # noqa: BLE001  # pickle raises whatever objects make it raise
+    except Exception:  # noqa: BLE001  # pickle calls methods of the objects, which may raise any error
         return None
     return None if b"\x8c\x08__main__" in data else moved
 
@@ -63,18 +63,18 @@ class _WorkerProcess:
                 str(folder),
             ]
             environment = {
-                "OPENBLAS_NUM_THREADS": "1",  # numpy starts no threads: the worker processes keep the cores busy
+                "OPENBLAS_NUM_THREADS": "1",  # numpy shall start no threads: the workers keep all cores busy
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             }
-            self._process = subprocess.Popen(  # noqa: S603  # our own module, by this very Python
+            self._process = subprocess.Popen(  # noqa: S603  # a fixed command: our own module, run by this Python
                 command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )
         finally:
             theirs.close()
         self.at: int = -1  # the number of the shard that the worker reads; -1 if it is idle
         self.is_blocked: bool = False  # the worker has sent a segment, and waits for a message that lets it continue
-        with contextlib.suppress(OSError):  # a process that ended at once is noticed in `_receive`
+        with contextlib.suppress(OSError):  # if the process ended at once, `_receive` raises the error
             self.pipe.send((job, segment_bytes))
 
     def close(self) -> None:
@@ -92,15 +92,15 @@ class WorkerPool:
 
     A worker writes encoded records to files, called segments. The segments of a shard wait until the events of all
     earlier shards were yielded. The *current* shard is the shard whose events are yielded next. If the waiting
-    segments have `writing.waiting_bytes` or more, only the worker of the current shard may continue.
+    segments hold `writing.waiting_bytes` or more, only the worker that reads the current shard may continue.
 
     Args:
         job: The job that each worker does.
         names: The names of the input shards.
         resume_at: The resume point of each split.
-        workers: The number of worker processes; fewer if there are fewer shards.
+        workers: The most worker processes. There are fewer if there are fewer shards to read.
         work: The work folder of the export.
-        writing: The sizes of segments, and the bound of the waiting segments.
+        writing: The size of a segment, and the bound of the waiting segments.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class WorkerPool:
                 yield from self._mapped_batch(event)
 
     def _mapped_batch(self, event: EncodedBatch) -> Iterator[Event]:
-        """Yield a batch with its segment mapped into memory. Then reuse the file of the segment, or delete it."""
+        """Yield a batch with its segment mapped into memory. Then let a worker reuse the file, or delete it."""
         assert isinstance(event.data, Path)
         size = sum(event.sizes)
         with event.data.open("rb") as file:
@@ -159,7 +159,7 @@ class WorkerPool:
         try:
             yield replace(event, data=view)
         finally:
-            with contextlib.suppress(BufferError):  # after an error, its traceback may still hold views
+            with contextlib.suppress(BufferError):  # after an error, the traceback may still hold views of `data`
                 view.release()
                 data.close()
         self._waiting_bytes -= size

@@ -40,14 +40,14 @@ class Output(ABC):
 
     @abstractmethod
     def publish_file(self, file: FinishedFile, name: str, destination: Destination, *, index: bool) -> bool:
-        """Move a file to its final name, and with `index` write its index, too.
+        """Move a file to its final name. With `index`, also write the index of the file, `NAME.idx`.
 
-        Return False if the file is gone, usually because an earlier run has moved it.
+        Return False if the file does not exist any more, usually because an earlier run has moved it.
         """
 
     @abstractmethod
     def remove(self) -> None:
-        """Delete the work folder or the staging folder."""
+        """Delete the folder in which the files were written: a work folder or a staging folder."""
 
 
 class WorkOutput(Output):
@@ -74,7 +74,15 @@ class WorkOutput(Output):
 
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes the splits of one export at one destination."""
+    """Publishes the splits of one export at one destination.
+
+    Attributes:
+        destination: The folder or the store that gets the files.
+        format: The name of the record format.
+        name: The name of the data set, with which the names of all its files begin.
+        splits: The names of the splits.
+        index_files: Whether each file gets an index.
+    """
 
     destination: Destination
     format: str
@@ -94,8 +102,9 @@ class Publisher:
     def publish(self, output: Output, entries: dict[str, SplitEntry]) -> Manifest:
         """Publish the files of `output`; return the new manifest.
 
-        First the manifest at the destination loses earlier versions of the splits. Then the files are replaced. At
-        last the manifest gets the new entries. So the manifest lists only complete splits at any time.
+        First, earlier versions of the splits are removed from the manifest at the destination. Then the files are
+        replaced. Finally, the new entries are added to the manifest. So at any time, the manifest lists only complete
+        splits.
 
         Args:
             output: The finished files.
@@ -129,9 +138,10 @@ class Publisher:
         return {split: entry for split, entry in old.items() if split not in self.splits}
 
     def _withdraw(self, new: set[str]) -> list[str]:
-        """Remove earlier versions of these splits from the manifest; return their files, for the caller to delete.
+        """Remove earlier versions of these splits from the manifest; return the names of the files to delete.
 
-        Files whose names are in `new` are not returned, because new files will replace them.
+        These are the files of the earlier versions. Names in `new` are not returned, because new files will replace
+        the files with these names.
         """
         stale: set[str] = set()
         manifest = read_manifest(self.destination)
@@ -141,7 +151,7 @@ class Publisher:
                 file.name
                 for split in manifest.splits.keys() - others.keys()
                 for file in manifest.splits[split].files
-                if _name_pattern(manifest.name, split).fullmatch(file.name)  # not files that a false manifest lists
+                if _name_pattern(manifest.name, split).fullmatch(file.name)  # a forged manifest could list any file
             }
             if len(others) < len(manifest.splits):
                 self._publish_others(manifest, others)
@@ -150,9 +160,9 @@ class Publisher:
         return sorted((stale | set(self.existing_files())) - new)
 
     def _publish_others(self, manifest: Manifest, others: dict[str, SplitEntry]) -> None:
-        """Write the manifest and the documents for TFDS with the other splits only.
+        """Write the manifest and the documents for TFDS with the splits `others` only.
 
-        Without other splits, delete them.
+        If there are no other splits, delete the manifest and these documents.
         """
         if not others:
             for name in (MANIFEST, *METADATA, *map(labels_name, manifest.classes)):

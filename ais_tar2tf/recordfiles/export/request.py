@@ -75,12 +75,13 @@ class ExportOptions:
         name: The first part of the names of the files.
         split: The split that all records belong to.
         splits: Several splits, by name: ratios that add up to 1; functions of a record, which goes to the first split
-            whose function returns a true value; or lists of keys.
+            whose function returns a true value; or lists of keys, whose records go to the split.
         seed: The seed that assigns records to splits, if `splits` are ratios.
         shard_size: The largest size of a file in bytes: a number, or a text such as `"100MB"`.
         shard_records: The largest number of records in a file. If it is given without `shard_size`, the size is not
             bounded.
-        align: `"stream"`: files are filled in the order of the records. `"shard"`: a file holds records of one shard.
+        align: With `"stream"`, files are filled in the order of the records, so a file may hold records of several
+            input shards. With `"shard"`, each file holds records of one input shard.
         workers: The number of worker processes. Default: as many as there are cores.
         exists: What to do if `out` has files of an export. `"resume"` continues an interrupted export, `"error"`
             refuses, and `"replace"` deletes the files of an earlier export.
@@ -90,8 +91,9 @@ class ExportOptions:
             `src.schema.with_field(Field("cls", "int64"))` makes it a number.
         types: The types of the fields that are numbers, by the name of the field: `{"cls": "int64"}`.
         idx: Write an index for NVIDIA DALI next to each TFRecord file.
-        shard: `(i, n)`: write only the share of host i, one of n hosts that are numbered from 0. Each host of a job
-            array does so with `align="shard"`, and then `t2t.finish(out)` publishes all shares.
+        shard: `(i, n)`: write only the share of host i, one of n hosts that are numbered from 0. In a job array, each
+            host exports its share with `align="shard"`. When all are done, one host calls `t2t.finish(out)`, which
+            publishes all shares. A pipeline passes a `Share` for each of its work items.
         progress: Whether to show a progress bar. Default: on a terminal.
         writing: Bounds on the bytes that several workers may hold on disk.
         endpoint: The endpoint of `out`. Default: the endpoint of the source, if the URLs have the same scheme.
@@ -149,13 +151,14 @@ class ExportOptions:
     def check(self) -> None:
         """Raise OptionError if `shard_size`, `shard_records` or `splits` has a wrong value.
 
-        An export checks these options only when it begins.
+        The constructor does not check these three options. Without a call of `check`, their errors are raised when
+        the export begins.
         """
         _ = self.bounds, self.route
 
     @property
     def function(self) -> Callable[[Record], Any] | None:
-        """The function that encodes a record, by `record_to_example` or by `types`; None if neither is given."""
+        """The function that encodes a record: `record_to_example`, or one that applies `types`; None without both."""
         return self.record_to_example if self.types is None else Typed.from_option(self.types)
 
     @property
@@ -184,7 +187,7 @@ class ExportOptions:
 
 
 def _with_key(schema: Schema) -> Schema:
-    """Return a schema with the field `__key__`, since the key is stored with every record."""
+    """Return the schema, with the field `__key__` added if it is missing: every record is stored with its key."""
     return schema if "__key__" in schema else replace(schema, fields=(Field("__key__", "string"), *schema.fields))
 
 
@@ -214,9 +217,9 @@ def export_source(
 def build_target(
     shards: Shards, on_error: OnError, out: str | os.PathLike[str], options: ExportOptions
 ) -> tuple[Shards, ExportTarget]:
-    """Return the target of an export, and its input shards.
+    """Return the input shards and the target of an export.
 
-    If `record_to_example` declares the fields that it needs, the shards are read with these fields only.
+    If `record_to_example` declares the fields that it needs, only these fields are read from the shards.
     """
     selection = declared_fields(options.function)
     if selection is not None and shards.selection is None:
@@ -247,7 +250,7 @@ def _plan(
 ) -> dict[str, Any]:
     """Return the plan: all options and sources on which the content of the files depends, as JSON values.
 
-    An interrupted export is resumed only with the same plan.
+    An interrupted export is resumed only if its plan is the same as the plan of the new run.
     """
     selection, bounds = shards.selection, options.bounds
     return {
@@ -271,10 +274,11 @@ def _plan(
 
 
 def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
-    """Return the names of the classes, by the feature that will hold the class numbers.
+    """Return a dict from the feature that will hold the class numbers to the names of the classes.
 
-    A function that returns Examples may state this feature in its attribute `label`. If it does not, the result is
-    empty. For a work item of a pipeline the result is empty, too: the names are added when all items are published.
+    If a function encodes the records, its attribute `label` states this feature. If the function has no such
+    attribute, the result is empty. For a work item of a pipeline the result is empty, too: the class names are added
+    when all work items are published.
     """
     function = options.function
     feature = None if function is None else getattr(function, "label", None)
@@ -296,7 +300,7 @@ def _names_digest(shards: Shards) -> str:
 def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
     """Return the name of a function with a checksum of its code; return a text or None unchanged.
 
-    So the plan changes when the code of the function changes.
+    The checksum changes the plan when the code of the function changes.
     """
     if value is None or isinstance(value, str):
         return value

@@ -36,9 +36,9 @@ class SingleRoute:
 
 @dataclass(frozen=True)
 class RatioRoute:
-    """Divides records by ratios. A hash of the seed and the key decides the split of a record.
+    """Divides records by ratios. A hash of the key, with the seed, decides the split of a record.
 
-    So the split of a record does not depend on other records.
+    So the split of a record does not depend on any other record.
     """
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class RatioRoute:
 
 @dataclass(frozen=True)
 class FunctionRoute:
-    """Sends a record to the first split whose function returns a true value; leaves out other records."""
+    """Sends a record to the first split whose function returns a true value; leaves out records that have none."""
 
     names: tuple[str, ...]
     functions: tuple[Callable[[Record], Any], ...]
@@ -93,8 +93,8 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
     """Return the route that the option `split` or the option `splits` of an export describes.
 
     Args:
-        splits: The name of the only split; or a dict from names to ratios, to functions of a record, or to lists of
-            keys.
+        splits: The name of the only split; or a dict from the names of splits to ratios, to functions of a record, or
+            to lists of keys.
         seed: The seed of a route by ratios.
 
     Raises:

@@ -1,7 +1,8 @@
-"""The run of an export: record files are written, and then published, or staged if this is a share of an export.
+"""The run of an export: writes record files, and then publishes them, or stages them if they are one host's share.
 
 A run continues where an interrupted run of the same export ended. This module must not read shards or write files by
-itself: `shard_output.py` and `pool.py` read, `writers.py` writes, `publish.py` and `staging.py` move the files.
+itself: `shard_output.py` and `pool.py` read, `writers.py` writes, `publish.py` and `staging.py` move the files. An
+*event* and a *resume point* are explained in `shard_output.py` and `journal.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ais_tar2tf.stores import Identity
 __all__ = ["cores", "export_events", "export_shards", "split_entries"]
 
 EventSource = Callable[[WorkFolder, Sequence[ResumePoint]], Generator[Event]]
-"""Called with the work folder and the resume point of each split; yields the events from there on."""
+"""A function of the work folder and the resume point of each split; yields the events from these points on."""
 
 
 def cores() -> int:
@@ -53,7 +54,7 @@ def export_shards(
     workers: int | None = None,
     writing: Writing | None = None,
 ) -> list[str]:
-    """Export every record of the shards `names`, or of the target's share of them; return the written files.
+    """Export every record of the shards `names`, or of the target's share of them.
 
     Args:
         target: The files to write, and their destination.
@@ -62,8 +63,11 @@ def export_shards(
         account: Counts the records that are read and skipped.
         progress: The progress bar.
         workers: The number of worker processes. None: as many as there are cores, or no worker process if the job
-            cannot be moved to another process.
-        writing: The bounds of the workers' buffers.
+            cannot be sent to another process.
+        writing: The bounds of the disk space for the workers' segment files.
+
+    Returns:
+        The paths or URLs of the published files; of the staged files if the target is a share.
     """
     writing = writing or Writing()
     if target.share is not None:
@@ -94,10 +98,10 @@ def export_events(
     *,
     sources: Sources | None = None,
 ) -> list[str]:
-    """Write the records of `events` into the files of `target`; return the files.
+    """Write the records of `events` into the files of `target`; return the paths or URLs of the files.
 
-    An export that is finished already is kept, unless `target.exists` forbids this. If `sources` is given, a shard
-    that has changed since an earlier run read it is an error. Every OSError becomes an `ExportError`.
+    If the export is finished already, its files are kept, unless `target.exists` forbids this. If `sources` is given,
+    it is an error if a shard has changed since an earlier run read it. Every OSError becomes an `ExportError`.
     """
     with raise_export_errors(target.out, in_the_way=": a file is in the way; out is a folder, or a URL"):
         return _ExportRun(target, events, account, progress, sources).run()
@@ -114,9 +118,9 @@ class _ExportRun:
     sources: Sources | None
 
     def run(self) -> list[str]:
-        """Run the export and return its files."""
+        """Run the export and return the paths or URLs of its files."""
         target, destination, manifest = self.target, self.target.destination(), None
-        if not target.is_work_item:  # a pipeline has thousands of work items, and makes this check once for all
+        if not target.is_work_item:  # a pipeline with thousands of work items makes this check only once
             manifest = find_finished(target, destination, self.sources)
             if manifest is None:
                 destination.check()
@@ -133,7 +137,7 @@ class _ExportRun:
             return self.target.publisher(destination).publish(output, split_entries(self.target, output))
 
     def _stage(self, share: Share, destination: Destination) -> list[str]:
-        """Export one share into the staging folder; return the staged files.
+        """Export one share into the staging folder; return the paths or URLs of the staged files.
 
         If all files of the share are staged already, keep them, unless `target.exists` forbids this.
         """
@@ -170,7 +174,7 @@ class _ExportRun:
             work.close()
 
     def _write_files(self, work: WorkFolder) -> None:
-        """Write the files that are missing in the work folder, and note finished shards and files in its journal."""
+        """Write the files that the work folder lacks. Its journal records each finished shard and file."""
         target, progress = self.target, self.progress
         resume_at = [work.resume_point(split) for split in target.splits]
         partly_read = {file.end[0]: file.identity for file in work.files}
@@ -191,9 +195,10 @@ class _ExportRun:
 
 
 def _check_unchanged(found: IdentityTuple, before_resume: IdentityTuple | None, target: ExportTarget) -> None:
-    """Raise `ExportError` unless a shard has certainly the same content as in the interrupted run, which read a part.
+    """Raise `ExportError` unless a shard certainly has the content of which the interrupted run has read a part.
 
-    `before_resume` is the identity at that time. None: the interrupted run read no part of the shard.
+    `found` is the identity of the shard now, and `before_resume` its identity in the interrupted run. If
+    `before_resume` is None, the interrupted run has read no part of the shard, and there is nothing to check.
     """
     if before_resume is None:
         return
@@ -222,7 +227,7 @@ def _record_shard(event: ShardRead, work: WorkFolder, account: Account) -> None:
 
 
 def split_entries(target: ExportTarget, output: Output) -> dict[str, SplitEntry]:
-    """Return, for each split, its entry in the manifest, without the files."""
+    """Return the entry in the manifest for each split. The entries do not list files yet: `publish` adds them."""
     shards = [output.shards[at] for at in sorted(output.shards)]
     ignored = sum(shard.ignored for shard in shards)
     skipped: Counter[str] = Counter()

@@ -1,6 +1,7 @@
 """Reads input shards, and yields their records encoded for the record files of an export.
 
-The main process or worker processes call this module. It must not write record files.
+An *event* is a batch of encoded records (`EncodedBatch`), or the end of a shard (`ShardRead`). The main process or
+worker processes call this module. It must not write record files.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ExportJob:
 
 @dataclass(frozen=True)
 class PortableJob:
-    """An `ExportJob` that can be pickled for another process. It opens the store there by `reopen`."""
+    """An `ExportJob` in a form that can be pickled for another process, where `reopen` opens the store again."""
 
     reopen: Callable[[], Store]
     read: Read
@@ -64,7 +65,7 @@ class EncodedBatch:
     split: int  # the number of the split
     numbers: Sequence[int]  # the number of each record in its shard
     sizes: Sequence[int]  # the encoded bytes of each record
-    data: Sequence[Row] | memoryview | Path  # rows; or a worker's file of rows: mapped into memory, or its path
+    data: Sequence[Row] | memoryview | Path  # the rows; or a worker's file of rows, as a memory map or as a path
     identity: IdentityTuple = NO_IDENTITY
 
     @classmethod
@@ -84,14 +85,14 @@ class ShardRead:
     url: str
     identity: IdentityTuple
     stats: Stats
-    statistics: list[SplitStatistics] = field(default_factory=list[SplitStatistics])  # of each split
+    statistics: list[SplitStatistics] = field(default_factory=list[SplitStatistics])  # one for each split
 
 
 Event = EncodedBatch | ShardRead
 
 
 class _InputShard:
-    """An open input shard: reads its records and encodes them."""
+    """An open input shard. Its records are read and encoded."""
 
     def __init__(self, job: ExportJob, at: int, name: str) -> None:
         self._job = job
@@ -103,7 +104,7 @@ class _InputShard:
         self._stream = RecordStream(ReadSession(shards), plan, plan.begin(0, 0, 1), self._account)
 
     def begin(self) -> _InputShard:
-        """Start to download the first bytes."""
+        """Start to download the first bytes of the shard; return this object."""
         self._stream.read_ahead()
         return self
 
@@ -129,7 +130,7 @@ class _InputShard:
         statistics: Sequence[SplitStatistics],
         resume_at: Sequence[ResumePoint],
     ) -> Iterator[EncodedBatch]:
-        """Yield a batch for each split that gets records of a chunk, whose first record has the number `first`."""
+        """Yield a batch for each split that gets records of `chunk`. The number of its first record is `first`."""
         encoded = self._job.serializer.encode_all(chunk, self._account)
         routed = self._job.route.split_numbers(chunk)
         is_whole = isinstance(self._job.route, SingleRoute) and None not in encoded.rows
@@ -182,7 +183,7 @@ def read_shard(job: ExportJob, at: int, name: str, resume_at: Sequence[ResumePoi
 
 
 def read_shards(job: ExportJob, names: Sequence[str], resume_at: Sequence[ResumePoint]) -> Iterator[Event]:
-    """Yield the events of all shards from the earliest resume point on. The next shard is opened one shard ahead."""
+    """Yield the events of all shards from the earliest resume point on. The next shard downloads meanwhile."""
     next_shard: _InputShard | None = None
     try:
         for at in range(min(point[0] for point in resume_at), len(names)):

@@ -1,6 +1,7 @@
 """Statistics of the features in the records of one split. The schema of an export is made from these statistics.
 
-Their memory does not grow with the number of records. The statistics of several shards can be added in any order.
+The size of the statistics does not grow with the number of records. The statistics of several shards can be added in
+any order. This module must not read shards or write files.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class FeatureStatistics:
     records: int  # the number of records that have the feature
 
     def add(self, other: FeatureStatistics, name: str) -> None:
-        """Add statistics of the same feature, `name`, in other records."""
+        """Add statistics of the same feature in other records. `name` is the name of the feature, for errors."""
         if self.kind != other.kind and self.max_values and other.max_values:
             raise SchemaError(f"feature {name!r} is {self.kind} in one record and {other.kind} in another")
         self.kind = self.kind if self.max_values else other.kind
@@ -41,13 +42,13 @@ class FeatureStatistics:
 
 @dataclass
 class SplitStatistics:
-    """Statistics of all features in the records of one split, or of a part of them."""
+    """Statistics of all features in the records of one split, or in some of these records."""
 
     records: int = 0
     features: dict[str, FeatureStatistics] = field(default_factory=dict[str, FeatureStatistics])
 
     def add_raw(self, records: Iterable[Record]) -> None:
-        """Add records of which each field is written as a single value of type bytes."""
+        """Add records. Each of their fields is written as a feature with one value of type bytes."""
         for names, count in Counter(map(tuple, records)).items():
             self.records += count
             for name in names:
@@ -55,7 +56,7 @@ class SplitStatistics:
                     self._merge(name, FeatureStatistics("bytes", 1, 1, count))
 
     def add_examples(self, payloads: Iterable[bytes]) -> None:
-        """Add serialized tf.train.Examples."""
+        """Add records that are serialized tf.train.Examples."""
         for payload in payloads:
             self.records += 1
             for name, values in features.decode(payload).items():

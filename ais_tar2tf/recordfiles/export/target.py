@@ -1,6 +1,6 @@
-"""The target of an export: the files that it writes, and the place where it writes them.
+"""The target of an export: which files the export writes, and where it writes them.
 
-This module must not write files. It opens the destination, the work folder and the publisher, which do.
+This module must not write files. It opens the destination, the work folder and the publisher, and these write files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ EXISTS = ("resume", "replace", "error")
 
 @dataclass(frozen=True, kw_only=True)
 class ExportTarget:
-    """The files that an export writes, and the place where it writes them. `ExportOptions` describes the options."""
+    """Which files an export writes, and where it writes them.
+
+    `ExportOptions` describes the fields that are options of `Source.export`.
+    """
 
     out: str  # the output folder or its URL
     format: str
@@ -43,7 +46,7 @@ class ExportTarget:
     align: str = "stream"
     exists: str = "resume"
     resumable: bool = True  # whether an interrupted export can be continued
-    schema: Schema | None = None  # of the written records; None: the statistics of the records give it
+    schema: Schema | None = None  # of the written records; None: derived from statistics of these records
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """The names of the classes in the order of their numbers, by the feature that holds the numbers."""
     index_files: bool = False
@@ -52,7 +55,7 @@ class ExportTarget:
     read: Read = field(default_factory=Read)  # options for reading documents of earlier exports
     endpoint: str | None = None
     token: TokenSource | None = None
-    share: Share | None = None  # the share of one host, whose files are staged until `finish` publishes them
+    share: Share | None = None  # of one host; the host's files are staged until `finish` publishes them
     staged: bool = False  # whether the files to publish are staged already
 
     def __post_init__(self) -> None:
@@ -65,13 +68,13 @@ class ExportTarget:
         return open_destination(self.out, read=self.read, endpoint=self.endpoint, token=self.token)
 
     def publisher(self, destination: Destination) -> Publisher:
-        """Return the publisher of the files of these splits to a destination."""
+        """Return the publisher, which moves the finished files of all `splits` to a destination."""
         return Publisher(destination, self.format, self.name, self.splits, self.index_files)
 
     def work(self, *, start_over: bool) -> WorkFolder:
         """Open the work folder, where the files are written before they are published.
 
-        For a URL, it lies in the user's cache folder, and other users cannot read it.
+        If `out` is a URL, other users cannot read the work folder.
 
         Args:
             start_over: Whether to delete the files of an interrupted run, instead of continuing it.
@@ -82,8 +85,8 @@ class ExportTarget:
     def work_path(self) -> Path:
         """Return the path of the work folder.
 
-        The work folder lies in the output folder, so that files are published by renaming them, and not copied. For a
-        URL, the work folder lies in the user's cache folder.
+        The work folder lies in the output folder, so that files are published by renaming them, and not copied. If
+        `out` is a URL, the work folder lies in the user's cache folder.
         """
         splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
         scheme, _, name = split_url(self.out)
@@ -100,7 +103,7 @@ class ExportTarget:
 
     @functools.cached_property
     def _share_name(self) -> str:
-        """The name of the share in its work folder.
+        """The name of the share, as a part of the path of its work folder.
 
         A pipeline may run the same work item twice at the same time, so each run of a work item has a new work
         folder. A host of a job array has the same work folder in each run, and so can resume.

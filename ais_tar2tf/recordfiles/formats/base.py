@@ -1,4 +1,7 @@
-"""The interface of all formats of record files, `RecordFormat`, and the objects that its methods take and return."""
+"""The interface of all formats of record files, `RecordFormat`, and the objects that its methods take and return.
+
+This module must not know any particular format. Each format is a subclass in a module of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ class Scan:
     """The result of reading a file to its end."""
 
     records: int
-    offsets: array[int] = field(default_factory=lambda: array("Q"))  # of each record, if `supports_index`
+    # The offset of each record, if the format's `supports_index` is true; otherwise empty.
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
 
 
 class RecordFileWriter(Protocol):
@@ -66,14 +70,14 @@ class StoredFile(Protocol):
     described: RecordFile  # the file's entry in its manifest
     url: str  # the URL or path of the file, for errors
     local: bool  # whether the file lies in a local folder
-    has_index: bool  # whether DALI's index lies next to the file
+    has_index: bool  # whether an index in the format of NVIDIA's DALI lies next to the file
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from `start` to `stop`."""
         ...
 
     def stream(self, suffix: str = "") -> io.BufferedReader[Any]:
-        """Open this file. With a suffix, open the file whose name is this file's name and the suffix."""
+        """Open this file. With a suffix, open the file whose name is this file's name followed by the suffix."""
         ...
 
     def hashed(self) -> HashedStream:
@@ -92,7 +96,7 @@ class RecordFormat(ABC):
     must not compare the names of formats.
     """
 
-    name: ClassVar[str]  # as in `export(format=…)`, manifests and plans
+    name: ClassVar[str]  # the name of the format in `export(format=…)`, manifests and plans
     infix: ClassVar[str] = ""  # inserted into a file's name before the dash and the number, such as `.tfrecord`
     extension: ClassVar[str] = ""  # the part of a file's name after its number
     end: ClassVar[bytes] = b""  # the end mark of a file: the bytes after its last record
@@ -125,7 +129,7 @@ class RecordFormat(ABC):
         """
 
     def framed(self, rows: list[Row], sizes: list[int]) -> tuple[list[Row], list[int]]:
-        """Return rows with the frames that the format writes around them, and their new sizes."""
+        """Return the rows, each with the frame that the format writes around it, and the sizes of the framed rows."""
         return rows, sizes
 
     def open_writer(self, path: Path) -> RecordFileWriter:
@@ -145,6 +149,6 @@ class RecordFormat(ABC):
         raise ExportError(f"{file.url}: single records of {self.name} files can't be read")
 
     def payloads(self, file: StoredFile, start: int, stop: int, read: Callable[[int], bytes]) -> Iterator[bytes]:
-        """Yield the payloads of records `start` to `stop` of a file. `read` returns a record by its number."""
+        """Yield the payloads of records `start` to `stop` of a file. `read` takes a number and returns a payload."""
         del file
         return map(read, range(start, stop))

@@ -26,11 +26,12 @@ __all__ = ["ConcatenatedWriter", "HashedStream", "PiecesFile", "checksum_of", "c
 
 _ALGORITHM = "xxh3-128"
 _READ_BYTES = 1 << 20
-# Pieces that are smaller on average are joined before a write, because copying them is faster than passing each.
+# Pieces whose average size is smaller than this are joined before a write: copying them is faster than passing each
+# piece to the system.
 _LARGE_PIECE_BYTES = 4_096
 _MAX_PIECES = 512  # pieces in one call of writev; Linux allows 1,024
 _MIN_DEFERRED_BYTES = 256 * KIB  # to write fewer bytes costs less than to hand them over to the thread
-_PENDING_WRITES = 2  # of some 2 MB each: the write in progress, and the next write
+_PENDING_WRITES = 2  # the write in progress and the next write, of some 2 MB each
 
 
 class PiecesFile:
@@ -113,7 +114,7 @@ class _WriteBehind:
         at_fork(self)
 
     def forked(self) -> None:
-        """Drop the thread and its writes in a forked child, which has a copy of this object, but no such thread."""
+        """Drop the thread and its writes in a forked child, because the child has no such thread."""
         self._pool = None
         self._pending.clear()
 
@@ -121,7 +122,7 @@ class _WriteBehind:
         """Write `pieces`, now or later.
 
         Many bytes are written later, in the thread. Few bytes are written before this method returns. Memoryviews are
-        also written before it returns, because the caller may release their memory afterwards.
+        also written before this method returns, because the caller may release their memory afterwards.
         """
         deferred = not isinstance(pieces[0], memoryview) and sum(map(len, pieces)) >= _MIN_DEFERRED_BYTES
         if not deferred:
@@ -193,7 +194,7 @@ class HashedStream(io.RawIOBase):
 
 
 def copy_stream(stream: io.BufferedReader[Any], folder: Path) -> Path:
-    """Copy a stream to the file `file` in `folder`, and return its path. Some libraries read only from a path."""
+    """Copy a stream to a file in `folder`, and return the file's path, for libraries that read only from a path."""
     path = folder / "file"
     with path.open("wb") as copy:
         shutil.copyfileobj(stream, copy, _READ_BYTES)

@@ -1,4 +1,4 @@
-"""The frames around the records of a TFRecord file: builds and checks them.
+"""Builds and checks the frames around the records of a TFRecord file.
 
 A frame has four parts, in this order:
 
@@ -7,7 +7,7 @@ crc      uint32: the masked checksum of the length
 payload  `length` bytes: the record
 crc      uint32: the masked checksum of the payload
 
-This module must not trust a length: it allocates memory in pieces, as bytes arrive.
+This module must not trust a length that a file states: it allocates memory in pieces, as bytes arrive.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def masked_header(length: int) -> bytes:
 
 
 def frame(payload: bytes) -> bytes:
-    """Return a payload in its frame, as in a TFRecord file."""
+    """Return a payload with the frame around it, as the bytes of a record in a TFRecord file."""
     return b"".join((masked_header(len(payload)), payload, _masked(payload)))
 
 
@@ -68,7 +68,7 @@ def payload_length(header: bytes, *, file: str, offset: int) -> int:
     Raises:
         TruncatedArchive: The header is cut.
         ArchiveError: The checksum of the length is wrong.
-        LimitExceeded: The length is over `Limits.record_bytes`, the most that a caller may allocate.
+        LimitExceeded: The length is over `Limits.record_bytes`, so the caller must not allocate this many bytes.
     """
     if len(header) < HEADER_BYTES:
         raise TruncatedArchive("the file ends within a record's header", shard=file, offset=offset)
@@ -85,7 +85,7 @@ def payload_length(header: bytes, *, file: str, offset: int) -> int:
 def read_exactly(stream: Any, count: int) -> bytes:
     """Return the next `count` bytes, or fewer at the end of the stream.
 
-    Memory is allocated as bytes arrive: a damaged `count` does not allocate `count` bytes.
+    Memory is allocated only as bytes arrive. So a `count` that is wrong and huge does not allocate `count` bytes.
     """
     if count <= _PIECE:
         return stream.read(count)
@@ -118,10 +118,10 @@ def check_payload(payload: bytes, trailer: bytes, *, file: str, offset: int) -> 
 
 
 def frame_offsets(data: Any, *, file: str) -> Iterator[int]:
-    """Yield the offset of each record in `data`, then the length of the file. Read only the headers.
+    """Yield the offset of each record in a TFRecord file, then the length of the file. Read only the headers.
 
     Args:
-        data: The bytes of the file, as a buffer that can be sliced.
+        data: The bytes of the file, as an object that can be sliced.
         file: The name of the file, for errors.
     """
     offset, end = 0, len(data)

@@ -24,7 +24,9 @@ _MOST_SIZE = 8**11 - 1  # bytes: the largest number of eleven octal digits
 
 
 def record_members(record: Record) -> tuple[bytes, ...]:
-    """Return the bytes of a record's members `KEY.FIELD`, in the order of the record's fields.
+    """Return the parts of all members of a record, in one tuple and in the order of the record's fields.
+
+    The name of a member is `KEY.FIELD`. `member` says which parts a member has.
 
     Raises:
         ExportError: A field is not bytes, or the record has no fields.
@@ -61,7 +63,7 @@ def _headers(name: bytes, size: int) -> list[bytes]:
     if prefix_and_name is not None and size <= _MOST_SIZE and name.isascii():
         return [_header(*prefix_and_name, size, b"0")]
     pax = _pax(b"path", name) + (_pax(b"size", b"%d" % size) if size > _MOST_SIZE else b"")
-    # The name and the size in the second header are for readers that do not know PAX.
+    # Readers that do not know PAX use the short name and the size in the second header.
     short_name = name[-_MOST_NAME:].decode("ascii", "replace").replace("\ufffd", "_").encode().lstrip(b"/")
     return [
         _header(b"", b"././@PaxHeader", len(pax), b"x"),
@@ -71,7 +73,10 @@ def _headers(name: bytes, size: int) -> list[bytes]:
 
 
 def _split_name(name: bytes) -> tuple[bytes, bytes] | None:
-    """Split a path at a slash into the prefix and the name of a USTAR header; return None if they do not fit."""
+    """Split a member's name into the fields `prefix` and `name` of a USTAR header; return None if it does not fit.
+
+    A name that is too long for the field `name` is split at a slash, which neither field contains.
+    """
     if len(name) <= _MOST_NAME:
         return b"", name
     slash = name.rfind(b"/", 0, _MOST_PREFIX + 1)
@@ -92,10 +97,11 @@ def _pax(keyword: bytes, value: bytes) -> bytes:
 
 @functools.lru_cache(4096)
 def _constant_parts(size: int, kind: bytes) -> tuple[bytes, bytes, int]:
-    """Return the two parts of a header that do not depend on the name, and a sum.
+    """Return the two parts of a header that do not depend on the member's name, and a sum.
 
     The first part is the fields between the name and the checksum. The second part is the fields between the checksum
-    and the prefix. The sum adds up all bytes of both parts, and eight spaces in place of the checksum, as in USTAR.
+    and the prefix. The sum adds up all bytes of both parts, and eight spaces: USTAR computes the checksum of a header
+    as if the checksum itself were eight spaces.
     """
     before = b"0000644\x000000000\x000000000\x00%011o\x00%011o\x00" % (size, 0)
     after = kind + bytes(100) + b"ustar\x0000" + bytes(64) + b"0000000\x000000000\x00"

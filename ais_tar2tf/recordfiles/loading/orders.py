@@ -1,11 +1,12 @@
 """The orders of tf.data's `shuffle` and `interleave`, computed in Python. No I/O, no TensorFlow.
 
-By these orders, `records()` yields records in the order of `dataset()` without TensorFlow.
+With these orders, `records()` yields records in the same order as `dataset()`, but without TensorFlow.
 
 TensorFlow draws random numbers from Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC11). The key of Philox is the seed of the graph, which is a constant unless `tf.random.set_seed` was called. The
-upper half of the counter is the seed of the operation. A shuffle has two generators of this kind. The first draws two
-seeds for each epoch. The second is made anew with these seeds, and draws the places in the buffer.
+SC11). Philox computes each block of four numbers from a key and a counter. The key is the seed of the graph, which is
+a constant unless `tf.random.set_seed` was called. The upper half of the counter is the seed of the operation, and the
+lower half is the number of the block. A shuffle has two generators of this kind. The first draws two seeds for each
+epoch. The second is made anew with these seeds, and draws the places in the buffer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # these, `_WEYL` and `_ROUNDS` are cons
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _MASK = 0xFFFFFFFF
-_BLOCKS = 1024  # blocks of four random numbers that are computed together
+_BLOCKS = 1024  # the number of blocks that are computed together
 _SEEDS = (1 << 31) - 1  # TensorFlow uses seeds modulo this number
 
 
@@ -38,7 +39,7 @@ def random_numbers(seed: int, seed2: int) -> Iterator[int]:
 
 
 def _numbers_from(block: int, key: Sequence[int], high: Sequence[int]) -> list[int]:
-    """Return the random numbers of `_BLOCKS` blocks, from number `block` on."""
+    """Return the random numbers of `_BLOCKS` blocks, the first of which has the number `block`."""
     low = np.arange(block, block + _BLOCKS, dtype=np.uint64)
     mask = np.uint64(_MASK)
     words = [low & mask, low >> np.uint64(32), *(np.full(_BLOCKS, each, np.uint64) for each in high)]
@@ -66,7 +67,7 @@ def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Ite
     """Yield items in the order of `Dataset.shuffle(window)`.
 
     As in TensorFlow, a buffer holds `window` items. A random item of the buffer is swapped to the head and yielded.
-    Then the next of `items` takes the place of the head.
+    Then the next item of `items` takes its place, and the head moves to the place after it.
 
     Args:
         items: The items.
@@ -88,7 +89,10 @@ def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Ite
 
 
 def interleaved(inputs: Sequence[Callable[[], Iterator[_Item]]], cycle: int, block: int) -> Iterator[_Item]:
-    """Yield items in the order of `Dataset.interleave`: read `cycle` inputs in turns of `block` items each."""
+    """Yield items in the order of `Dataset.interleave`: read `cycle` inputs in turns of `block` items each.
+
+    When an input ends, the next of `inputs` takes its place from its next turn on.
+    """
     waiting = deque(inputs)
     slots: list[Iterator[_Item] | None] = [None] * cycle
     at = 0

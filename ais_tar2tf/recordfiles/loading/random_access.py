@@ -1,6 +1,7 @@
 """Reads records of an export by split and number: single records, slices, and streams.
 
-This module must not import TensorFlow. Readers of a format parse the files; a schema decodes the records.
+This module must not import TensorFlow, and must not parse files or decode records by itself: the reader of a format
+parses files, and a schema decodes records.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from ais_tar2tf.values.schema import Schema
 __all__ = ["RecordFiles", "RecordSequence"]
 
 ReadTar = Callable[[str], Iterator[Record]]
-"""Reads the records of the tar with this URL."""
+"""A function that reads the records of a tar. Its argument is the URL of the tar."""
 
-_OPEN_FILES = 64  # readers that stay open; the reader of a TFRecord file takes 8 bytes of memory for each record
+_OPEN_FILES = 64  # the most readers that stay open; a reader of a TFRecord file takes 8 bytes for each record
 
 
 class RecordSequence(Sequence[Record]):
@@ -72,9 +73,9 @@ class RecordSequence(Sequence[Record]):
         return reduce(Schema.merge, schemas, Schema(records=0))
 
     def readers(self) -> list[Callable[[], Iterator[Record]]]:
-        """Return one function for each file that holds records of this sequence, in order.
+        """Return one function for each file that holds records of this sequence, in the order of the records.
 
-        The function reads the records of this sequence that are in its file.
+        Each function reads those records of its file that belong to this sequence.
         """
         return [
             partial(self._files.records, each.split, *span)
@@ -83,7 +84,7 @@ class RecordSequence(Sequence[Record]):
         ]
 
     def skip(self, count: int) -> RecordSequence:
-        """Return the sequence without its first `count` records, which are not read."""
+        """Return this sequence without its first `count` records. No record is read."""
         rest = RecordSequence(self._files, slice_ranges(self.ranges, count, len(self)))
         rest._splits = self._splits
         return rest
@@ -93,14 +94,14 @@ class RecordSequence(Sequence[Record]):
         return RecordSequence(self._files, [wanted])
 
     def payloads(self) -> Iterator[bytes]:
-        """Yield the serialized Examples in one pass over each file."""
+        """Yield the records as serialized Examples, in one pass over each file."""
         for file, start, stop in self.spans():
             yield from self._files.payloads(file, start, stop)
 
     def spans(self) -> Iterator[tuple[RecordFile, int, int]]:
         """Yield (file, start, stop) for each file that holds records of this sequence.
 
-        These records have the numbers from `start` to before `stop` in the file.
+        In the file, the records of this sequence have the numbers from `start` on, and before `stop`.
         """
         for each in self.ranges:
             begin = 0
@@ -149,7 +150,7 @@ class RecordFiles:
         return self._reader(file).read(number)
 
     def records(self, split: str, file: RecordFile, start: int, stop: int) -> Iterator[Record]:
-        """Yield the records `start` to `stop` of a file in one pass over it."""
+        """Yield the records of a file from number `start` on and before number `stop`, in one pass."""
         if not self._format.holds_examples and self._read_tar is not None:
             self._files.check_remote(file.name)
             for record in islice(self._read_tar(self._files.url(file.name)), start, stop):
@@ -160,7 +161,7 @@ class RecordFiles:
                 yield self.decoded(split, payload)
 
     def payloads(self, file: RecordFile, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the payloads of records `start` to `stop` of a file."""
+        """Yield the payloads of a file's records from number `start` on and before number `stop`."""
         self._require_random_access()
         yield from self._format.payloads(self._stored(file), start, stop, partial(self.payload, file))
 
@@ -226,7 +227,7 @@ class _ExportedFile:
 def _remove(folder: Path, owner: int) -> None:
     """Delete a temporary folder in the process `owner`, which made the folder.
 
-    A forked child of this process has a copy of the finalizer, and must not delete the folder.
+    A forked child of the process `owner` has a copy of the finalizer, and must not delete the folder.
     """
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,7 @@ KINDS: dict[str, frozenset[str]] = {
 UNDECODED = KINDS["image"] - {"jpe"} - {name for name, kind in DECODED.items() if kind == "image"}
 """Extensions of images that TensorFlow does not decode."""
 
-# Files that describe the data for people: their names before the first dot, and their extensions.
+# Files that describe the data for people, such as README.md: their names up to the first dot, and their extensions.
 _DOCUMENTS = frozenset(
     {"readme", "license", "licence", "copying", "changelog", "contributing", "citation"}
     | {"classes", "labels", "class_names", "label_names"}
@@ -65,7 +65,7 @@ class TreeFolder:
     kinds: Counter[str | None] = field(default_factory=Counter["str | None"])  # files by kind; None: any other kind
     records: int = 0
     labelled: int = 0  # records with a file such as 1.cls
-    is_link: bool = False  # a link that is not followed
+    is_link: bool = False  # whether this is a link to a folder, which is not followed
 
 
 class _FileGroup(NamedTuple):
@@ -112,10 +112,10 @@ class FileTree:
         self.folders: list[TreeFolder] = []
         self.files: int = 0
         self._names = _StringList()
-        # One entry for each record:
-        self._ends = array("Q")  # the index in `_names` after the names of its files
-        self.sizes: array[int] = array("Q")  # the bytes of its files
-        self.folder_numbers: array[int] = array("I")  # the index in `folders` of the folder that holds its files
+        # Each of these arrays has one entry for each record.
+        self._ends = array("Q")  # the index in `_names` after the last of the record's names
+        self.sizes: array[int] = array("Q")  # the bytes of the record's files
+        self.folder_numbers: array[int] = array("I")  # the index in `folders` of the folder with the record's files
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -156,14 +156,14 @@ def build_tree(
         left_out: Counts the files that are part of no record.
         max_files: The largest number of files, `Limits.files`.
         on_count: Called with the number of files found so far.
-        is_own_shard: Tells whether a file, by its path below the root, is a shard that this run will write.
+        is_own_shard: Tells by the path of a file below `root` whether the file is a shard that this run will write.
 
     Raises:
         UnclearLayout: Two files would be the same field of one record, or there are more than `max_files` files.
         StoreError: A folder cannot be read.
     """
     builder = _TreeBuilder(root, naming, left_out, is_own_shard)
-    entered = [_OpenFolder("", frozenset(), iter([""]))]
+    entered = [_OpenFolder("", frozenset(), iter([""]))]  # its only sub-folder, "", is the root
     while entered:
         folder = entered[-1]
         item = next(folder.items, None)
@@ -186,9 +186,9 @@ class _OpenFolder:
     """A folder whose records and sub-folders are being visited in the order of their names."""
 
     path: str
-    ancestors: frozenset[tuple[int, int]]  # identities of this folder and of all folders that contain it
+    ancestors: frozenset[tuple[int, int]]  # (device, inode) of this folder and of all folders that contain it
     items: Iterator[_FileGroup | str]  # the records and sub-folders (str) that are still to be visited
-    number: int = 0  # of the folder in the tree
+    number: int = 0  # the folder's number in the tree
 
 
 class _TreeBuilder:
@@ -203,7 +203,7 @@ class _TreeBuilder:
     def enter(self, parent: _OpenFolder, name: str) -> list[_OpenFolder]:
         """List the sub-folder `name`, and return the opened folder in a list.
 
-        The list is empty if the sub-folder is a link to a folder that contains it.
+        The list is empty if the sub-folder is a link that leads back to one of the folders that contain it.
         """
         path = f"{parent.path}/{name}".strip("/")
         identity = self._root.identity(path)
@@ -252,7 +252,7 @@ class _TreeBuilder:
 
 
 def _is_document(name: str) -> bool:
-    """Return whether a file describes the data and is no part of them: README.md, LICENSE, classes.txt, an index.
+    """Return whether a file only describes the data, as README.md, LICENSE, classes.txt or an index does.
 
     >>> _is_document("README.dataset.txt"), _is_document("labels.npy"), _is_document("license.jpg")
     (True, False, False)
@@ -264,7 +264,7 @@ def _is_document(name: str) -> bool:
 def _check_members(members: list[tuple[str, str, str, int]], where: str, naming: Naming) -> None:
     """Refuse two files that would be the same field of a record.
 
-    Refuse also two names that would get the same key only because the naming replaces dots in keys.
+    Refuse also two names that would get the same key only because grouping "last-dot" replaces the dots in keys.
     """
     for (_, field_name, name, _), (_, other_field, other, _) in pairwise(members):
         if field_name == other_field:

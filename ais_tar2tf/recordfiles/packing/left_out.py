@@ -1,4 +1,4 @@
-"""The files that are found but not packed, counted by reason. This module must not do I/O."""
+"""Counts the files that are found in a folder but not packed, by reason. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["LeftOut", "Reason"]
 
-_EXAMPLES = 5  # the number of names that are stored for each reason
+_EXAMPLES = 5  # the largest number of names that are stored for each reason
 
 
 class Reason(StrEnum):

@@ -1,6 +1,6 @@
 """Plan a run of `pack`: the names of its shards and the order of its records.
 
-This module must not read the files to pack, or write shards. No I/O on stores.
+This module must not read the files to pack, write shards, or do I/O on stores.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ais_tar2tf.streams.class_names import PLACE, folder_and_name, pattern_of
 
 __all__ = ["PackPlan", "ShardNames", "check_template", "make_plan", "name_matcher"]
 
-_SEED = 0  # the seed of the order; fixed, so that packing a folder again gives the same shards
+_SEED = 0  # the seed of every shuffle without a given seed: packing a folder again gives the same shards
 _SPLIT = "{split}"
 _ODD_PLACE = re.compile(r"%\d*d|\{[^}]*\}?|\}")  # a printf format, or any brace
 
 
 @dataclass(frozen=True)
 class PackPlan:
-    """A run of `pack` that has not begun: the contents, the names of the shards, and the order of the records."""
+    """The plan of a run of `pack`: the contents, the names of the shards, and the order of the records."""
 
     contents: Contents
     url: str
     templates: dict[str, str]  # the template of the names of shards, by split
-    seed: int | None  # the seed of the shuffle; None: the records are in the order of their names
+    seed: int | None  # the seed of the shuffle; None: no shuffle, the records are in the order of their names
     options: PackOptions
 
     def reading_url(self, split: str, count: int) -> str:
@@ -45,8 +45,8 @@ def make_plan(contents: Contents, url: str, options: PackOptions) -> PackPlan:
     """Return the plan to pack `contents` into shards named by the template `url`.
 
     Raises:
-        TemplateError: There are several splits, and the template has no `{split}`. Or the template has `{split}`, and
-            there are no splits.
+        TemplateError: There are several splits, and the template has no `{split}`; or there are no splits, and the
+            template has `{split}`.
     """
     templates = {split.name: _split_template(url, split.name, contents) for split in contents.splits}
     return PackPlan(contents, url, templates, _seed_of(options.shuffle, contents), options)
@@ -55,8 +55,9 @@ def make_plan(contents: Contents, url: str, options: PackOptions) -> PackPlan:
 def check_template(url: str) -> None:
     """Raise TemplateError if `url` is not a template for the names of shards.
 
-    In such a template, `{}` or a place such as `{:05d}` stands for the number of a shard. A printf format or a range
-    such as `{0..9}` is refused.
+    In such a template, a *place* stands for the number of a shard: `{}`, or a format such as `{:05d}`. A template
+    without a place names one shard, and must have an extension. A printf format such as `%05d`, or a range such as
+    `{0..9}`, is refused.
     """
     scheme, _, template = split_url(url)
     last = folder_and_name(template)[1]
@@ -119,7 +120,8 @@ def _split_template(url: str, split: str, contents: Contents) -> str:
 def _seed_of(shuffle: bool | int | None, contents: Contents) -> int | None:
     """Return the seed of the shuffle; None if the records stay in the order of their names.
 
-    The option `shuffle` decides it. If the option is None, `contents` decides it.
+    If the option `shuffle` is a number, it is the seed. If the option is True or False, it decides whether the
+    records are shuffled. If the option is None, `contents.shuffled` decides this.
     """
     chosen = contents.shuffled if shuffle is None else shuffle
     if isinstance(chosen, bool):
@@ -136,7 +138,7 @@ class ShardNames:
 
     def __init__(self, template: str) -> None:
         self._template = template
-        self.has_number: bool = PLACE.search(template) is not None  # if not, the template names only one shard
+        self.has_number: bool = PLACE.search(template) is not None  # if False, the template names only one shard
 
     def at(self, number: int) -> str:
         """Return the name of shard `number`; the first shard has number 0."""

@@ -1,11 +1,13 @@
-"""The file of one cached block: its data, and a checksum of each page, so that a part can be read and verified.
+"""Reads and writes the file of one cached block. Each page has a checksum, so a part can be read and verified.
 
-length bytes       the data, in pages of 64 KiB; the last page may be shorter
+The file has this layout:
+
+length bytes       the data of the block, in pages of 64 KiB; the last page may be shorter
 8 bytes × pages    the xxh3 of each page, little-endian
 8 bytes            the seal: the xxh3 of the pages' checksums, the length, and the label of the block
 
-The file of another block has another label in its seal, so it is refused. This module must not decide which blocks
-are cached or evicted.
+The label names the block. A reader computes the seal with the label of the block that it expects, so it refuses the
+file of another block. This module must not decide which blocks are cached or evicted.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ PART = ".part"
 """The suffix of files that are being written."""
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags that open a file which does not exist yet."""
+"""The flags for `os.open` that create a file, and fail if the file exists already."""
 
 _PAGE = 64 * KIB  # the smallest part that can be verified
 _CHECKSUM = struct.Struct("<Q")
@@ -42,11 +44,11 @@ def _seal(table: bytes, length: int, label: str) -> bytes:
 class BlockFileWriter:
     """A writer of one block. It writes a temporary file, which gets its final name when the block is complete.
 
-    The writer keeps the temporary file locked. When the writer's process ends, the kernel unlocks the file, and
-    `is_abandoned` notices this.
+    The writer keeps the temporary file locked. When the writer's process ends, the kernel unlocks the file. From then
+    on, `is_abandoned` returns True for the file.
 
     Args:
-        folder: A descriptor of the open folder; the writer duplicates it.
+        folder: A descriptor of the open folder that gets the file. The writer duplicates the descriptor.
         name: The final name of the file.
         label: Names the block, and is part of the seal.
     """
@@ -108,7 +110,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 def is_abandoned(name: str, folder: int) -> bool:
-    """Return whether no process writes a temporary file any more. `folder` is a descriptor of its open folder."""
+    """Return whether no process writes a temporary file any more. `folder` is a descriptor of the file's folder."""
     try:
         with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # opens a descriptor
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,12 +124,12 @@ class BlockFileReader:
 
     Raises:
         OSError: The file cannot be opened.
-        DamagedBlock: The file has another length, or its checksums are not those of this block.
+        DamagedBlock: The file has another length than expected, or its seal is not the seal of this block.
     """
 
     def __init__(self, path: Path, length: int, label: str) -> None:
         self._length = length
-        self._page = b""  # the last page of which only a part was returned
+        self._page = b""  # the whole page from which a part was returned last
         self._page_number = -1
         self._file = open(os.open(path, _READ), "rb", buffering=0)  # noqa: PTH123, SIM115  # closed by close
         with contextlib.suppress(OSError):  # fails on a read-only disk
@@ -166,7 +168,7 @@ class BlockFileReader:
         self._file.close()
 
     def _read_within(self, page: int, within: int, buffer: memoryview) -> int:
-        """Read a part of a page. The whole page is kept, because the next read is probably of the same page."""
+        """Read a part of a page. Keep the whole page, because the next read is probably in the same page."""
         if self._page_number != page:
             data = os.pread(self._file.fileno(), min(_PAGE, self._length - page * _PAGE), page * _PAGE)
             self._verify(page, data)

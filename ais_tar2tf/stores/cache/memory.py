@@ -1,4 +1,4 @@
-"""A block cache in this process's memory. It must not do I/O: its callers download the blocks."""
+"""A block cache in this process's memory. This module must not do I/O: its callers download the blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MemoryBlockCache"]
 
 
 class _MemoryReader:
-    """A `BlockReader` of bytes in memory."""
+    """A `BlockReader` that reads a block in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -29,7 +29,7 @@ class _MemoryReader:
 
 
 class _MemoryWriter:
-    """A `BlockWriter` to memory."""
+    """A `BlockWriter` that writes a block to memory."""
 
     def __init__(self, cache: MemoryBlockCache, block: BlockId) -> None:
         self._cache = cache
@@ -47,16 +47,16 @@ class _MemoryWriter:
 
 
 class MemoryBlockCache:
-    """A `BlockCache` in this process's memory. Safe to use from several threads.
+    """A `BlockCache` in this process's memory. It can be used from several threads.
 
-    All blocks together have at most `bound` bytes. The small entries that `confirm` keeps do not count.
+    All blocks together have at most `bound` bytes. The small entries that `confirm` adds do not count.
     """
 
     def __init__(self, bound: int) -> None:
         self.bound: int = bound
         self._lock = forking.lock()
-        self._confirmed: dict[str, Confirmed] = {}  # by the key that names an object and its store
-        self._blocks: OrderedDict[BlockId, bytes] = OrderedDict()  # the least recently used first
+        self._confirmed: dict[str, Confirmed] = {}  # each key names an object and its store
+        self._blocks: OrderedDict[BlockId, bytes] = OrderedDict()  # the least recently used block comes first
         self._size = 0
         self.downloads: Downloads = Downloads()
         forking.at_fork(self)

@@ -39,7 +39,7 @@ def cached(
 
 
 def in_whole_blocks(store: Store, total: int) -> Store:
-    """Return a store for small reads spread over `total` bytes. If `store` has a cache, whole blocks are cached."""
+    """Return a store for small reads spread over `total` bytes. It caches whole blocks if `store` has a cache."""
     return store.in_whole_blocks(total) if isinstance(store, Caching) else store
 
 
@@ -53,5 +53,5 @@ def _open_cached(opener: Callable[[], Store], cache: Cache) -> Store:
 
 
 def aligned_to_blocks(read: Read) -> Read:
-    """Return options whose ranges are whole blocks. A block that arrives in parts by two requests is not cached."""
+    """Return options whose ranges are whole blocks, because a block that arrives by two requests is not cached."""
     return replace(read, range_bytes=-(-read.range_bytes // BLOCK) * BLOCK)

@@ -44,9 +44,9 @@ __all__ = ["CachedRanges", "CachedStore"]
 
 _MAX_IDENTITIES = 10_000  # the number of objects whose content this store knows without asking the block cache
 _SCRATCH = 64 * KIB  # size of the buffer for bytes that are only written to the cache
-_MAX_PARKED = 2
-_PARKED_SECONDS = 2.0  # after reading a sample, an epoch begins at once or not at all
-_FILLED = 0.9  # the part of the cache that chosen blocks may fill, because a full cache evicts a sixteenth at once
+_MAX_PARKED = 2  # parked requests at the same time
+_PARKED_SECONDS = 2.0  # then a parked request is ended: after a sample, an epoch begins at once or not at all
+_FILLED = 0.9  # the part of the cache that whole blocks may fill, since a full cache evicts a sixteenth at once
 
 
 class CachedStore(WrapperStore, Caching):
@@ -66,7 +66,7 @@ class CachedStore(WrapperStore, Caching):
         self._trust = trust
         self._clock = clock
         self._lock = forking.lock()
-        self._identities: OrderedDict[str, Identity] = OrderedDict()  # as last confirmed, by name
+        self._identities: OrderedDict[str, Identity] = OrderedDict()  # the identities last confirmed, by object name
         self._chosen_fraction = 0.0  # the part of all blocks that are *chosen*, see `in_whole_blocks`
         self._fetched_blocks: set[BlockId] = set()  # the blocks that are being fetched whole
         self._parked: deque[tuple[float, Download]] = deque()  # (time of parking, request), the oldest first
@@ -76,7 +76,7 @@ class CachedStore(WrapperStore, Caching):
         return f"CachedStore({self._store!r}, {self.blocks.cache!r})"
 
     def forked(self) -> None:
-        """Forget the blocks that the parent's threads are fetching."""
+        """Forget the blocks that threads of the parent are fetching, because a forked child has no such threads."""
         self._fetched_blocks.clear()
 
     @property
@@ -121,7 +121,8 @@ class CachedStore(WrapperStore, Caching):
             self._fetch_blocks(name, content, start, stop, interrupt)
             body = CachedBody(self, name, content, start, stop, interrupt)
             body.begin()
-        except ObjectChanged:  # the new content is opened; a caller that has read earlier content detects the change
+        except ObjectChanged:
+            # `open` then opens the new content. A caller that has read a part of the old content detects the change.
             return None
         return body
 
@@ -133,7 +134,7 @@ class CachedStore(WrapperStore, Caching):
             return body
         cached = CachedBody(self, name, Content(self._key(name), identity), start, stop, interrupt)
         cached.begin_with(body)
-        self._confirm(name, identity)  # last: a reader that knows the content must find this request
+        self._confirm(name, identity)  # last, because a reader that knows the content must find this request
         return cached
 
     def put(self, name: str, data: bytes | Path) -> None:
@@ -189,7 +190,8 @@ class CachedStore(WrapperStore, Caching):
     def _known_identity(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """Return the identity of an object's content if the content is known; otherwise return None.
 
-        If `start` is 0, the content is known only after a confirmation, which may be a recent one.
+        If `start` is 0, the content counts as known only if it was confirmed within `trust` seconds or is confirmed
+        now.
         """
         with self._lock:
             stated = self._identities.get(name)
@@ -209,7 +211,7 @@ class CachedStore(WrapperStore, Caching):
         return confirmed.identity
 
     def _identity_of_uncached(self, name: str, interrupt: Interrupt | None) -> Identity | None:
-        """Ask the inner store for the identity of an object without cached blocks; None if it is not strong."""
+        """Ask the inner store for the strong identity of an object without cached blocks; None if it states none."""
         now = self._current_identity(name, interrupt)
         if now is None or not now.is_strong or not now.size:
             return None
@@ -228,7 +230,7 @@ class CachedStore(WrapperStore, Caching):
             if not self._is_chosen(block) or self.blocks.has(block):
                 continue
             with self._lock:
-                if block in self._fetched_blocks:  # by another thread; this range is then requested by itself
+                if block in self._fetched_blocks:  # another thread fetches it; this range is then requested by itself
                     continue
                 self._fetched_blocks.add(block)
             try:
@@ -238,14 +240,17 @@ class CachedStore(WrapperStore, Caching):
                     self._fetched_blocks.discard(block)
 
     def _is_chosen(self, block: BlockId) -> bool:
-        """Return whether a block is chosen to be cached whole. A hash of its name decides, in all epochs alike."""
+        """Return whether a block is chosen to be cached whole.
+
+        A hash of the object's key and the block's number decides, so that the answer is the same in all epochs.
+        """
         if not 0 < self._chosen_fraction < 1:
             return self._chosen_fraction > 0
         label = f"{block.number} {block.content.key}".encode("utf-8", "surrogateescape")
         return xxhash.xxh3_64_intdigest(label) < self._chosen_fraction * 2**64
 
     def fetch_block(self, name: str, block: BlockId, interrupt: Interrupt | None) -> None:
-        """Read one block from the inner store into the cache, if there is room for it."""
+        """Read one block from the inner store into the cache, unless it is cached already or cannot be written."""
         writer = self.blocks.writer(block)
         if writer is None:
             return
@@ -285,7 +290,7 @@ class CachedStore(WrapperStore, Caching):
     def open_proved(
         self, name: str, identity: Identity, start: int, stop: int | None, interrupt: Interrupt | None
     ) -> Body:
-        """Request a range of an object from the inner store, and check that the object has a known content.
+        """Request a range of an object from the inner store, and check that the object still has the known content.
 
         Raises:
             ObjectChanged: The answer does not prove that the object has the content with this `identity`.
@@ -312,7 +317,7 @@ def _copy(body: Body, writer: TolerantWriter, left: int) -> bool:
 
 
 class CachedRanges(CachedStore, MultiRange):
-    """A CachedStore whose inner store answers many ranges at once."""
+    """A CachedStore whose inner store answers many ranges, also of several objects, at once."""
 
     across_objects: bool = True
 
@@ -339,9 +344,9 @@ class CachedRanges(CachedStore, MultiRange):
         return MultiRangeAnswer([pieces.get(number) for number in range(len(wanted))], answer.identity)
 
     def _goes_through_cache(self, name: str, start: int, stop: int) -> bool:
-        """Return whether a block of the range is cached or chosen.
+        """Return whether a range must be read through the cache: because one of its blocks is cached or chosen.
 
-        If the content is unknown, a read must ask for it.
+        If the content of the object is unknown, the range must also be read through the cache, which asks for it.
         """
         with self._lock:
             identity = self._identities.get(name)

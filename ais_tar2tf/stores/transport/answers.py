@@ -1,6 +1,6 @@
 """The meaning of HTTP: an answer's status becomes an error of this package, and its headers become an identity.
 
-Checks and encodings of URLs are here, too. This module must not do I/O.
+The module also checks URLs, and encodes them for requests. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = [
     "parsed_json",
 ]
 
-_NOT_IMPLEMENTED = 501  # the only status from 500 on that a retry cannot change
-_MESSAGE_CHARACTERS = 300  # of a server's message that an error shows
+_NOT_IMPLEMENTED = 501  # the only status from 500 on that is not retried: a retry would get the same answer
+_MESSAGE_CHARACTERS = 300  # an error shows at most this many characters of a server's message
 SENDABLE = "%/?:@&=+$,;!~*'()[]"
 """Characters that a request line carries unencoded, in addition to letters, digits and `-._`."""
 
@@ -41,9 +41,9 @@ _DENIED = {
     401: "check the token (AIS_AUTHN_TOKEN or token=) or the credentials",
     403: "this token or key is not known, or has too few rights",
 }
-_XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in the errors of S3, and of AIStore's S3 interface, /s3
-_S3_HEADER = "x-amz-request-id"  # in every answer of S3 and MinIO, and in no answer of AIStore's native API
-_ERROR_BODY = 4096  # bytes of an error's body that are searched for a message
+_XML_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")  # in error bodies of S3, and of AIStore's S3 interface /s3
+_S3_HEADER = "x-amz-request-id"  # every answer of S3 and MinIO has this header, and no answer of AIStore's own API
+_ERROR_BODY = 4096  # only so many bytes of an error's body are searched for a message
 
 
 class Headers(Protocol):
@@ -84,7 +84,7 @@ def error_for(
 
 
 def _explain(body: bytes) -> str:
-    """Return the message in the body of an error, or "" if it has none.
+    """Return the message in the body of an error, or "" if the body has none.
 
     AIStore sends JSON, S3 sends XML, and other servers send pages without a useful message.
     """
@@ -99,7 +99,7 @@ def _explain(body: bytes) -> str:
 
 
 def parsed_json(content: bytes, kind: str, url: str) -> Any:
-    """Parse an answer that should be JSON; `kind` names the answer in the error."""
+    """Parse the content of an answer as JSON. If it is not JSON, the error names the answer by `kind`."""
     try:
         return json_value(content)
     except SchemaError as error:
@@ -107,9 +107,10 @@ def parsed_json(content: bytes, kind: str, url: str) -> Any:
 
 
 def _retry_after(headers: Headers) -> float | None:
-    """Return the seconds that the header Retry-After states; None if it is absent or malformed.
+    """Return the seconds that the header Retry-After states; None if the header is absent or malformed.
 
-    If the header states a date, the seconds are counted from the answer's own Date, as our clock may be wrong.
+    If the header states a date, the seconds are counted from the answer's header Date, because our clock may
+    be wrong.
     """
     stated, date = headers.get("Retry-After", ""), headers.get("Date", "")
     try:
@@ -132,7 +133,7 @@ def as_sent(written: str) -> str:
 
 
 def is_address(url: str) -> bool:
-    """Return whether `url` is http(s)://host[:port]… without a user or password, which errors would show."""
+    """Return whether `url` is http(s)://host[:port]… and has no user or password, because errors would show them."""
     try:
         parts = urlsplit(url)
         return (
@@ -148,7 +149,7 @@ def is_endpoint(url: str) -> bool:
 
 
 def length_of(headers: Headers) -> int | None:
-    """Return the Content-Length; None if it is absent or malformed."""
+    """Return the Content-Length; None if this header is absent or malformed."""
     stated = headers.get("Content-Length", "")
     return int(stated) if _LENGTH.fullmatch(stated) else None
 

@@ -1,7 +1,9 @@
-"""Knows which endpoints have answered this process, and for how long the other endpoints have been silent. No I/O.
+"""Knows which endpoints have answered this process, and for how long the other endpoints have been silent.
 
 Clusters may restart during a training, so requests to an endpoint that has answered are retried for a long time. An
 endpoint that has never answered is probably misspelt, so requests to it are retried for a short time only.
+
+This module must not do I/O or retry by itself.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from ais_tar2tf.errors import Silence, TransportError
 __all__ = ["CONTACTS", "NO_ANSWER", "NO_CONNECTION", "Contacts", "Endpoint"]
 
 Endpoint = tuple[str, str]
-"""Scheme and host:port; scheme and bucket for the default endpoint of a cloud."""
+"""The scheme and host:port of a server. For the default endpoint of a cloud, the scheme and the bucket."""
 
 NO_CONNECTION = Silence(0.0, 0.0)
-"""Marks the error of a try that got no connection, until `Contacts` completes it."""
+"""Marks the error of a try that got no connection, until `Contacts.note_failure` replaces the mark."""
 
 NO_ANSWER = Silence(0.0, 0.0, accepts=True)
-"""Marks the error of a try that got a connection and no answer, until `Contacts` completes it."""
+"""Marks the error of a try that got a connection and no answer, until `Contacts.note_failure` replaces the mark."""
 
-_NEW_CALL = 5.0  # seconds from a failure to the next try, after which this try is the first of a new call
-_MAX_SILENT = 1_000  # silent endpoints that are remembered
+_NEW_CALL = 5.0  # if a try begins more seconds than this after the last failure, the silence is counted anew
+_MAX_SILENT = 1_000  # the most silent endpoints that are remembered; beyond this, all are forgotten
 
 
 class Contacts:
@@ -34,7 +36,7 @@ class Contacts:
         self._clock = clock
         self._lock = forking.lock()
         self._answered: set[Endpoint] = set()
-        # When the first failed try began, and when the last failed try ended:
+        # By endpoint: when the silence began (with the first failed try), and when the last failed try ended.
         self._refused: dict[Endpoint, tuple[float, float]] = {}
 
     def now(self) -> float:
@@ -55,7 +57,7 @@ class Contacts:
     def note_failure(self, error: TransportError, endpoint: Endpoint, began: float) -> None:
         """Complete the error of a try, which began at the time `began`, with the silence of the endpoint.
 
-        An error is never final if the endpoint has answered before.
+        A final error is not retried. If the endpoint has answered before, no error is final.
         """
         error.final = error.final and not self.has_answered(endpoint)
         if error.silence is not None:
@@ -70,7 +72,7 @@ class Contacts:
             accepts: Whether the try got a connection.
 
         Returns:
-            For how long the endpoint has been silent; None if it has answered before.
+            The silence of the endpoint; None if the endpoint has answered before.
         """
         now = self._clock()
         with self._lock:

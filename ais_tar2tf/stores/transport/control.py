@@ -1,8 +1,9 @@
-"""The HTTP client of the control plane: all requests except those for the bodies of shards.
+"""The HTTP client of the control plane, which sends all requests except the requests for the bodies of shards.
 
-These are HEAD requests, listings, operations on buckets, and PUT. The client uses the library `requests`, and retries
-failed requests. It must not read shards: their bodies come through `pool.py`. Both clients obey the same rules, and
-each rule has a module: `redirects.py`, `tls.py`, `routes.py` (proxies), `tokens.py`, `pace.py`, `base/retries.py`.
+Its requests are HEAD, listings, operations on buckets, and PUT. The client uses the library `requests`, and retries
+failed requests. It must not read shards: the client in `pool.py` reads their bodies. Both clients obey the same
+rules, and each rule has a module: `redirects.py`, `tls.py`, `routes.py` (proxies), `tokens.py`, `pace.py`,
+`base/retries.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ControlAnswer", "ControlPlane"]
 
 _IDLE = 2.0  # seconds for which unused connections stay open
-_MAX_BYTES = 64 * MIB  # largest answer; AIStore's largest page of a listing has 10,000 names and a tenth of that
+_MAX_BYTES = 64 * MIB  # the largest answer; AIStore's largest page of a listing, 10,000 names, takes a tenth of this
 _PIECE = 64 * KIB
 
 
@@ -60,7 +61,7 @@ class ControlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _ControlCall:
-    """The arguments of `ControlPlane.call`. Each try sends the same request."""
+    """The arguments of `ControlPlane.call`, from which each try makes the same request."""
 
     method: str
     url: str
@@ -94,14 +95,14 @@ class ControlPlane:
         self._verifies = tls.verify
         self._context = LazyContext(tls)
         self._clock = clock
-        self._sessions: dict[bool, requests.Session] = {}  # two sessions, by `Hop.is_confined`
+        self._sessions: dict[bool, requests.Session] = {}  # at most two: for `Hop.is_confined` True and False
         self._lock = forking.lock()
         self._calls = 0  # the number of calls in progress
         self._last_used = 0.0  # the time when the last call ended
         forking.at_fork(self)
 
     def forked(self) -> None:
-        """Drop the parent's calls and sockets in a forked child."""
+        """Forget the calls and sockets of the parent process, in a forked child."""
         self._calls = 0
         self._sessions = {}
 
@@ -127,15 +128,16 @@ class ControlPlane:
             shown: The URL for errors, without secrets.
             json: A value to send as JSON.
             data: Bytes, or a file, to send.
-            headers: More headers.
+            headers: Headers of the request, besides the token.
             accept: Statuses that are no error, in addition to 2xx.
             follow: Whether to follow redirects. If False, a redirect is no error, and is returned as the answer.
             asks_first: Whether to send an empty body to `url` first, because a large body does not survive a
-                redirect. Then `data` is sent to the URL of the redirect; without a redirect, again to `url`.
+                redirect. If the answer is a redirect, `data` is sent to the URL of the redirect. Otherwise a second
+                request sends `data` to `url`.
             max_bytes: The largest answer that is accepted.
 
         Raises:
-            StoreError: The answer has another status, or no try got an answer.
+            StoreError: The status of the answer is neither 2xx nor in `accept`, or no try got an answer.
         """
         call = _ControlCall(method, url, shown, headers or {}, json, data, accept, follow, asks_first, max_bytes)
         sends_much = isinstance(data, Path) or len(data or b"") > _PIECE
@@ -155,7 +157,7 @@ class ControlPlane:
             periodic.register(self)
 
     def on_tick(self) -> bool:
-        """Close connections that no call has used for a while; return whether connections may be left."""
+        """Close connections that no call has used for a while; return whether connections may still be open."""
         with self._lock:
             if self._calls or time.monotonic() - self._last_used < _IDLE:
                 return True
@@ -194,12 +196,12 @@ class ControlPlane:
     def _request(
         self, call: _ControlCall, hop: Hop, authorization: Mapping[str, str], data: bytes | Path | None
     ) -> ControlAnswer:
-        """Send one request. Errors never show a text of `requests`, which holds the URL with its secrets."""
+        """Send one request. Errors never show a text of `requests`, which may hold the URL with its secrets."""
         import requests
 
         shown, scheme = call.shown, urlsplit(hop.url).scheme
         if scheme == "https":
-            self._context.get(shown)  # makes the TLS context here: urllib3 would hide why that fails
+            self._context.get(shown)  # made here, because urllib3 would hide why a TLS context cannot be made
         proxy = route_to(*urlsplit(hop.url)[:2]).proxy
         session = self._session(confined=hop.is_confined)
         try:
@@ -208,7 +210,7 @@ class ControlPlane:
                 request = session.prepare_request(
                     requests.Request(call.method, hop.url, data=sent, json=call.json, headers=headers)
                 )
-                request.url = hop.url  # verbatim: requests would resolve `..`, and so name another object
+                request.url = hop.url  # unchanged: requests would resolve `..`, so the URL would name another object
                 answer = session.send(
                     request,
                     timeout=(self._timeouts.connect, self._timeouts.idle),
@@ -248,10 +250,10 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def _opened(data: bytes | Path | None) -> Generator[bytes | BinaryIO | None]:
-    """Yield the body of a request as `requests` takes it. A file is opened anew in every try, and sent in pieces."""
+    """Yield the body of a request for `requests`. A file is opened again for every try, and sent in pieces."""
     if not isinstance(data, Path):
         yield data
-    elif data.stat().st_size == 0:  # requests would send an empty file chunked, which some stores refuse
+    elif data.stat().st_size == 0:  # requests would send an empty file in chunked encoding, which some stores refuse
         yield b""
     else:
         with data.open("rb") as file:
@@ -259,7 +261,7 @@ def _opened(data: bytes | Path | None) -> Generator[bytes | BinaryIO | None]:
 
 
 def _content(answer: requests.Response, max_bytes: int, shown: str) -> bytes:
-    """Return the body of an answer, of at most `max_bytes` bytes. `requests` itself has no such bound."""
+    """Return the body of an answer; raise StoreError over `max_bytes` bytes. `requests` itself has no such bound."""
     pieces: list[bytes] = []
     with answer:
         for piece in answer.iter_content(_PIECE):
@@ -273,8 +275,8 @@ def _content(answer: requests.Response, max_bytes: int, shown: str) -> bytes:
 def _failed(error: requests.RequestException, url: str, shown: str) -> StoreError:
     """Return the error for a request that got no answer.
 
-    The returned error names the failure of the connection, and has this failure as its cause. No error of `requests`
-    is among its causes, because their texts hold the whole URL with its secrets.
+    The returned error names the failure of the connection, and has this failure as its cause. Errors of `requests`
+    are never among the causes, because the texts of these errors hold the whole URL with its secrets.
     """
     from requests.exceptions import ReadTimeout, SSLError
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError

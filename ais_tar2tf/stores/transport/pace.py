@@ -22,7 +22,10 @@ _MAX_INTERIM = 16  # interim answers (status 1xx) before the final answer; serve
 
 
 class Pace:
-    """A meter of received bytes. After each `Timeouts.slow` seconds of waiting, it checks `Timeouts.least_rate`."""
+    """A meter of the bytes of one answer.
+
+    After every `Timeouts.slow` seconds of waiting, it compares the rate of these bytes with `Timeouts.least_rate`.
+    """
 
     __slots__ = ("_rate", "_received", "_waited", "_window", "clock")
 
@@ -81,9 +84,11 @@ class _PacedReader(io.RawIOBase):
 
 
 class PacedResponse(http.client.HTTPResponse):
-    """An answer of http.client whose headers and body are paced.
+    """An answer of http.client whose headers and body are checked by a `Pace`.
 
-    It skips all interim answers, up to a bound, while http.client skips only status 100. Trailers are bounded, too.
+    A server may send interim answers (status 1xx) before the final answer. http.client skips those with status 100.
+    This class skips those with any status but 101, up to `_MAX_INTERIM` of them. It also bounds the size of trailers,
+    which are headers after the body.
     """
 
     _interim = 0
@@ -98,9 +103,9 @@ class PacedResponse(http.client.HTTPResponse):
         self.pace.restart()
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Read a status line. Return every interim status as 100, so that http.client skips the answer."""
+        """Read a status line. Return every interim status but 101 as 100, so that http.client skips the answer."""
         begun: bytes = self.fp.peek(len(_BEGIN))
-        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # no HTTP: the end of the line may never arrive
+        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # not HTTP: the end of its line may never arrive
             raise http.client.BadStatusLine(begun.decode("latin-1").partition("\n")[0])
         version, status, reason = super()._read_status()  # type: ignore[misc]  # no public method does this
         if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
@@ -112,11 +117,14 @@ class PacedResponse(http.client.HTTPResponse):
         return version, http.client.CONTINUE, reason
 
     def _read_and_discard_trailer(self) -> None:
-        http.client.parse_headers(self.fp)  # bounded, unlike the loop of http.client
+        http.client.parse_headers(self.fp)  # it bounds what it reads, unlike the loop of http.client
 
 
 def paced(timeouts: Timeouts, clock: Callable[[], float] = time.monotonic) -> Any:
-    """Return a `response_class` for connections of http.client or urllib3. Their answers are paced by `timeouts`."""
+    """Return a `response_class` for a connection of http.client or urllib3.
+
+    The pace of each answer of this connection is checked by a `Pace` with `timeouts`.
+    """
 
     def respond(sock: socket.socket, *args: Any, **options: Any) -> PacedResponse:
         return PacedResponse(sock, *args, pace=Pace(timeouts, clock), **options)

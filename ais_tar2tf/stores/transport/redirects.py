@@ -1,9 +1,11 @@
 """The redirect rules of both HTTP clients, `pool.py` and `control.py`: how many redirects are followed, and where to.
 
-*Protected* addresses are link-local addresses, and those of the metadata services of clouds. Machines find
-credentials and their neighbours there. So a redirect must not lead from any other address to a protected address.
-This is checked twice: the text of the Location before the redirect is followed, and the address of the connection
-before the request is sent. The second check is needed because any name may resolve to any address.
+*Protected* addresses are link-local addresses, and the addresses of the metadata services of clouds. Behind them are
+credentials, and machines that only their neighbours should reach. So a redirect must not lead from any other address
+to a protected address. This is checked twice: in the Location before the redirect is followed, and in the address of
+the connection before the request is sent. The second check is needed because any name may resolve to any address.
+
+This module must not connect to a server: the HTTP clients do.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-"""Statuses of answers whose Location is followed."""
+"""The statuses of the answers whose Location header is followed."""
 
 # AIStore sends one redirect. A proxy that is not the primary may add another one. Web servers send more.
 _MAX_REDIRECTS = 5
@@ -58,7 +60,7 @@ class Hop:
     led_by: str | None = None  # the URL whose answer redirected here; None for the first request
 
     def secret_headers(self, authorization: Mapping[str, str]) -> Mapping[str, str]:
-        """Return `authorization`, the headers with the token, if this request goes to the origin; else no headers."""
+        """Return `authorization`, the headers with the token, if this request goes to `origin`; else no headers."""
         return authorization if urlsplit(self.url)[:2] == self.origin else {}
 
     @property
@@ -90,8 +92,8 @@ def follow_redirects(url: str, shown: str, request: Callable[[Hop], tuple[_Answe
 def redirect_target(url: str, location: str, shown: str) -> str:
     """Return the URL to which a Location leads from `url`.
 
-    Escapes in the Location stay as they are. Raw bytes are escaped: servers that do not escape send UTF-8, which the
-    HTTP libraries have decoded as Latin-1.
+    Escapes in the Location, such as %20, stay as they are. Other characters are escaped if a URL must not hold them.
+    They are encoded as Latin-1 for this: servers send them as UTF-8, and the HTTP libraries decode them as Latin-1.
 
     Raises:
         StoreError: The redirect leads from HTTPS to HTTP, from any other address to a protected address, or to a URL

@@ -1,6 +1,7 @@
 """Sessions of the library `requests` that obey our rules for slow answers, TLS, and protected addresses.
 
-The modules `pace`, `tls` and `redirects` define these rules. This module must not send requests.
+The modules `pace` (slow answers), `tls` and `redirects` (protected addresses) define these rules. This module must
+not send requests.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def new_session(
     Args:
         timeouts: The limits for slow answers.
         context: The context of TLS connections.
-        confined: Raise ReachError for a connection to a protected address, before a request is sent.
+        confined: Whether a connection to a protected address raises ReachError, before a request is sent.
         clock: Measures how long answers take.
     """
     import requests
 
     logging.getLogger("urllib3.connectionpool").addFilter(_without_grant)  # adding a filter again has no effect
     session = requests.Session()
-    session.trust_env = False  # our own code finds proxies and CAs
-    session.headers["Accept-Encoding"] = "identity"  # a compressed answer to HEAD states another size and ETag
+    session.trust_env = False  # other modules of this package find proxies and CAs
+    session.headers["Accept-Encoding"] = "identity"  # otherwise HEAD may state size and ETag of compressed bytes
     _mount(session, paced(timeouts, clock), context, confined=confined)
     return session
 
@@ -47,7 +48,7 @@ def _mount(session: requests.Session, answers: Any, context: LazyContext, *, con
     from requests.adapters import HTTPAdapter
 
     direct = _pools(answers, context, confined=confined)
-    proxied = _pools(answers, context, confined=False)  # the peer is the proxy, which the user chose
+    proxied = _pools(answers, context, confined=False)  # the peer is the proxy, which the user chose: no check
 
     class Adapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **options: Any) -> None:
@@ -67,7 +68,7 @@ def _pools(answers: Any, context: LazyContext, *, confined: bool) -> dict[str, A
     """Return a pool class of urllib3 for each scheme, for connections that obey our rules.
 
     Args:
-        answers: Makes the response object of a connection, which checks the pace of the answer.
+        answers: Makes the response object of a connection. This object checks the pace of the answer.
         context: The context of TLS connections.
         confined: Whether each new connection checks that its peer is no protected address.
     """
@@ -88,19 +89,23 @@ def _pools(answers: Any, context: LazyContext, *, confined: bool) -> dict[str, A
         def connect(self) -> None:
             self.ssl_context = context.get(self.host)
             self.cert_reqs = self.ssl_context.verify_mode
-            self.ca_certs = None  # not the CAs of `requests`
+            self.ca_certs = None  # the context has the CAs; those of `requests` are not used
             super().connect()
             if confined:
                 check_peer(self)
 
-    # urllib3 documents ConnectionCls for this purpose; its stubs allow only its own classes.
+    # urllib3 documents that ConnectionCls may be replaced, but its type stubs allow only urllib3's own classes.
     plain: Any = type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": Plain})
     tls: Any = type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": Secure})
     return {"http": plain, "https": tls}
 
 
 def _without_grant(record: logging.LogRecord) -> bool:
-    """Hide signatures and AIStore's grants in the paths that urllib3 logs at level DEBUG. Keep every log record."""
+    """Hide secret queries in the paths that urllib3 logs at level DEBUG. Return True, so that the record is logged.
+
+    A query is secret if it signs the URL, or if the path belongs to AIStore's API (`/v1/`): the query of a redirect
+    by AIStore grants access.
+    """
     if isinstance(record.args, tuple):
         record.args = tuple(_shown_path(each) if isinstance(each, str) else each for each in record.args)
     return True

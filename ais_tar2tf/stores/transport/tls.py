@@ -21,7 +21,7 @@ _YES = frozenset({"1", "true", "yes", "y", "on", "t"})
 
 
 def ais_tls(given: Tls) -> Tls:
-    """Return the options. Environment variables of AIStore's own clients set options that the user left out."""
+    """Return the options `given`. If they leave some out, use the environment variables of AIStore's own clients."""
     environment = os.environ.get
     if given.certificate is None and environment("AIS_CRT"):
         given = replace(given, certificate=environment("AIS_CRT"), key=environment("AIS_CRT_KEY") or None)
@@ -32,7 +32,7 @@ def ais_tls(given: Tls) -> Tls:
 
 
 def aws_tls(given: Tls) -> Tls:
-    """Return the options. If the user names no CA, use the environment variable that AWS's own tools read."""
+    """Return the options `given`. If they name no CA, use the environment variable that AWS's own tools read."""
     return replace(given, ca=given.ca or os.environ.get("AWS_CA_BUNDLE") or None)
 
 

@@ -21,10 +21,10 @@ __all__ = ["UNAUTHORIZED", "Token", "TokenSource", "authorized", "secrets_of"]
 _Result = TypeVar("_Result")
 
 TokenSource = str | Callable[[], str]
-"""A token, or a function that returns one. The function is called again when a server refuses its token."""
+"""A token, or a function that returns a token. If a server refuses the token, the function is called again."""
 
-_DEFAULT_FILE = "~/.config/ais/cli/auth.token"  # AIStore's own command line writes it
-_MAX_REMEMBERED = 8  # tokens to cut out of messages; a late answer may still repeat an earlier token
+_DEFAULT_FILE = "~/.config/ais/cli/auth.token"  # written by AIStore's own command line
+_MAX_REMEMBERED = 8  # tokens that are hidden in messages: a late answer may repeat an earlier token
 UNAUTHORIZED = 401
 _FILE_BYTES = Limits().token_bytes
 
@@ -32,9 +32,9 @@ _FILE_BYTES = Limits().token_bytes
 class Token:
     """The token of one store.
 
-    The first of these sources that exists is used: the argument, AIS_AUTHN_TOKEN, the file that AIS_AUTHN_TOKEN_FILE
-    names, the file of AIStore's command line. A token that was given as text never changes. A token from any other
-    source is read again when a server refuses it.
+    The first of these sources that exists is used: the argument `given`, the environment variable AIS_AUTHN_TOKEN,
+    the file that AIS_AUTHN_TOKEN_FILE names, the file of AIStore's command line. A token that was given as text never
+    changes. A token from any other source is read again when a server refuses it.
     """
 
     def __init__(self, given: TokenSource | None, shown: str) -> None:
@@ -51,7 +51,7 @@ class Token:
         return "Token()"
 
     def value(self) -> str | None:
-        """Return the current token, or None."""
+        """Return the current token, or None if no source has a token."""
         with self._lock:
             if not self._is_read:
                 self._read()
@@ -65,7 +65,7 @@ class Token:
             return self._value is not None and self._value != refused
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the tokens that must be cut out of every message of a server."""
+        """Return the current and earlier tokens, which must be hidden in every message of a server."""
         with self._lock:
             return tuple(self._remembered)
 
@@ -97,7 +97,7 @@ class Token:
         return value
 
     def _from_file(self) -> str:
-        """Return the token in the file: plain text, or {"token": "…"} as AIStore's command line writes it."""
+        """Return the token in the token file: plain text, or {"token": "…"}, which AIStore's command line writes."""
         named = os.environ.get("AIS_AUTHN_TOKEN_FILE", "")
         try:
             path = Path(named or _DEFAULT_FILE).expanduser()
@@ -117,7 +117,7 @@ class Token:
 
 
 def authorized(token: Token | None, request: Callable[[Mapping[str, str]], _Result]) -> _Result:
-    """Call `request` with the token in a header. If the token was refused, call it again with a renewed token."""
+    """Call `request` with the token in a header. If the token is refused, renew it and call `request` again."""
     if token is None:
         return request({})
     value = token.value()
@@ -130,7 +130,7 @@ def authorized(token: Token | None, request: Callable[[Mapping[str, str]], _Resu
 
 
 def secrets_of(token: Token | None) -> tuple[str, ...]:
-    """Return the texts that must be cut out of every message of a server."""
+    """Return the tokens that must be hidden in every message of a server."""
     return token.secrets() if token is not None else ()
 
 

@@ -29,7 +29,7 @@ class RecordLoop:
         epochs: The number of epochs; -1 for a loop without end.
         start_at: The number of the first record, counted from 0 at the start of the first epoch.
         batch: The number of records in a batch; None for single records.
-        drop_remainder: Leave out the last batch if it has fewer than `batch` records.
+        drop_remainder: Whether the last batch is left out if it has fewer than `batch` records.
     """
 
     seed: Seed
@@ -60,7 +60,7 @@ class RecordLoop:
         return self.epochs * in_epoch - self.start_at
 
     def _read(self, reading: Reading, account: Account, promised: int | None) -> Generator[Record]:
-        """Yield the records; at the end, raise StoreError if their number is not `promised`."""
+        """Yield the records. At the end, raise StoreError if their number is not `promised`, unless this is None."""
         position = reading.begin(0, self.seed.value, self.epochs)
         if self.start_at:
             position = reading.seek(position, self.start_at, account)
@@ -82,8 +82,8 @@ def wrong_index(reading: Reading, promised: int, *, fewer: bool) -> StoreError:
 
     Args:
         reading: The reading, which the error names.
-        promised: The number of records by the index.
-        fewer: Whether the shards have fewer records than the index states.
+        promised: The number of records that should have been read, computed from the index.
+        fewer: Whether fewer records were read; otherwise there are more.
     """
     return StoreError(
         f"the index says {promised:,} records, and there are {'fewer' if fewer else 'more'}; "

@@ -1,6 +1,7 @@
-"""The share of one host in a stream of records: every m-th record of a stream that m hosts read, or a bounded number.
+"""Streams of the records that belong to the share of one host.
 
-`Plan` decides the share. This module must not change the order of the records.
+If m hosts read the same stream, each host returns every m-th record of this stream. The number of records may also be
+bounded. `Plan` decides the share and the bound. This module must not change the order of the records.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ def open_stream(
 
 
 class SharedStream(Stream):
-    """The records that one of m hosts returns if all of them read the same stream: record k of every m records.
+    """The records that one of m hosts returns if all m hosts read the same stream: record k of every m records.
 
     The host's pair (k, m) is `Plan.share`. A *round* is m consecutive records of the stream, one for each host. If
-    `Plan.record_limit` sets a bound, the epoch ends for each host after so many of its records.
+    `Plan.record_limit` sets a bound, the epoch of each host ends when the host has returned that many records.
 
-    `Plan.last_round` decides about an incomplete round at the end of an epoch. If it is None, the hosts of this round
-    that have a record return it. Otherwise, a record is returned only when its round is complete. The incomplete
-    round is dropped, or, for "pad", filled up: a host without a record gets an earlier record of the round.
+    `Plan.last_round` decides about an incomplete round at the end of an epoch. If `last_round` is None, each host
+    that has a record in this round returns it. Otherwise, a record is returned only when its round is complete. If
+    `last_round` is "pad", an incomplete round is filled up: each host that has no record in this round returns an
+    earlier record of the round. If `last_round` has another value, the incomplete round is dropped.
     """
 
     def __init__(self, session: ReadSession, plan: Plan, position: Position, account: Account) -> None:
@@ -43,7 +45,7 @@ class SharedStream(Stream):
         self._position = position
         self._to_skip = position.skip
         self._pending: list[Record] = []  # the incomplete round, which begins at `_position`
-        self._most = plan.record_limit(position.epoch, position.seed)
+        self._most = plan.record_limit(position.epoch, position.seed)  # records of this host in the epoch; None: any
 
     @property
     def position(self) -> Position:
@@ -78,7 +80,7 @@ class SharedStream(Stream):
         self._all.close()
 
     def _next(self, most: int | None, full: bool) -> tuple[Records, bool]:
-        """Return the next records of this host, which may be none, and whether the epoch has ended."""
+        """Return the next records of this host, and whether the epoch has ended. There may be no records."""
         left = None if self._most is None else max(0, self._most * self._hosts - self._position.read_for_all)
         if left == 0:
             self._verify_count()
@@ -96,7 +98,10 @@ class SharedStream(Stream):
         return chunk[(self._turn - read) % self._hosts :: self._hosts], False
 
     def _verify_count(self) -> None:
-        """Read the epoch to its end if this host has the fewest records, so that lanes check the shards' counts."""
+        """Read the epoch to its end if this host has the fewest records of all hosts.
+
+        At the end of each shard, its lane checks the number of records in the index, from which the bound follows.
+        """
         if self._plan.has_fewest(self._position.epoch, self._position.seed):
             while self._all.next_in_epoch():
                 pass
@@ -116,13 +121,13 @@ class SharedStream(Stream):
         return Records(mine)
 
     def _last_round(self) -> Records:
-        """Return this host's record of an incomplete last round if the round is padded, else no records."""
+        """Return this host's record of an incomplete last round if the round is padded; otherwise, no records."""
         pending, self._pending = self._pending, []
         self._move_to(self._all.position, 0, self._hosts if pending else 0)
         padded = pending and self._plan.last_round == "pad"
         return Records([pending[self._turn % len(pending)]] if padded else [])
 
     def _move_to(self, base: Position, skip: int, records: int) -> None:
-        """Move the position to `skip` records after `base`, and count `records` more records read for all hosts."""
+        """Move the position to `skip` records after `base`, and add `records` to its count `read_for_all`."""
         at = self._position
         self._position = replace(base, skip=skip, read_for_all=at.read_for_all + records, count=at.count)

@@ -1,6 +1,7 @@
 """Selection in the cluster: AIStore sends only the selected members of a shard, where this saves many bytes.
 
 The cluster answers with a tar of these members, in the order of the shard. A reader treats this tar as the shard.
+This module must not parse the tar.
 
 Members are requested only if the cluster's listing of the shard shows that all records are complete:
 
@@ -8,7 +9,7 @@ Members are requested only if the cluster's listing of the shard shows that all 
 * Every record has all fields that are not optional, and at least one selected field.
 
 Any other shard is read whole, so that its faults are reported as usual. A listing does not show the order of members.
-So if the members of a record are not stored together, this is noticed only among the selected members.
+So a record whose members are not stored together is noticed only if its selected members are not together in the tar.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ __all__ = [
     "listed_records",
 ]
 
-_WORTH = 0.5  # of a shard's bytes: to select a larger part costs the cluster more than to send the whole shard
+# Members are requested if they are less than this part of a shard's bytes. Selecting a larger part costs the cluster
+# more than sending the whole shard.
+_WORTH = 0.5
 _BLOCK = 512  # bytes: the unit of the sizes in a tar
 
 
@@ -70,10 +73,10 @@ class Extracted:
 
     Attributes:
         shards: The number of shards of which only members were requested.
-        whole_shards: How often a shard was opened whole by a store that requests only members of other shards.
-        whole_bytes: The size of the shards of which only members were requested.
-        member_bytes: The size of these members as tars, estimated from the listings.
-        listed_bytes: The size of all listings.
+        whole_shards: How often a store that requests only members of its first shard opened another shard whole.
+        whole_bytes: The total size of the shards of which only members were requested.
+        member_bytes: The total size of the tars of these members, estimated from the listings.
+        listed_bytes: The total size of all listings.
     """
 
     shards: int = 0
@@ -98,7 +101,10 @@ class Decision(NamedTuple):
 
 
 def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, always: bool = False) -> Decision:
-    """Decide whether to request only the selected members of a shard. `always` requests them at any cost in bytes."""
+    """Decide whether to request only the selected members of a shard.
+
+    If `always` is True, they are requested even if this saves no bytes.
+    """
     records = listed_records(listed.members, splitter(grouping))
     if not records or not all(_is_in_order(fields, selection) for fields in records.values()):
         return Decision(members=False)
@@ -111,8 +117,8 @@ def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, al
 def listed_records(members: list[tuple[str, int]], split: Split) -> dict[str, dict[str, int]]:
     """Return the size of each field of each record, by key and field.
 
-    The result is empty if a member belongs to no record, or if a record has a field twice. System files, which are no
-    data, are ignored.
+    The result is empty if a member belongs to no record, or if a record has a field twice. System files such as
+    `.DS_Store` are no data, and are ignored.
     """
     records: dict[str, dict[str, int]] = {}
     for name, size in members:
@@ -137,9 +143,9 @@ def _is_in_order(fields: dict[str, int], selection: Selection) -> bool:
 class MembersStore(WrapperStore):
     """A store that returns only the selected members of a shard, where this saves many bytes.
 
-    The decision about a shard depends on the listing of its members alone, so it is the same whenever the shard is
-    opened. The first shard is decided first. If it is to be read whole, all other shards are read whole, too, and no
-    further listing is requested.
+    The store decides about the first shard first. If the first shard is to be read whole, all other shards are read
+    whole, too, and no further listing is requested. Otherwise, the decision about a shard depends only on the listing
+    of its members, so it is the same whenever the shard is opened.
     """
 
     def __init__(
@@ -160,7 +166,7 @@ class MembersStore(WrapperStore):
             selection: The fields to select.
             grouping: The rule by which members are grouped.
             always: Whether to request members even where this saves no bytes.
-            extracted: The counters to continue. Default: new counters.
+            extracted: The counters to which this store adds. Default: new counters.
         """
         assert isinstance(store, SelectsInside)
         self.extracted: Extracted = extracted or Extracted()
@@ -172,8 +178,10 @@ class MembersStore(WrapperStore):
         self._always = always
         self._pattern = members_pattern(grouping, sorted(selection.sources))
         self._lock = forking.lock()  # held while members are listed
+        # Whether only members of the first shard are requested; None while this is not decided.
         self._pays: bool | None = None if self._pattern is not None else False
-        self._records: dict[str, int] = {}  # listed records, by shard of which only members are requested
+        # For each shard of which only members are requested: the number of records in its listing.
+        self._records: dict[str, int] = {}
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
         """Open a range of the whole shard, or the tar of its selected members if only these are to be requested.
@@ -192,7 +200,7 @@ class MembersStore(WrapperStore):
         )
 
     def check_records(self, name: str, records: int) -> None:
-        """Raise StoreError if the selected members of a shard make another number of records than were listed."""
+        """Raise StoreError unless the selected members of a shard make as many records as its listing has."""
         listed = self._records.get(name)
         if listed is not None and listed != records:
             raise StoreError(
@@ -202,7 +210,7 @@ class MembersStore(WrapperStore):
             )
 
     def _listed_shard(self, name: str) -> ObjectInfo | None:
-        """Return the shard as it is listed if only its selected members are to be requested, else None."""
+        """Return the shard's `ObjectInfo` from its listing if only its members are to be requested, else None."""
         with self._lock:
             decision, shard = None, None
             if self._pays is None:
@@ -220,7 +228,10 @@ class MembersStore(WrapperStore):
             return shard if decision.members else None
 
     def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None]:
-        """Return the decision about a shard, and the shard as it is listed."""
+        """Return the decision about a shard, and the shard's `ObjectInfo` from its listing.
+
+        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete.
+        """
         try:
             listed = self._inside.list_members(name)
         except StoreError:
@@ -241,7 +252,10 @@ class MembersStore(WrapperStore):
         self.extracted.member_bytes += decision.size
 
     def _check_version(self, name: str, version: str, interrupt: Interrupt | None) -> None:
-        """Raise ObjectChanged if the shard has another version now. The answer with its members states no version."""
+        """Raise ObjectChanged if the shard has another version than `version` now.
+
+        A HEAD request asks for the current version, because the answer that holds the members states none.
+        """
         now = self._store.head_once(name, interrupt=interrupt).identity.version
         if now != version:
             raise ObjectChanged(

@@ -1,4 +1,7 @@
-"""The entries of an index. An entry says how many records a shard has, and where each record begins. No I/O."""
+"""The entries of an index. An entry says how many records a shard has, and where each record begins.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ REWRITE = "write it again by t2t.index"
 
 TAR_BLOCK = 512
 
-_MOST_KEY_BYTES = 256 * 1024 * 1024  # all keys of a shard, decompressed: enough for 2 million keys of 100 characters
+_MOST_KEY_BYTES = 256 * 1024 * 1024  # decompressed keys of one shard: enough for 2 million keys of 100 characters
 _KEYS = fields({"keys": listed(text)}, strict=True)
 
 
 class Cut(NamedTuple):
-    """Consecutive records of a shard, by number: from `first` to `stop`, without `stop` itself."""
+    """Consecutive records of a shard, by number: from `first` on, and before `stop`."""
 
     first: int
     stop: int
@@ -47,14 +50,15 @@ class ShardIndex:
         records: The number of records.
         identity: The identity of the shard when the entry was written.
         first: The offset of the first record.
-        unit: The number of bytes in a unit of `extents`: 512 if all records begin and end at multiples of 512, else
-            1. 0 if only `records` is known.
-        compressed: Whether the shard is compressed. All offsets then count decompressed bytes, so no range of the
-            shard is a record.
-        extents: The distance from the beginning of each record to the beginning of the next record, in units. For the
-            last record, the distance to its end. None if only `records` is known.
+        unit: The number of bytes in a unit of `extents`: 512 if all records begin and end at multiples of 512,
+            otherwise 1. If only `records` is known, the unit is 0.
+        compressed: Whether the shard is compressed. If so, all offsets count decompressed bytes, and no record can be
+            read from the shard by its range.
+        extents: The distance from the beginning of each record to the beginning of the next record, in units. The
+            last distance ends at the end of the last record. `extents` is None if only `records` is known.
         sizes: The number of bytes in the fields of each record; None if only `records` is known.
-        packed_keys: The keys of all records, deflated as in the index; empty unless the shard is compressed.
+        packed_keys: The keys of all records as the index stores them, a JSON array compressed by zlib. Empty unless
+            the shard is compressed.
         where: The file or URL of the index, for errors.
     """
 
@@ -87,8 +91,8 @@ class ShardIndex:
             name: The name of the shard.
             identity: The identity of the shard.
             offsets: The offset in the archive at which each record begins.
-            extents: The number of bytes that each record takes in the archive. Only the last number is used, because
-                the differences of `offsets` replace all others.
+            extents: The number of bytes that each record takes in the archive. Only the last number is used: all
+                other numbers are computed again as differences of `offsets`.
             sizes: The number of bytes in the fields of each record.
             compressed: Whether the shard is compressed.
             keys: The keys of the records, which are stored only if the shard is compressed.
@@ -132,7 +136,10 @@ class ShardIndex:
         return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
 
     def number(self, record: int) -> int:
-        """Return the number that a mark stores for a record; 0 if `unit` is 512: marks in a tar need no number."""
+        """Return the number that a mark stores for a record. Return 0 if `unit` is 512, as in a tar.
+
+        Records of a tar have names as keys, so their marks need no number.
+        """
         return 0 if self.unit == TAR_BLOCK else record
 
     def key(self, record: int) -> str | None:
@@ -148,7 +155,7 @@ class ShardIndex:
 
 
 def damaged(where: str) -> Fail:
-    """Return a function that makes the error for a damaged index; `where` is the file or URL of the index."""
+    """Return a function that turns a reason into the error for a damaged index, whose file or URL is `where`."""
 
     def fail(reason: str) -> SchemaError:
         short = reason.removeprefix(f"{where}: ").removeprefix("the document is damaged: ")

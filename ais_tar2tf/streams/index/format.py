@@ -1,19 +1,19 @@
-"""The file formats of an index. Everything in a file is checked before it is used. This module must not do I/O.
+"""Parses and builds the files of an index. Everything in a file is checked before it is used.
 
-This is the layout of our own format (`index.t2t`). All numbers are little-endian.
+This module must not do I/O. Our own format (`index.t2t`) has this layout, in which all numbers are little-endian:
 
     8 bytes       b"t2tindex"
     8 bytes       the length of the header
     header        JSON: {"checksum": "xxh3-64:…", "version": 1, "grouping": "first-dot", "shards": [shard, …]}
-    for each shard, in that order
-      u4 × records   extents: the units from each record to the next one
-      u4 × records   sizes: the bytes of each record's fields
-      bytes          keys: a JSON array, deflated; only for a compressed shard, since no range of it can be read
+    for each shard, in the order of the header
+      u4 × records   extents: the number of units from the beginning of each record to the beginning of the next
+      u4 × records   sizes: the number of bytes in each record's fields
+      bytes          keys: a JSON array, deflated; only for a compressed shard, whose keys no range request can read
 
-A shard in the header is {"name", "records", "first", "unit", "compressed", "identity", "keys"}, with the meaning of
-the fields of `ShardIndex`. "identity" is [version, etag, checksum, size], and "keys" is the length of the deflated
-keys, if there are any. The extents, sizes and keys of a shard are its columns. If "unit" is 0, only the number of
-records is known, and the shard has no columns.
+A shard in the header is {"name", "records", "first", "unit", "compressed", "identity", "keys"}. These values have
+the meaning of the attributes of `ShardIndex`, except two: "identity" is [version, etag, checksum, size], and "keys"
+is the length of the deflated keys. A shard without keys has no "keys". The extents, sizes and keys of a shard are its
+columns. If "unit" is 0, only the number of records is known, and the shard has no columns.
 
 The checksum covers the whole file, with zeros in place of the 16 digits of the checksum itself. Files that were
 written by earlier versions of this package have no checksum.
@@ -21,7 +21,7 @@ written by earlier versions of this package have no checksum.
 Two other JSON documents state the numbers of records and the sizes of shards, but not where the records begin:
 
 * webdataset's `wids-shard-index-v1`, which is read and written. Its "checksum" covers the base names, record counts
-  and sizes of the shards, so URLs may be changed when shards are moved.
+  and sizes of the shards. The rest of their URLs is not covered, because URLs change when shards are moved.
 * the manifest of an export, which is only read.
 """
 
@@ -62,7 +62,7 @@ _VERSION = 1
 _LENGTH = struct.Struct("<Q")
 _BEGIN = len(_MAGIC) + _LENGTH.size
 _SEAL = b'{"checksum":"xxh3-64:'  # the beginning of a header with a checksum
-_DIGITS = slice(_BEGIN + len(_SEAL), _BEGIN + len(_SEAL) + 16)  # the checksum's place in the file
+_DIGITS = slice(_BEGIN + len(_SEAL), _BEGIN + len(_SEAL) + 16)  # where the digits of the checksum are in the file
 _ZEROS = "0" * 16
 _MOST_OFFSET = 2**63 - 1  # the largest offset in a file
 _WIDS = "wids-shard-index-v1"
@@ -116,7 +116,7 @@ def _wids_checksum(shards: Sequence[Mapping[str, Any]]) -> str:
 
 
 def is_index(data: bytes) -> bool:
-    """Return whether a file is an index, in our format or in webdataset's. The rest of the file may be damaged."""
+    """Return whether a file looks like an index, in our format or in webdataset's. The file may still be damaged."""
     return data.startswith(_MAGIC) or (data.lstrip()[:1] == b"{" and _WIDS.encode() in data)
 
 
@@ -128,8 +128,8 @@ def parse_index(data: bytes, *, where: str) -> tuple[str, list[ShardIndex]] | No
         where: The name or URL of the file, for errors.
 
     Returns:
-        The grouping, and the entries of the shards. The grouping is "" in a format that does not state it. None if
-        the file is no index.
+        The name of the grouping, and the entries of the shards. The name is "" in a format that does not state it.
+        For a file that is no index, None is returned instead.
 
     Raises:
         SchemaError: The file is an index, but damaged or of a later version.
@@ -143,7 +143,7 @@ def parse_index(data: bytes, *, where: str) -> tuple[str, list[ShardIndex]] | No
 
 
 def _checksum(data: bytes | bytearray) -> bytes:
-    """Compute the digits of the checksum of an index. The digits that are in the file do not matter."""
+    """Compute the digits of the checksum of an index. Zeros replace the digits that are in `data`."""
     with memoryview(data) as view:
         digest = xxhash.xxh3_64(view[: _DIGITS.start])
         digest.update(_ZEROS.encode())
@@ -173,7 +173,7 @@ def _parse_own(data: bytes, where: str) -> tuple[str, list[ShardIndex]]:
 def _with_columns(
     headers: Sequence[tuple[ShardIndex, int]], data: bytes, at: int, where: str
 ) -> tuple[list[ShardIndex], int]:
-    """Return the entries with their columns, which begin at the offset `at`, and the offset after the columns."""
+    """Return the entries with their columns, and the offset after the columns. The columns begin at offset `at`."""
     fail = damaged(where)
     entries: dict[str, ShardIndex] = {}
     for entry, key_bytes in headers:
@@ -196,7 +196,7 @@ def _with_columns(
 
 
 def _parse_header(value: Any) -> tuple[ShardIndex, int]:
-    """Parse the header of one shard; return the entry without columns, and the length of its keys."""
+    """Parse the description of one shard; return its entry without columns, and the length of its deflated keys."""
     shard = _SHARD(value)
     identity, key_bytes = Identity(*shard.pop("identity")), shard.pop("keys", 0)
     return ShardIndex(identity=identity, **shard), key_bytes

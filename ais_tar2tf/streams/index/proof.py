@@ -1,10 +1,10 @@
 """The proof that an index describes shards as they are now, even if the shards were copied to another store.
 
-An index holds the identity that each shard had when the index was written. This module compares it with the identity
-that the store states now. Each store gives its own versions and ETags to objects, so they prove nothing about a copy
-in another store. A checksum of the whole object proves that a copy has the same content. If no checksum is stated for
-local files, they are hashed: each file once in a process, and at most `Limits.proved_bytes` in all. This module must
-not read shards of remote stores.
+An index holds the identity that each shard had when the index was written. This module compares this identity with
+the identity that the store states now. Each store gives its own versions and ETags to objects, so versions and ETags
+prove nothing about a copy in another store. A checksum of the whole object proves that a copy has the same content.
+If the store states no checksums of local files, this module computes them: once for each file in a process, and for
+at most `Limits.proved_bytes` in all. It must not read shards of remote stores.
 """
 
 from __future__ import annotations
@@ -25,13 +25,18 @@ from ais_tar2tf.streams.reader import Shards
 
 __all__ = ["Proved", "prove", "with_checksum"]
 
-_HASH = "xxhash2"  # AIStore's name for xxh64, which it also states: so an index of files fits their copies in AIStore
-_MOST_ASKED = 1_000  # the most shards of a remote store whose checksums are requested, one request for each shard
+_HASH = "xxhash2"  # AIStore's name for xxh64. AIStore states it, too, so an index of files fits copies in AIStore
+_MOST_ASKED = 1_000  # for more shards of a remote store, no checksums are requested: each shard takes a request
 _BLOCK = 1024 * 1024  # bytes that are read and hashed at once
 
 
 class Proved(NamedTuple):
-    """The result of a proof: the index with the present identities of its shards, or the reason for its failure."""
+    """The result of a proof.
+
+    Attributes:
+        bound: The index with the present identities of its shards; None if the proof failed.
+        reason: The reason why the proof failed, as the end of a sentence about the index.
+    """
 
     bound: Index | None
     reason: str = ""
@@ -54,10 +59,10 @@ def prove(index: Index, shards: Shards) -> Proved:
 
 
 def _find_difference(index: Index, shards: Shards) -> str:
-    """Return why the index does not describe the shards, or "".
+    """Return why the index does not describe the shards, or "" if it does.
 
-    All shards are compared with one listing. If the listing fails, or its identities prove too little, only the first
-    and the last shard are compared, each by a request for its identity.
+    One listing states the present identities of all shards. If the listing fails, or its identities prove too little,
+    only the first and the last shard are compared, each by a request for its identity.
     """
     store, names = shards.store, shards.names
     left, unproved = set(names), False
@@ -82,7 +87,7 @@ def _find_difference(index: Index, shards: Shards) -> str:
 
 
 def _doubt(entry: ShardIndex, name: str, now: Identity) -> str:
-    """Return why a shard differs from the indexed shard, or can never be proved to be the same; else ""."""
+    """Return why a shard differs from the indexed shard, or why no proof is possible; otherwise return ""."""
     field = entry.identity.differs_from(now)
     if field in ("version", "etag"):
         return (
@@ -97,10 +102,10 @@ def _doubt(entry: ShardIndex, name: str, now: Identity) -> str:
 
 
 def _lack_of_proof(entry: ShardIndex, name: str, now: Identity) -> str:
-    """Return why `now` does not prove that a shard is the indexed shard, or "" if it does.
+    """Return why `now` does not prove that a shard is the indexed shard, or "" if `now` proves this.
 
-    Without a proof, a stream would refuse to begin at a record in the middle of the shard. No proof is needed if the
-    index does not state where the records are.
+    Without a proof, a stream would refuse to begin at a record in the middle of the shard. An index that does not
+    state where the records are is not used for this, and needs no proof.
     """
     if not entry.placed or entry.identity.is_proved_by(now):
         return ""
@@ -118,7 +123,7 @@ def _older(name: str, field: str) -> str:
 
 
 def _compare_checksums(index: Index, shards: Shards) -> Proved:
-    """Bind the index to the present identities of the shards if checksums prove that their content is the same."""
+    """Bind the index to the present identities of the shards if checksums prove that no shard has changed."""
     identities: dict[str, Identity] = {}
     to_hash: list[str] = []
     for name in shards.names:
@@ -137,7 +142,7 @@ def _compare_checksums(index: Index, shards: Shards) -> Proved:
 
 
 def _hash_files(index: Index, shards: Shards, names: Sequence[str], size: int) -> str:
-    """Hash local files, which have `size` bytes in all; return why they are not the indexed shards, or ""."""
+    """Hash local files, which have `size` bytes in all; return why they differ from the indexed shards, or ""."""
     most = shards.read.limits.proved_bytes
     if size > most:
         return (
@@ -153,7 +158,7 @@ def _hash_files(index: Index, shards: Shards, names: Sequence[str], size: int) -
 
 @lru_cache(maxsize=100_000)
 def _has_checksum(path: str, version: str, checksum: str) -> bool:
-    """Hash a file, which must still have this version, and return whether it has this checksum."""
+    """Hash a file, and return whether it has a checksum; raise ObjectChanged if it no longer has `version`."""
     stated = Identity(version=version, checksum=checksum)
     try:
         _running(path, stated).verify(stated, path)
@@ -163,7 +168,7 @@ def _has_checksum(path: str, version: str, checksum: str) -> bool:
 
 
 def with_checksum(shards: Shards, name: str, identity: Identity) -> Identity:
-    """Return the identity of a shard. If it has no checksum and the shard is a local file, hash it and add one."""
+    """Return the identity of a shard. If the identity of a local file has no checksum, hash the file to add it."""
     if identity.checksum or not isinstance(shards.store, LocalFiles):
         return identity
     running = _running(shards.store.url(name), replace(identity, checksum=f"{_HASH}:"))

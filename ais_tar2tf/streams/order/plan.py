@@ -11,7 +11,7 @@ the number of records in each shard is known. q is the number of all records div
     stop    yes            the same, but only as many records as the host with the fewest records has
     pad     yes            records i·q … (i+1)·q of the order, q rounded up; record 0 follows the last record
     drop    yes            records i·q … (i+1)·q of the order, q rounded down
-    any     no             all records, of which it returns every n-th record
+    not None  no           all records, of which it returns every n-th record
 
 In a global shuffle, the table does not apply. Each step is one record, and host i takes the steps i, i+n, … of a
 permutation of all records.

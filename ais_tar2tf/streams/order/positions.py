@@ -1,7 +1,7 @@
 """Positions: the places at which a stream of records can continue, and the texts that checkpoints store for them.
 
-This module must not do I/O. It alone decides the content of a text. To change the content, raise `_FORMAT`, and let
-`Position.from_text` still parse the texts of earlier formats.
+This module must not do I/O. No other module decides what such a text contains. To change the content, raise
+`_FORMAT`, and let `Position.from_text` still parse the texts of earlier formats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _FORMAT = 1  # the number of the format of a position's text
 class StreamPosition(Protocol):
     """The position of a stream that reads one source or a mixture.
 
-    It is a frozen dataclass, and a checkpoint stores its text. `Position` describes the fields.
+    Each class with this interface is a frozen dataclass. A checkpoint stores the text that `to_text` returns. The
+    class `Position` explains the properties.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -43,7 +44,7 @@ class StreamPosition(Protocol):
 
 
 def _identity(value: Any) -> Identity:
-    """Parse the identity of a shard. An empty fingerprint, the last entry, is left out of the text."""
+    """Parse the identity of a shard from the list of its fields. An empty fingerprint is left out of the list."""
     fingerprint = [text] * (isinstance(value, list) and len(value) == 5)
     return Identity(*row(text, text, text, maybe(whole()), *fingerprint)(value))
 
@@ -59,9 +60,9 @@ class Mark:
 
     Attributes:
         step: The step of the host's `Order` that the lane reads.
-        offset: The offset in the shard at which the next record begins, with its first header.
-        compressed: Whether the shard is compressed; if so, the offset counts decompressed bytes.
-        identity: The identity of the shard's content, as far as it is known.
+        offset: The offset in the shard of the next record, that is, of the header of its first member.
+        compressed: Whether the shard is compressed. If it is, `offset` counts decompressed bytes.
+        identity: The identity of the shard's content. Fields that are not known are empty.
         number: The number of the next record in its shard if records have numbers as keys; otherwise 0.
     """
 
@@ -87,16 +88,17 @@ class Mark:
 
     @classmethod
     def from_json(cls, data: Any) -> Mark:
-        """Parse a mark; raise Mismatch if it is damaged."""
+        """Parse the list that `to_json` returns. Raise Mismatch if the list is damaged."""
         return cls(*_MARK(data))
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place at which the stream of one host continues. The text of any position has only a few hundred bytes.
+    """The place at which the stream of one host continues. Its text has about a hundred bytes for each lane.
 
-    A position inside a shuffle window consists of the start of the window (`marks`, `lane` and `turn`), and of the
-    number of records of the window that were returned (`emitted`). To continue, the window is read again.
+    A position inside a shuffle window consists of two parts. `marks`, `lane` and `turn` are the start of the window.
+    `emitted` is the number of records of the window that were returned already. To continue, a stream reads the
+    window again from its start, and leaves out these records.
     """
 
     epoch: int
@@ -104,11 +106,11 @@ class Position:
     epochs_left: int  # the number of epochs after this epoch; -1 for endless epochs
     marks: tuple[Mark, ...]  # one mark for each lane
     lane: int = 0  # the lane from which the next records are read
-    turn: int = 0  # records that were read from `lane` in its current turn
+    turn: int = 0  # records that were read from the lane `lane` since its turn began
     window: int = 0  # the number of the window within the epoch
-    emitted: int = 0  # records of the window that were returned
-    skip: int = 0  # records to read and drop before the next record
-    read_for_all: int = 0  # records of this epoch that were read for all hosts, if hosts take turns at a stream
+    emitted: int = 0  # records of the window that were returned already
+    skip: int = 0  # records to read and drop at the marks, before the next record is returned
+    read_for_all: int = 0  # records of the epoch that were read, if all hosts read one stream and share its records
     run: int = 0  # a number that identifies one iterator among all iterators of a dataset
     count: int = 0  # records returned in this run
     fingerprint: str = ""  # the fingerprint of the plan that the position belongs to
@@ -123,7 +125,7 @@ class Position:
         """Parse the text of a position.
 
         Raises:
-            CheckpointError: The text is damaged, of another format, or no position at all.
+            CheckpointError: The text is damaged, has another format, or is not the text of a position.
         """
         try:
             version, marks, *values = parse_row(saved, where="the checkpoint's position", fail=CheckpointError)

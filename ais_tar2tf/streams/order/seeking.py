@@ -1,6 +1,7 @@
-"""Seeking: finds the position that is a number of records after the start. It must not read shards. No I/O.
+"""Finds the position that is a given number of records after the start of an epoch. No I/O.
 
-An index states how many records each shard has, and where they begin.
+The position is computed from an index, which states how many records each shard has, and where each record begins.
+This module must not read shards.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
     """Return the position of a host that has returned `records` records since `begin`, the start of an epoch.
 
     Raises:
-        OptionError: All epochs of the host together have fewer than `records` records.
+        OptionError: The host has fewer than `records` records in all epochs from `begin` on.
     """
     _, hosts = plan.share
     position, left = begin, records
@@ -35,7 +36,7 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
                 raise start_after_end(records, records - left)
             return _end(plan, position, order)
         if not of_epoch and position.epochs_left < 0:
-            return next_epoch  # every epoch is empty
+            return next_epoch  # all epochs may be empty, and then this loop would not end
         position = next_epoch
 
 

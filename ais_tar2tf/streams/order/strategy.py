@@ -1,7 +1,7 @@
-"""`OrderStrategy`: the interface of a shuffle mode. No I/O.
+"""`OrderStrategy`: the interface of a shuffle mode. This module must not do I/O.
 
 A mode decides the order of steps, takes records from lanes in this order, and finds positions in the order. To add a
-mode, write a module with an `OrderStrategy`, and add a line to `strategies.py`.
+mode, write a module with a subclass of `OrderStrategy`, and add a line to `strategies.py`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Order:
     """The order of one host in one epoch, as steps: at each step, the host reads a shard or a part of a shard.
 
     Attributes:
-        shards: The number of each step's shard.
-        part: Returns the records that the step with a number reads; None if this step reads the whole shard.
+        shards: For each step, the number of its shard.
+        part: A function of a step's number. It returns the records that this step reads in its shard, or None if the
+            step reads the whole shard.
         by_single_records: Whether each step reads one record.
     """
 
@@ -46,7 +47,7 @@ class RecordLane(Protocol):
 
     @property
     def mark(self) -> Mark:
-        """The mark of the next record."""
+        """The mark of the record that `take` returns next."""
         ...
 
     @property
@@ -55,7 +56,7 @@ class RecordLane(Protocol):
         ...
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
-        """Return the next records, which are all of one shard, and their size; no records at the end of the lane.
+        """Return the next records, which are all of one shard, and their size. At the lane's end, return no records.
 
         Args:
             most: The maximum number of records.
@@ -67,7 +68,11 @@ class RecordLane(Protocol):
 
 
 class LaneReader(ABC):
-    """Returns the records of open lanes in the order of a mode. `position` is the position of the next record."""
+    """A reader that returns the records of open lanes in the order of a mode.
+
+    Attributes:
+        position: The position of the record that is returned next.
+    """
 
     position: Position
 
@@ -77,9 +82,12 @@ class LaneReader(ABC):
 
     @abstractmethod
     def next_records(self, most: int, most_bytes: int, *, full: bool) -> Records:
-        """Return the next records, at most `most`, until they have `most_bytes` bytes; none at the end of the epoch.
+        """Return the next records. At the end of the epoch, return no records.
 
-        With `full`, wait for all records that the limits allow, or for the end of the epoch.
+        Args:
+            most: The maximum number of records.
+            most_bytes: The record that reaches this number of bytes is the last one.
+            full: Whether to wait for all records that these limits allow, or for the end of the epoch.
         """
 
     @abstractmethod
@@ -106,13 +114,13 @@ class OrderStrategy(ABC):
     """Whether each epoch has another order."""
 
     def shards(self, count: int, seed: int, epoch: int) -> Sequence[int]:
-        """Return the order of `count` shards, for all hosts together."""
+        """Return the numbers of `count` shards in the order of this mode. All hosts share this order."""
         raise NotImplementedError
 
     def single_records(
         self, counts: Sequence[int], host: int, hosts: int, records: int, seed: int, epoch: int
     ) -> Order:
-        """Return the first `records` steps of a host that reads single records.
+        """Return the order of a host that reads single records, cut to its first `records` steps.
 
         Args:
             counts: The number of records of each shard.
@@ -126,7 +134,7 @@ class OrderStrategy(ABC):
 
     @abstractmethod
     def reader(self, stream: int) -> LaneReader:
-        """Return a reader for the stream with this number. Hosts with the same stream see the same order."""
+        """Return a reader for the stream with the number `stream`. Hosts that share a stream see the same order."""
 
     @abstractmethod
     def seek(self, position: Position, order: Order, records: int, entry_of: EntryOf) -> Position:
@@ -146,14 +154,14 @@ class OrderStrategy(ABC):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """The options that the order depends on, by the names that an error shows."""
+        """The options that the order depends on, by the names under which an error shows them."""
         return {}
 
     @property
     def fingerprint(self) -> list[Any] | None:
-        """The options that the order depends on, as a part of the fingerprint of a plan."""
+        """The options that the order depends on, for the fingerprint of a plan; None if there are none."""
         return None
 
-    def among(self, parts: int) -> Shuffle | None:  # noqa: ARG002  # modes that divide their memory use it
+    def among(self, parts: int) -> Shuffle | None:  # noqa: ARG002  # used by modes that divide their memory
         """Return the option that shuffles each source of a mixture of `parts` sources."""
         return self.shuffle

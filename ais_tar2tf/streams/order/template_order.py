@@ -50,7 +50,7 @@ class OneLane(LaneReader):
         while full and 0 < len(chunk) < most and size < most_bytes:
             try:
                 more, more_size = self._lane.take(most - len(chunk), most_bytes - size)
-            except Exception as error:  # noqa: BLE001  # the next call raises it, after the records before it
+            except Exception as error:  # noqa: BLE001  # this call returns the records; the next raises the error
                 self._failure = error
                 break
             if not more:

@@ -1,7 +1,8 @@
-"""The buffer of a shuffle window. It holds the large fields of records, and is reused for every window. No I/O.
+"""The buffer of a shuffle window. It holds the fields of large records, and is reused for every window.
 
 If each field had its own memory, that memory would go back to the system after every window. For the next window,
-the system would have to map new pages, and these page faults would take longer than reading the records.
+the system would have to map new pages, and these page faults would take longer than reading the records. This module
+must not do I/O.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from ais_tar2tf.records import Records
 
 __all__ = ["WindowBuffer"]
 
-_LARGE = 8 * KIB  # bytes of a record: to copy smaller records costs more than the page faults that the copy saves
-_HUGE = 16 * MIB  # bytes of a field: to copy a larger field costs more than the page faults that the copy saves
+_LARGE = 8 * KIB  # bytes of a record: copying a smaller record costs more than the page faults that the copy saves
+_HUGE = 16 * MIB  # bytes of a field: copying a larger field costs more than the page faults that the copy saves
 
 
 class WindowBuffer:
-    """The records of one window. The caller adds records, permutes them once, and takes them out in the new order."""
+    """The records of one window. The caller adds records, permutes them once, and takes them out in the new order.
+
+    Args:
+        most_bytes: The size of the buffer. Fields that do not fit in it keep their own memory.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -42,7 +47,7 @@ class WindowBuffer:
         self._used = 0
 
     def add(self, records: Records, size: int) -> None:
-        """Add records that have `size` bytes together. Each record counts as an equal part of `size`."""
+        """Add records that have `size` bytes together. Each record counts as having the average size."""
         count = len(records)
         if not count:
             return
@@ -58,7 +63,7 @@ class WindowBuffer:
         self._sizes = [self._sizes[at] for at in order]
 
     def take(self, begin: int, most: int, most_bytes: int) -> Records:
-        """Take out up to `most` records from number `begin` on, but none after `most_bytes` bytes are reached."""
+        """Take out up to `most` records from number `begin` on. The record that reaches `most_bytes` is the last."""
         sizes = list(accumulate(self._sizes[begin : begin + most]))
         end = begin + min(len(sizes), bisect_left(sizes, most_bytes) + 1)
         taken = self._records.take_out(begin, end)
@@ -69,7 +74,7 @@ class WindowBuffer:
     def _copied_in(self, value: Any) -> Any:
         """Copy bytes into the buffer, and return a view of the copy.
 
-        Values that are not bytes, are huge, or find no room in the buffer are returned unchanged.
+        A value that is not bytes, is huge, or does not fit in the rest of the buffer is returned unchanged.
         """
         if type(value) is not bytes or len(value) > min(_HUGE, self._most - self._used):
             return value
@@ -82,4 +87,5 @@ class WindowBuffer:
 
 
 def _copied_out(value: Any) -> Any:
+    """Return a copy of a view of the buffer, because the next window overwrites the buffer."""
     return bytes(value) if type(value) is memoryview else value

@@ -1,4 +1,7 @@
-"""The algorithm that fills a shuffle window from several lanes, for reading and for seeking. No I/O."""
+"""The algorithm that fills a shuffle window from several lanes. This module must not do I/O.
+
+Reading and seeking use the same algorithm. So seeking, which only adds up sizes, finds the window that reading fills.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from ais_tar2tf.options import Shuffle
 __all__ = ["Take", "cut_batch", "fill_window"]
 
 Take = Callable[[int, int, int], tuple[int, int]]
-"""Take records from a lane: (lane, most records, most bytes) → (records, bytes)."""
+"""A function that takes records from a lane.
+
+Its arguments are the number of the lane, the maximum number of records, and a number of bytes: the record that
+reaches this number is the last one. It returns the number of records that were taken, and their bytes.
+"""
 
 
 def cut_batch(sizes: Sequence[int], begin: int, most: int, most_bytes: int) -> tuple[int, int]:
-    """Choose the records to take at once, from number `begin` on; return the number after the last, and their bytes.
+    """Choose records to take at once. Return the number of the first record that is not taken, and the bytes taken.
 
-    At most `most` records are taken. The record that reaches `most_bytes` is the last one.
+    The records have the sizes `sizes`, and are taken from number `begin` on. At most `most` records are taken. The
+    record with which `most_bytes` is reached is the last one.
 
     >>> cut_batch([5, 5, 5, 5], 1, most=3, most_bytes=6)
     (3, 10)
@@ -32,7 +40,7 @@ def fill_window(shuffle: Shuffle, lanes: int, lane: int, turn: int, take: Take) 
     """Fill one window with records that are taken from the lanes in turns.
 
     Args:
-        shuffle: The bounds of the window and of a turn.
+        shuffle: The bounds of the window, and the number of records in a lane's turn.
         lanes: The number of lanes.
         lane: The lane whose turn it is.
         turn: The number of records already taken from `lane` in its turn.

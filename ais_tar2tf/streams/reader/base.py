@@ -9,7 +9,8 @@ from ais_tar2tf.streams.order import StreamPosition
 
 __all__ = ["Stream"]
 
-_MOST_EMPTY_EPOCHS = 1_000  # in succession; if there are few shards, a host may have no records in some epochs
+# Epochs without records, in succession. If there are few shards, a host may have no records in some epochs.
+_MOST_EMPTY_EPOCHS = 1_000
 
 
 class Stream(ABC):
@@ -49,10 +50,12 @@ class Stream(ABC):
         """Close the stream, its lanes and their connections."""
 
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
-        """Return the next chunk of this epoch. After its end, return the first chunk of the next epoch with records.
+        """Return the next chunk of this epoch.
 
-        The arguments are those of `next_in_epoch`. The result has no records after the last epoch, and after
-        `_MOST_EMPTY_EPOCHS` empty epochs.
+        If this epoch has ended, begin the next epoch that has records, and return its first chunk.
+
+        The arguments are those of `next_in_epoch`. The result is empty after the last epoch, and after
+        `_MOST_EMPTY_EPOCHS` epochs without records.
         """
         for _ in range(_MOST_EMPTY_EPOCHS):
             chunk = self.next_in_epoch(most, full=full)

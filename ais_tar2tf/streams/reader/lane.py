@@ -58,9 +58,9 @@ class Lane(RecordLane):
         self._next_step = mark.step
         self._shard: OpenShard | None = None
         self._batch = RecordBatch()
-        self._taken = 0  # the number of records of the batch that were taken
-        self._batch_shard = mark  # the step and the identity of the shard of the batch
-        self._counted: int | None = None  # the number in the shard of the first record after the batch, if known
+        self._taken = 0  # how many records of the batch `take` has returned
+        self._batch_shard = mark  # a mark with the step and the identity of the shard that the batch was read from
+        self._counted: int | None = None  # records of the shard up to the end of the batch; None if not known
         self._after_batch = mark  # the mark of the first record after the batch
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
@@ -71,7 +71,7 @@ class Lane(RecordLane):
         end, total = cut_batch(sizes, begin, most, most_bytes)
         taken = self._batch.records[begin:end]
         self._taken = end
-        if end == len(sizes):  # frees the memory before the next batch arrives
+        if end == len(sizes):  # drop the batch now, so that its memory is free before the next batch arrives
             self._batch, self._taken = RecordBatch(), 0
         return taken, total
 
@@ -95,8 +95,9 @@ class Lane(RecordLane):
     def places(self, count: Callable[[int], None]) -> Iterator[tuple[str, Mark, RecordBatch]]:
         """Read all shards. For each shard, yield its name, a mark with its identity, and a batch without records.
 
-        The batch has the offsets, sizes and extents of all records, and the keys if the shard is compressed. `count`
-        is called with the number of records that were found since the previous call.
+        The batch has the offsets, sizes and extents of all records of the shard, and the keys if the shard is
+        compressed. The extent of a record is the distance from its offset to the offset of the next record. `count`
+        is called again and again, with the number of records that were found since the previous call.
         """
         while self._open_next():
             shard, found = self._shard, RecordBatch()
@@ -109,7 +110,7 @@ class Lane(RecordLane):
             yield shard.name, self._batch_shard, found
 
     def close(self, *, grace: float = 0.0) -> None:
-        """Close the fetchers and the open shard; `grace` is that of `Fetcher.close`."""
+        """Close the fetchers and the open shard; `grace` is passed on to `Fetcher.close`."""
         self._closed = True
         if self._side_fetch is not None:
             self._side_fetch.close()
@@ -117,7 +118,7 @@ class Lane(RecordLane):
         if self._shard is not None:
             self._shard.close()
 
-    # The ranges to fetch: one for each step of the lane
+    # The ranges to fetch: one range for each step of the lane
 
     def _ranges(self) -> Iterator[ShardRange]:
         order, names = self._order, self._shards.names
@@ -142,7 +143,8 @@ class Lane(RecordLane):
         mark = self._start if step == self._start.step else Mark(step)
         if entry is None:
             return mark, None
-        # A range of decompressed bytes cannot be requested: the fetcher reads a compressed shard to its end.
+        # If the mark says that the shard is compressed, `_ranges` requests the whole shard: the offsets of its
+        # records count decompressed bytes, so they state no range that could be requested.
         mark = replace(mark, identity=mark.identity.completed_by(entry.identity), compressed=entry.compressed)
         if not entry.placed:
             return mark, None
@@ -161,8 +163,12 @@ class Lane(RecordLane):
     # Reading
     #
     # The lane holds one batch of records, from which `take` returns records. When the batch is used up, `_advance`
-    # makes the next batch, which may be empty. `_read_on` does the first of these steps that is due: make a batch of
-    # parsed members, read the directory of a zip, skip a gap and feed bytes to the archive, or finish the shard.
+    # makes the next batch, which may be empty. A call of `_read_on` does the first action of this list that is due:
+    #
+    # 1. Make a batch of the members that the archive has parsed.
+    # 2. Read the directory of a zip.
+    # 3. Skip bytes that the archive does not need, and feed the next bytes to the archive.
+    # 4. Finish the shard.
 
     def _advance(self) -> bool:
         """Read on in the open shard, or open the next shard. Return False after the last shard."""
@@ -174,7 +180,7 @@ class Lane(RecordLane):
         except (StoreError, ArchiveError) as error:
             if self._closed or self._fetch.closed or shard.orphaned:
                 shard.close()
-                raise  # the error is not the fault of the shard
+                raise  # the cause is `close` or a fork, not the shard
             self._leave(shard)
             self._account.shard_error(error)
             if isinstance(error, ArchiveError):
@@ -194,7 +200,7 @@ class Lane(RecordLane):
         return True
 
     def _read_on(self, shard: OpenShard) -> None:
-        shard.grouper.raise_failure()  # an error that precedes the next members
+        shard.grouper.raise_failure()  # the error of the last batch, whose complete records were returned first
         members = next(shard.members, None)
         if members is not None:
             self._set_batch(shard, shard.grouper.add(members))
@@ -224,7 +230,7 @@ class Lane(RecordLane):
         self._batch_shard = Mark(shard.step, 0, bool(shard.archive.compressed), self._fetch.identity)
 
     def _check_count(self, shard: OpenShard) -> None:
-        """Check that the index states as many records as the shard had. The shares of hosts rely on this number."""
+        """Check that the index states the right number of records of a shard, as the shares of hosts rely on it."""
         entry = self._shards.entry(self._order.shards[shard.step])
         if entry is None or shard.stop is not None or self._counted in (None, entry.records):
             return
@@ -256,8 +262,8 @@ class Lane(RecordLane):
     def _read_range(self, shard: OpenShard, start: int, stop: int) -> bytes:
         """Read a range of the object that `_fetch` is reading, by another request.
 
-        The object may be replaced before this request, and a weak identity does not show this. But each member that
-        was read is compared with the sizes and checksums in the directory.
+        The object may be replaced before this request. A weak identity does not show such a replacement. But each
+        member that was read is compared with its size and its checksum in the directory, and then differs from them.
         """
         identity = self._fetch.identity
         wanted = ShardRange(shard.name, start, replace(identity, fingerprint=""), stop, bound=identity.is_strong)

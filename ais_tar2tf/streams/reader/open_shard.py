@@ -21,7 +21,7 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["OpenShard"]
 
-_THREAD_FROM = 1 * MIB  # smaller compressed shards are not worth a thread that decompresses them
+_THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
 
 
 class OpenShard:
@@ -42,7 +42,7 @@ class OpenShard:
         self.stop: int | None = stop
         self._url = url
         self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
-        # The groupers for tar and zip, and for TFRecord. `grouper` is the one in use.
+        # `_by_name` groups members of a tar or zip, `_examples` payloads of a TFRecord file. `grouper` selects one.
         self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
         self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
         self.archive: ShardArchive = ShardArchive(
@@ -60,7 +60,7 @@ class OpenShard:
 
     @property
     def grouper(self) -> RecordGrouper:
-        """The grouper for this kind of archive. The kind is known after the first bytes."""
+        """The grouper for this kind of archive. Before the first bytes are fed, the kind is not known."""
         return self._examples if self.archive.container == "tfrecord" else self._by_name
 
     def feed(self, fetch: Fetcher | FileFetcher) -> bool:
@@ -82,7 +82,10 @@ class OpenShard:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the process was forked while the thread decompressed, so that the result is only in the parent."""
+        """Whether this is a forked child, and the thread that decompresses was at work in the parent at the fork.
+
+        The result of that thread then exists only in the parent.
+        """
         return self._decompressed is not None and self._decompressed.lost_step
 
     def close(self) -> None:
@@ -95,9 +98,10 @@ class OpenShard:
         return self.stop is not None and offset is not None and offset >= self.stop
 
     def finish(self) -> RecordBatch:
-        """Return the last record, once all bytes were fed.
+        """Return the last record. The caller has fed all bytes before.
 
-        First check that the archive is complete, unless reading stopped before its end.
+        First check that the archive is complete, unless only the bytes before `stop` were read. A compressed shard is
+        always read to its end.
         """
         if self.stop is None or self.archive.compressed:
             self.archive.finish()
@@ -107,13 +111,13 @@ class OpenShard:
         return batch
 
     def last_complete(self) -> RecordBatch:
-        """Return the last record of a failed shard, or no record if the last record may be incomplete."""
+        """Return the last record of a shard whose reading failed; no record if the last one may be incomplete."""
         complete = self.archive.ended and not self.grouper.failed
         return self.grouper.finish(self.archive.end) if complete else RecordBatch()
 
 
 def _decompressed_blocks(archive: ShardArchive, fetch: Fetcher | FileFetcher) -> Iterator[bytes | None]:
-    """Yield the decompressed blocks of a shard, and None while the next bytes have not arrived."""
+    """Yield the decompressed blocks of a shard. While the next bytes have not arrived, yield None."""
     while True:
         if not fetch.is_ready():
             yield None

@@ -18,7 +18,11 @@ __all__ = ["RecordStream"]
 
 
 class RecordStream(Stream):
-    """The open stream of a plan. If several hosts take turns at it, it returns the records of all these hosts."""
+    """The open stream of a plan.
+
+    If several hosts take turns at the records of one stream, the stream returns the records of all these hosts. Its
+    user keeps only the records of this host.
+    """
 
     def __init__(self, session: ReadSession, plan: Plan, position: Position, account: Account) -> None:
         read = session.shards.read
@@ -44,7 +48,7 @@ class RecordStream(Stream):
 
     @property
     def identity(self) -> Identity:
-        """The identity of the shard from which the last records came. Only for a stream with one lane."""
+        """The identity of the shard from which the last records came. The stream must have only one lane."""
         return self._lanes[0].last_shard.identity
 
     @property

@@ -4,12 +4,13 @@
       "format": 2,
       "epoch": 3, "batches": 200,                          200 batches of Keras's epoch 3 are done
       "batch": 32,                                         records in a batch
-      "seed": 7,                                           of the order: given by the user, or drawn
+      "seed": 7,                                           seed of the order: the user's, or a drawn number
       "place": {"epoch": 3, "records": 6400,               the next record: 6400 records into epoch 3 of the dataset,
                 "position": "[1,…]", "skip": 12},          which is 12 records after this position
       "dataset": {"shuffle window": 2048, …},              the options on which the order depends
-      "weights": "resume-0.weights.h5", "weights_checksum": "xxh3-128:…",
-      "document_checksum": "xxh3-128:…"
+      "weights": "resume-0.weights.h5",                    the file with the weights, next to this file
+      "weights_checksum": "xxh3-128:…",
+      "document_checksum": "xxh3-128:…"                    the checksum of this document without this line
     }
 
 A document of format 1 has only `epoch`, `batches`, `batch` and `weights`. It can still be read. This module must not
@@ -172,7 +173,7 @@ def checksum(path: Path) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each option in which a dataset differs from the dataset before it.
+    """Return a phrase for each option whose value in `before` differs from its value in `now`.
 
     >>> differences({"shuffle window": 2048, "even": None}, {"shuffle window": 64, "even": None})
     ['shuffle window: 2048 then, 64 now']

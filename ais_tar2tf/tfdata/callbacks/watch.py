@@ -1,4 +1,4 @@
-"""The `Watch` callback: reports after each epoch of `fit` how fast the input was, and which part of it was slowest.
+"""The callback `Watch`. After each epoch of `fit`, it reports the speed of the input, and its slowest part.
 
 The callback only reads the statistics of the source. It must not change how the source reads.
 """
@@ -26,19 +26,20 @@ class HasStats(Protocol):
 
 
 class Watch(FitCallback):
-    """A callback for `fit` that reports how fast the input of each epoch was, and which part of it was slowest.
+    """A callback for `fit` that reports, for each epoch, the speed of the input and its slowest part.
 
-    After each epoch, the callback prints a line. It also adds rates and shares of time to Keras's logs of the epoch.
-    Their names begin with `input/`, and later callbacks in the list can read them. With `log_dir`, the callback also
+    After each epoch, the callback prints a line. It also adds numbers to Keras's logs of the epoch: the records and
+    megabytes per second, and the shares of the time that network, parsing and consumer took. The names of these
+    numbers begin with `input/`, and later callbacks in the list can read them. With `log_dir`, the callback also
     writes these numbers for TensorBoard.
 
     Args:
         source: The result of `t2t.open` or `t2t.mix` that the training reads.
-        log_dir: A folder for TensorBoard; None to write nothing there.
+        log_dir: A folder for TensorBoard's files; None: no such files are written.
         say: Called with the line of each epoch; by default, the line is printed to stderr.
 
     Raises:
-        OptionTypeError: `source` has another type.
+        OptionTypeError: `source` is not a result of `t2t.open` or `t2t.mix`.
         MissingDependency: `log_dir` is given, and TensorBoard is not installed.
 
     Example:

@@ -2,7 +2,9 @@
 
 An error in a graph does not name its record. So `map_graph` lets tf.data drop the records on which a mapping fails. A
 check after the mapping finds gaps in the numbers of the records. For each gap, the check reads the missing records
-again, calls the mapping on them, and skips or raises their errors.
+again, calls the mapping on them, and skips the records or raises their errors.
+
+This module must not decide whether a mapping runs as a graph or as Python: `tracing` does.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 
 
 def _call_count(mapping: GraphMapping | PythonMapping, request: DatasetRequest) -> int:
-    """Return the largest number of calls of a mapping at the same time."""
+    """Return how many calls of a mapping may run at the same time."""
     if request.parallel:
         return request.parallel
     return 1 if mapping.serial_reason else calls_at_once(request.elements.record_bytes, CORES)
@@ -55,7 +57,7 @@ def thread_count(request: DatasetRequest) -> int:
     Calls that wait, for example for a disk, need more threads than there are cores.
     """
     if isinstance(request.elements.mapping, PythonMapping):
-        return _call_count(request.elements.mapping, request) + 1  # one more thread reads
+        return _call_count(request.elements.mapping, request) + 1  # one more thread reads records
     return request.parallel or 0
 
 
@@ -99,7 +101,7 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
     """Apply a graph mapping to a dataset of pairs (tags, columns).
 
     Args:
-        dataset: Its tags are (text of the position of the record's chunk, number of the record).
+        dataset: The dataset. The tags of a record are (text of the position of its chunk, number of the record).
         mapping: The mapping.
         reader: The reader of the dataset's chunks. It also reads the records of gaps again.
     """
@@ -119,6 +121,7 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
     tagged = no_autograph(lambda tags, columns: (tags, timed(tags[1], columns)))
     mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(empty_value, mapping.spec)
+    # The end has the number -1, so that the check also finds a gap after the last mapped record.
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
 
     @no_autograph
@@ -140,7 +143,7 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
 
 
 def map_python(dataset: Dataset, mapping: PythonMapping, request: DatasetRequest) -> Dataset:
-    """Apply a mapping in Python to a dataset of pairs (tags, columns)."""
+    """Apply a Python mapping to a dataset of pairs (tags, columns)."""
     names, account = request.elements.names, request.account
     types = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(mapping.types)]
     shapes = flatten_shapes(mapping.shapes, len(types))

@@ -1,6 +1,7 @@
 """`ConcurrencyLimit`: limits how many calls of a Python mapping run at the same time, and adjusts this limit.
 
-This module only measures the calls. `Climb` chooses the limit from the measurements.
+This module measures the calls and enforces the limit. It must not choose the limit: `Climb` does, from the
+measurements.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def require_types_and_shapes(output_types: Any, output_shapes: Any, what: str, r
 def flatten_shapes(shapes: Any, count: int) -> list[Any]:
     """Return the shapes in a nested structure as a flat list; raise SchemaError unless there are `count` of them.
 
-    A list or tuple of numbers and None is a single shape.
+    A list or tuple that holds only numbers and None is a single shape.
     """
 
     def is_shape(value: Any) -> bool:
@@ -90,7 +90,10 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
 
 
 def with_types(result: Any, output_types: Any) -> Any:
-    """Convert the result of a traced mapping to `output_types`: parse text as numbers, and cast numbers."""
+    """Convert the result of a traced mapping to `output_types`: parse text as numbers, and cast numbers.
+
+    If `output_types` is None, convert the values to tensors of their own types.
+    """
     if output_types is None:
         return tf.nest.map_structure(
             lambda value: value if tf.is_tensor(value) else tf.convert_to_tensor(value), result
@@ -111,7 +114,7 @@ def with_types(result: Any, output_types: Any) -> Any:
 
 
 def _in_structure_of(result: Any, types: Any) -> Any:
-    """Return the types in the nested structure that the result has."""
+    """Return `types` in the nested structure of `result`."""
     flat = tf.nest.flatten(types)
     if len(flat) != len(tf.nest.flatten(result)):
         raise SchemaError(f"output_types has {len(flat)} types, the mapping returns {len(tf.nest.flatten(result))}")

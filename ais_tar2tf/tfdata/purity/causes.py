@@ -1,7 +1,8 @@
-"""`cause_of`: tells whether the use of an object can change a function's result from call to call.
+"""`cause_of`: tells whether a function that uses an object is impure, so that its result may differ at each call.
 
-Such an object is a source of randomness, a clock, an iterator, or an object with state outside of Python, such as a
-file. This module looks at single objects, and must not run their code. `search.py` finds the objects of a function.
+An object that makes a function impure is a source of randomness, a clock, an iterator, or an object with state
+outside of Python, such as a file. This module looks at single objects, and must not run their code. `search.py` finds
+the objects that a function uses.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _GENERATORS = (
     np.random.SeedSequence,
 )
 _MODULES = {"random": RANDOMNESS, "numpy.random": RANDOMNESS, "secrets": RANDOMNESS, "time": CLOCK}
-_CONSTANT = frozenset({"compare_digest", "mktime", "strptime", "struct_time"})  # pure functions of these modules
+_CONSTANT = frozenset({"compare_digest", "mktime", "strptime", "struct_time"})  # pure functions in `_MODULES`
 _FUNCTIONS = {
     **dict.fromkeys(
         [f"{module}.{name}" for module in ("os", "posix", "nt") for name in ("urandom", "getrandom")], RANDOMNESS
@@ -61,22 +62,22 @@ MUTATORS = frozenset(
 
 
 class Cause(NamedTuple):
-    """The cause of an impurity: `reason` is `RANDOMNESS`, `STATE` or `CLOCK`; `what` describes the object."""
+    """The reason why a function is impure: `RANDOMNESS`, `STATE` or `CLOCK`. `what` describes the object to blame."""
 
     reason: str
     what: str
 
 
 def is_changed_by(value: Any, method: str) -> bool:
-    """Return whether `value` is a container that a method of this name changes in place."""
+    """Return whether `value` is a container, and its method with the name `method` changes it in place."""
     return isinstance(value, _CONTAINERS) and method in MUTATORS
 
 
 def cause_of(value: Any) -> Cause | None:
     """Return why a function that uses `value` may return another result each time; None if `value` is no cause.
 
-    For a class, return why a call of the class may have this effect. The caller ignores a class that is not called:
-    a function that only mentions `random.Random` draws no numbers.
+    If `value` is a class, return why a function that calls this class may do so. The caller must ignore a class that
+    the function does not call: a function that only mentions `random.Random` draws no numbers.
     """
     if isinstance(value, _GENERATORS):
         return Cause(RANDOMNESS, f"a {_type_name(type(value))}")

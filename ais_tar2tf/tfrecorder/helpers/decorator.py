@@ -1,4 +1,7 @@
-"""The decorator `@tfrecordable(dtype=…)`. It makes a method a property whose value is a field in record files."""
+"""The decorator `@tfrecordable(dtype=…)`. It makes a method a property whose value is a field in record files.
+
+This module must not serialize values: `marshaller.py` does so.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def __dir__() -> list[str]:
 
 
 class TfRecordable(property):
-    """A property whose value is written into record files, with the type `dtype`."""
+    """A property whose value is written into record files, as a field of the type `dtype`."""
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class TfRecordable(property):
 def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecordable]:
     """Return a decorator that makes a method a property whose value is written into record files.
 
-    Datasets have the fields in the order in which the properties are declared.
+    The fields of a dataset have the order in which the properties are declared.
 
     Args:
         dtype: The type of the field, one of `Example.Field.TYPE_…`.
@@ -60,7 +63,7 @@ def tfrecordable(dtype: FieldType) -> Callable[[Callable[[Any], Any]], TfRecorda
             def label(self):
                 return 7
     """
-    if not isinstance(dtype, FieldType):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
+    if not isinstance(dtype, FieldType):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may not check types
         raise OptionTypeError(f"dtype is one of Example.Field.{', '.join(FieldType.__members__)}, not {dtype!r}")
 
     def decorate(fget: Callable[[Any], Any]) -> TfRecordable:

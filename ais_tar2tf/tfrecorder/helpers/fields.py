@@ -1,5 +1,7 @@
 """The eight types of TFRecorder's fields, and the features that store a field of each type.
 
+In this table, `name` is the name of the field. Each feature is followed by its content:
+
     BOOL, INT32, INT64    name: int64_list
     FLOAT                 name: float_list
     DOUBLE                name: float_list, rounded        name/float64: the exact eight bytes
@@ -30,7 +32,7 @@ Shape = tuple[int, ...]
 
 
 class FieldType(enum.Enum):
-    """The types that `@tfrecordable(dtype=…)` accepts. The value of a member is the field's type in datasets."""
+    """The types that `@tfrecordable(dtype=…)` accepts. The value of each is the field's type in datasets."""
 
     TYPE_BOOL = "bool"
     TYPE_INT32 = "int32"
@@ -53,19 +55,22 @@ class FieldType(enum.Enum):
 
 
 def schema_of(types: Mapping[str, FieldType], *, shapes: bool = True) -> Schema:
-    """Return the schema of records with fields of these types; with `shapes`, also of the features `name/shape`."""
+    """Return the schema of records with fields of these types. With `shapes`, it has the features `name/shape`."""
     return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind, shapes)))
 
 
 def dense_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
-    """Return the schema for fast reading of records that this package wrote; None if an array has no known shape."""
+    """Return the schema for fast reading: one feature for each field, with the same number of values in all records.
+
+    Only records that this package wrote fit this schema. Return None if the shape of an array is unknown.
+    """
     if any(kind.is_array and name not in shapes for name, kind in types.items()):
         return None
     return Schema(tuple(_dense_field(name, kind, shapes) for name, kind in types.items()))
 
 
 def _dense_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
-    """Return the one feature from which a field is read. Its size is the same in all records."""
+    """Return the one feature from which a field is read. It has the same number of values in all records."""
     if kind.is_array:
         return Field(name, kind.dtype, (math.prod(shapes[name]),), "raw")
     if kind is FieldType.TYPE_DOUBLE:
@@ -105,7 +110,11 @@ def stored_values(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> 
 
 
 def _array(name: str, kind: FieldType, value: Any) -> Any:
-    """Return a value as an array of its field's type; raise SchemaError if numbers would be lost."""
+    """Return a value as an array of its field's type.
+
+    Raises:
+        SchemaError: The value is no array of numbers, or the type cannot hold its numbers.
+    """
     try:
         array = np.atleast_1d(np.asarray(value))
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""The choice of a decoder for each field: by the option `decode=`, else by the field's name and a sample."""
+"""The choice of a decoder for each field: by the option `decode=`, else by the field's name and a sample.
+
+The function of a decoder is in `decoder.py`. This module must not decode a value by itself.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,13 @@ from ais_tar2tf.values.schema import LABEL_FIELDS, Field, Schema, extension_of, 
 __all__ = ["Decode", "Decoding", "choose_decoding"]
 
 Decode = bool | Schema | Mapping[str, Any]
-"""True, a schema, or a dict from fields to a kind, a number type, the words of a label, or a function.
+"""True, a schema, or a dict by field name. A value of the dict is a kind (one of `KINDS`), the type of a number, the
+words of a label, or a function.
 
 For True, the names of the fields and a sample of the records select the decoders.
 """
 
-_TYPED_IN_GRAPH = ("image", "npy")  # kinds whose type of values a dataset has to know before it decodes a value
+_TYPED_IN_GRAPH = ("image", "npy")  # a dataset has to know the type of their values before it decodes one
 _COLOUR_CHANNELS = 3  # red, green and blue
 _NUMBER_FIELDS = frozenset({*LABEL_FIELDS, "cls2", "index", "id"})  # extensions of text fields that may hold a number
 
@@ -45,7 +49,7 @@ def choose_decoding(
         schema: Returns the schema of a sample. It is called only when the option does not state the type of a field.
         names: Returns the names of the fields that records may have: the fields of a sample, or the selected fields.
             When there are no records, the result is empty, and every name is accepted.
-        sampled: Whether `names` returns the fields of a sample; later records may have more fields.
+        sampled: Whether `names` returns the fields of a sample. If it does, later records may have more fields.
         in_graph: Whether the decoders also have to decode tensors.
 
     Raises:
@@ -104,8 +108,9 @@ def _generalized(schema: Schema, field: Field) -> Field:
 def _by_name(field: Field) -> Decoder:
     """Return the decoder of a field of a sample.
 
-    The extension of the field selects the decoder. If the extension is unknown, the first bytes of the files do so.
-    A label, index or id decodes to a number if the sample has numbers. A field of unknown kind stays bytes.
+    The extension of the field selects the decoder. If the extension is unknown, the encoding that was found in the
+    sample selects it. A label, index or id decodes to a number if the values in the sample are numbers. A field of
+    unknown kind stays bytes.
     """
     kind = kind_of_field(field.name)
     if kind is None and field.encoding in ("image", "npy", "audio", "hdf5", "netcdf"):
@@ -128,7 +133,7 @@ def _by_schema(field: Field) -> Decoder:
 
 
 def _typed(kind: str, field: Field) -> Decoder:
-    """Return the decoder of a kind. For an image or an array, it gets the type and shape that `field` states."""
+    """Return the decoder of a kind. A decoder of images or arrays gets the type and shape that `field` states."""
     is_typed = field.encoding == kind and field.dtype != "object"
     if kind == "image":
         shape = field.shape or None
@@ -184,9 +189,9 @@ class Decoding:
 
     Attributes:
         decoders: The decoders, by field name.
-        explicit: Whether the user named each field. If so, a field whose values cannot be tensors is an error in a
-            graph; else it stays bytes there.
-        where: The place that an error names when a record does not name its shard.
+        explicit: Whether the user named each field. It decides about a field whose values cannot be tensors: in a
+            graph, such a field is an error if `explicit` is true; otherwise, it stays bytes.
+        where: The folder or URL that an error names when a record does not name its shard.
     """
 
     decoders: dict[str, Decoder]

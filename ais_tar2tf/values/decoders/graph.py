@@ -1,7 +1,7 @@
 """Decoders that map scalar string tensors to tensors, by TensorFlow's operations.
 
 A `.npy` file is decoded by Python code that the graph calls, because TensorFlow has no operation for such files.
-Importing this module does not import TensorFlow; calling a function does.
+The import of this module must not import TensorFlow. A call of one of its functions does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _JPEG_RATIOS = (8, 4, 2, 1)  # TensorFlow can divide height and width by these n
 
 
 def image(encoded: Any, dtype: str, channels: int, shape: Any, at_least: tuple[int, int] | None = None) -> Any:
-    """Return the pixels of an image. A JPEG may be scaled down, but not below `at_least` (height, width)."""
+    """Return the pixels of an image.
+
+    A JPEG may be scaled down, but not below `at_least` (height, width). If this is None, no image is scaled.
+    """
 
     def whole() -> Any:
         return tf.io.decode_image(encoded, channels, tf.as_dtype(dtype), expand_animations=False)
@@ -45,7 +48,7 @@ def _scaled(encoded: Any, dtype: str, channels: int, at_least: tuple[int, int]) 
 
 
 def label(text: Any, vocabulary: tuple[str, ...]) -> Any:
-    """Return the index of a label in its vocabulary; surrounding whitespace is ignored."""
+    """Return the index of the label `text` in its vocabulary. Whitespace around the label is ignored."""
     word = tf.strings.strip(text)
     matches = tf.equal(tf.constant(vocabulary), word)
     unknown = tf.strings.join(["label '", word, "' is not in its vocabulary"])

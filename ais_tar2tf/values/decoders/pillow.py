@@ -1,8 +1,8 @@
 """The function `pixels`, which decodes JPEG and PNG images by Pillow, if Pillow is installed.
 
-This module must not import TensorFlow, which costs 650 MB and several seconds. Its result for a PNG is that of
-`tf.io.decode_png`, and for a JPEG that of `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By default, TensorFlow
-decodes a JPEG by a faster approximation, whose pixels differ by about one level.
+This module must not import TensorFlow, which costs 650 MB and several seconds. `pixels` returns the same pixels as
+`tf.io.decode_png` and `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By default, TensorFlow decodes a JPEG by a
+faster approximation, whose pixels differ by about one level.
 
 Pillow gets only the parts of a file that define its pixels. Metadata (EXIF, colour profiles, texts) is removed. So
 metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header states is
@@ -31,7 +31,7 @@ _JPEG = b"\xff\xd8\xff"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PARTS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _KEPT_SEGMENTS = frozenset({0xE0, 0xEE})  # APP0 (JFIF) and APP14 (Adobe), which define the colour space
-_OTHER_SEGMENTS = frozenset({*range(0xE0, 0xF0), 0xFE}) - _KEPT_SEGMENTS
+_OTHER_SEGMENTS = frozenset({*range(0xE0, 0xF0), 0xFE}) - _KEPT_SEGMENTS  # metadata: other APP segments, comments
 _START_OF_SCAN = 0xDA
 _JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # stored channels: decoded channels; CMYK becomes RGB
 _ALPHA = (2, 4)  # the numbers of channels that include alpha: grey and alpha, or colours and alpha
@@ -40,8 +40,12 @@ _ALPHA = (2, 4)  # the numbers of channels that include alpha: grey and alpha, o
 def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
     """Return the pixels of an image as (height, width, channels), or None if TensorFlow has to decode the image.
 
-    TensorFlow has to decode other formats, other types, colours of 16 bits, and colours that shall become grey. It
-    has to decode all images if Pillow is not installed, or is configured to accept truncated images.
+    TensorFlow has to decode:
+
+    * formats other than JPEG and PNG, and types other than "uint8" and "uint16"
+    * colours of 16 bits, if `dtype` is "uint16"
+    * colours that shall become grey, and images that shall get an alpha channel
+    * all images if Pillow is not installed, or is configured to accept truncated images
 
     Args:
         data: The bytes of the file.
@@ -127,7 +131,7 @@ def _jpeg(data: bytes) -> Any:
     from PIL import JpegImagePlugin
 
     decoded = _array(_loaded(JpegImagePlugin.JpegImageFile, b"".join(_parts_of_jpeg(data))))
-    if decoded.shape[2] == 4:  # cyan, magenta, yellow and black become colours, as in TensorFlow
+    if decoded.shape[2] == 4:  # cyan, magenta, yellow and black become RGB, as in TensorFlow
         inks = 255 - decoded.astype(np.int32)
         return (inks[..., 3:] * inks[..., :3] // 255).astype(np.uint8)
     return decoded

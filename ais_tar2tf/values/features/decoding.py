@@ -1,7 +1,8 @@
 """The decoder of tf.train.Example: a serialized Example becomes a dict of values.
 
 An Example is a list of entries. Each entry has a name and a feature. The payload of an entry is the bytes of the
-feature's values, and its head is all bytes before the payload. The wire format is in `features/__init__.py`.
+feature's values. The head of an entry is all its bytes before the payload. `features/__init__.py` describes the wire
+format.
 
 Most Examples of one file have the same heads. So the decoder caches heads, and the lengths of the heads in the last
 Example. `decode` looks up the heads of the next Example in this cache. If a head is not in the cache, `_parse` parses
@@ -22,7 +23,7 @@ from ais_tar2tf.values.features.varint import integers, read, varint
 
 __all__ = ["decode"]
 
-_MAX_CACHED = 16_384  # heads of entries: about 4 MB, at most 16 MB
+_MAX_CACHED = 16_384  # the most items of each cache; so many heads take about 4 MB, and at most 16 MB
 _LONGEST_HEAD = 1_024  # bytes; longer heads are not cached
 # A tag is the number of a field, shifted left by three bits, plus the wire type.
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -33,10 +34,10 @@ _LIST_TAGS = {kind << 3 | _DELIMITED: kind for kind in (BYTES, FLOATS, INTEGERS)
 _FLOAT32, _from_buffer = np.dtype("<f4"), np.frombuffer
 
 # Integer arrays, by payload. Short payloads are mostly labels. The arrays are read-only, because results share them.
-_SHORT_BYTES = 4  # two numbers up to 16,383, or one up to 268 million
+_SHORT_BYTES = 4  # enough for two numbers up to 16,383, or for one number up to 268 million
 _short: dict[bytes, Any] = {}
 
-_prefixes: dict[int, bytes] = {}  # the first bytes of an Example, by its length
+_prefixes: dict[int, bytes] = {}  # all bytes of an Example before its first entry, by the length of the Example
 # Name, kind and payload length, by the head of an entry. An entry is cached only if its list holds a single value, or
 # a single packed run of values, and if this payload ends where the entry ends.
 _known: dict[bytes, tuple[str, int, int]] = {}
@@ -104,7 +105,7 @@ def _integers(payload: bytes, offset: int) -> Any:
 def _new_prefix(length: int) -> bytes:
     """Return and cache the prefix of an Example of `length` bytes: all bytes before its first entry.
 
-    The Example must have no other field than the Features message.
+    An Example begins with this prefix if the Features message is its only field.
     """
     head = b""
     for width in range(1, 6):
@@ -132,7 +133,7 @@ class _Message:
         return tag
 
     def next_span(self) -> tuple[int, int]:
-        """Return the begin and the end of the next delimited value, and skip it."""
+        """Return the offsets at which the next delimited value begins and ends, and skip the value."""
         size, begin = read(self.data, self.at, self.end)
         if size > self.end - begin:
             raise MalformedExample(f"a value of {size:,} bytes where {self.end - begin:,} are left", offset=begin)

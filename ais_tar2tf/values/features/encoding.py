@@ -1,8 +1,9 @@
-"""The encoder of tf.train.Example: a dict of values becomes a serialized Example. No I/O, no TensorFlow.
+"""The encoder of tf.train.Example, which makes a serialized Example of a dict of values.
 
 `features/__init__.py` describes the wire format: an *entry* holds the name of a feature and a list of values, and the
-*kind* of the list is bytes, floats or integers. The *head* of an entry is all its bytes before the first value. Heads
-are cached, because a head depends only on the name, the kind and the length of the value.
+*kind* of the list is bytes, floats or integers. The *head* of an entry is all its bytes before the first value. The
+head of an entry with one value depends only on the name, the kind and the length of the value, so it is cached. This
+module must not do I/O or import TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ais_tar2tf.values.features.varint import varint
 
 __all__ = ["bytes_head", "encode", "example_head"]
 
-_MAX_CACHED = 16_384  # heads: usually about 2 MB of memory in all, at most 16 MB
+_MAX_CACHED = 16_384  # the most heads in the cache: usually about 2 MB of memory in all, at most 16 MB
 _LONGEST_HEAD = 1_024  # bytes; longer heads are not cached
 _ONE_BYTE_VARINTS = [bytes((number,)) for number in range(128)]
 _heads: dict[tuple[str, int, int], bytes] = {}
@@ -78,12 +79,12 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def example_head(size: int) -> bytes:
-    """Return the bytes of an Example before its entries, which have `size` bytes together."""
+    """Return the bytes with which an Example begins, before its entries. The entries have `size` bytes together."""
     return b"\x0a" + varint(size)
 
 
 def bytes_head(name: bytes, size: int) -> bytes:
-    """Return the head of an entry with a single value of `size` bytes, of kind bytes. `name` is encoded as UTF-8."""
+    """Return the head of an entry of kind bytes with one value of `size` bytes. `name` is encoded as UTF-8."""
     return _head_of_value(name, BYTES, size)
 
 
@@ -112,7 +113,10 @@ def _head_of_value(name: bytes, kind: int, length: int) -> bytes:
 
 
 def _head_of_list(name: bytes, kind: int, length: int) -> bytes:
-    """Return the bytes of an entry before its list of `length` bytes. A list of kind 0 is empty, and has no tag."""
+    """Return the bytes of an entry before its list, which has `length` bytes.
+
+    A list of kind 0 is empty, and no tag is written before it.
+    """
     feature = bytes((kind << 3 | 2,)) + varint(length) if kind else b""
     head = b"".join((b"\x0a", varint(len(name)), name, b"\x12", varint(len(feature) + length), feature))
     return b"\x0a" + varint(len(head) + length) + head

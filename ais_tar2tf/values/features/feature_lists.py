@@ -1,8 +1,12 @@
-"""Converts values to features of a tf.train.Example, and encodes their lists.
+"""Converts values to features of a tf.train.Example, and encodes the lists of the features.
 
-A feature is a flat list of one kind: bytes, floats or integers. A ragged value becomes `<name>/ragged_flat_values`
-and, from the outermost level inwards, `<name>/ragged_row_lengths_<i>`; TFDS uses the same names. A sparse value
-becomes `<name>/values`, `<name>/indices_<dimension>` and `<name>/shape`. This module must not know schemas.
+A feature is a flat list of one kind: bytes, floats or integers. Some values become several features:
+
+* A ragged value becomes `<name>/ragged_flat_values` and, for each level from the outermost inwards,
+  `<name>/ragged_row_lengths_<i>`. TFDS uses the same names.
+* A sparse value becomes `<name>/values`, `<name>/shape` and, for each dimension, `<name>/indices_<dimension>`.
+
+This module must not know schemas.
 """
 
 from __future__ import annotations
@@ -44,12 +48,16 @@ _INT64 = range(-(2**63), 2**63)
 TEXT_TYPES = (bytes, bytearray, memoryview, str)
 _INTEGER_TYPES = (bool, int, np.integer, np.bool_)
 _NUMBER_TYPES = (*_INTEGER_TYPES, float, np.floating)
-# The kinds by NumPy's letters for types. "V" is ml_dtypes' bfloat16; NumPy's own void type is refused later.
+# The kinds by NumPy's letters for types. ml_dtypes' bfloat16 has the letter "V", as has NumPy's own void type, which
+# `_array_list` refuses.
 _KINDS = {"f": FLOATS, "V": FLOATS, "b": INTEGERS, "i": INTEGERS, "u": INTEGERS, "S": BYTES, "U": BYTES}
 
 
 def features_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, content) for each feature that a value becomes. A content is a scalar, a flat list or an array."""
+    """Yield (name, content) for each feature that a value becomes. None becomes no feature.
+
+    A content is a scalar, a flat list or an array. `list_bytes` encodes it.
+    """
     if value is None:
         return
     if _is_plain_array(value):
@@ -113,7 +121,7 @@ def as_numpy(value: Any) -> Any:
 
 
 def list_bytes(name: str, value: Any) -> tuple[int, bytes]:
-    """Return the kind and the encoded list of a content that `features_of` yields."""
+    """Return the kind and the encoded list of a feature, from the content that `features_of` yields."""
     if isinstance(value, np.ndarray | np.generic):
         return _array_list(name, np.asarray(value).reshape(-1))
     values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
@@ -158,7 +166,7 @@ def _packed_run(payload: bytes) -> bytes:
 
 
 def as_bytes(name: str, value: Any) -> bytes:
-    """Return a text as UTF-8, and any other value of `TEXT_TYPES` as bytes. `name` is the feature, for the error."""
+    """Return a text as UTF-8, and any other value of `TEXT_TYPES` as bytes. Errors name the feature `name`."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape")

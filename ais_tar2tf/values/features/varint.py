@@ -16,7 +16,7 @@ from ais_tar2tf.errors import MalformedExample
 __all__ = ["integers", "packed", "read", "varint"]
 
 _LONGEST = 10  # the most bytes of a varint: 64 bits, with seven bits in a byte
-_FEW = 12  # for fewer numbers or bytes, a loop is faster than NumPy
+_FEW = 12  # with fewer numbers to encode or bytes to decode, a loop is faster than NumPy
 _U64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -49,7 +49,7 @@ def read(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def packed(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bytes:
-    """Return int64 numbers as consecutive varints."""
+    """Return int64 numbers as consecutive varints. A negative number is encoded as the number plus 2**64."""
     if len(numbers) < _FEW:
         return b"".join([varint(int(number) & _U64) for number in numbers])
     wide = np.ascontiguousarray(numbers, dtype=np.int64).view(np.uint64)
@@ -75,7 +75,7 @@ def packed(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bytes:
 
 
 def integers(data: bytes, offset: int) -> np.ndarray[Any, Any]:
-    """Return the int64 numbers of consecutive varints. Errors add `offset` to the offset in `data`."""
+    """Return the int64 numbers of consecutive varints. `offset` is the offset of `data`, for errors."""
     if data.isascii():
         return np.frombuffer(data, np.uint8).astype(np.int64)
     if len(data) < _FEW:

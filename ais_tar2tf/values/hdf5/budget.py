@@ -1,9 +1,9 @@
 """The byte budget for the values of one HDF5 file.
 
-The size of an element is known before the element is read, unless it has a variable length (text or a list). Many
-elements of variable length may refer to the same content in the file. So the elements of a small file can take
-gigabytes of memory. Therefore such elements are read in parts. A part has so few elements that it stays within the
-limit even if each element is as large as the file. This module must not decode values.
+The size of an element is known before the element is read, unless the element has a variable length (text or a
+list). Many elements of variable length may refer to the same content in the file. So the elements of a small file can
+take gigabytes of memory. Therefore, elements of variable length are read in parts. A part has so few elements that it
+stays within the limit even if each element is as large as the file. This module must not decode values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ _OBJECT_BYTES = 128  # memory of a Python object without its content; a numpy ar
 
 
 class Budget:
-    """Counts the bytes of the values that are read from one file, and refuses more than `limit` bytes."""
+    """Counts the bytes of the values that are read from one file, and refuses more than `limit` bytes.
+
+    Args:
+        limit: The largest number of bytes, `Limits.member_bytes`.
+        file_bytes: The size of the file. No element of variable length is larger than the file.
+    """
 
     def __init__(self, limit: int, file_bytes: int) -> None:
         self._limit = limit
@@ -30,9 +35,10 @@ class Budget:
         self._used = 0
 
     def check(self, datasets: dict[str, Any]) -> None:
-        """Refuse HDF5 datasets whose headers state too many bytes, in total or in one chunk.
+        """Refuse HDF5 datasets whose headers state too many bytes, in total or in one HDF5 chunk.
 
-        A chunk counts because the HDF5 library holds a whole chunk in memory.
+        An HDF5 chunk is a group of elements that is stored as a whole. The HDF5 library holds a whole chunk in
+        memory, even if it reads only a part of the chunk.
         """
         for dataset in datasets.values():
             self._spend(_minimum_bytes(dataset.shape, dataset.dtype))
@@ -40,7 +46,7 @@ class Budget:
                 raise self._error(_minimum_bytes(dataset.chunks, dataset.dtype))
 
     def read_objects(self, dataset: Any) -> Any:
-        """Return all values of a dataset whose elements are Python objects."""
+        """Return all values of an HDF5 dataset whose elements have a variable length, and become Python objects."""
         whole = np.empty(dataset.shape, dataset.dtype)
         for part in _parts(dataset.shape, self._part_elements(dataset.dtype)):
             values = dataset[part]
@@ -89,7 +95,7 @@ def _minimum_bytes(shape: Any, dtype: Any) -> int:
 
 
 def _content_bytes(values: Any) -> int:
-    """Return the size of all text and lists among the values: bytes, or characters for text that is a `str`."""
+    """Return the size of all text and lists among the values: bytes, but for a `str`, characters."""
     if isinstance(values, np.void) or (isinstance(values, np.ndarray) and values.dtype.names is not None):
         return sum(_content_bytes(values[name]) for name in values.dtype.names or ())
     if isinstance(values, np.ndarray):

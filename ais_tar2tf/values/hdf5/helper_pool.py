@@ -27,8 +27,8 @@ from ais_tar2tf.values.hdf5.wire import KEPT_BYTES, LENGTH, unpack
 __all__ = ["HelperPool"]
 
 _START_SECONDS = 60.0  # for a new helper to import its modules on a busy machine
-_GRACE_SECONDS = 5.0  # for a helper to end itself after its time limit
-_MAX_ANSWER_BYTES = 256 * MIB  # of JSON, which does not contain the bytes of values
+_GRACE_SECONDS = 5.0  # for a helper to end itself after the time limit of a request
+_MAX_ANSWER_BYTES = 256 * MIB  # an answer is JSON; the bytes of values are not in it but in `_Helper._values`
 _MAX_HELPERS = 4
 _CODE = (
     "import sys; sys.path[:] = {path!r}; "
@@ -41,10 +41,10 @@ class _HelperFailed(Exception):
 
 
 class _Helper:
-    """One helper process and the descriptors that are shared with it.
+    """One helper process and the descriptors that this process shares with it.
 
-    `_file` holds a file to read that has no path, and `_values` holds the bytes of the values that the helper read.
-    The helper writes its answers to the pipe `_answers`.
+    If an HDF5 file has no path, this process writes its bytes to `_file`, from which the helper reads them. The
+    helper writes the bytes of values to `_values`, and its answers to the pipe whose reading end is `_answers`.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Helper:
         self._seconds = 0.0  # the time limit of the current request
 
     def read(self, source: bytes | str, names: Collection[str] | None, limit: int, options: Hdf5) -> dict[str, Any]:
-        """Send a request and return the helper's answer. `fill` can read the values until the next request.
+        """Send a request and return the helper's answer. Until the next request, `fill` can copy the values.
 
         Args:
             source: The bytes of a file, or its path.
@@ -107,7 +107,7 @@ class _Helper:
             done += count
 
     def trim(self) -> None:
-        """Free the memory of large files and values."""
+        """Shrink `_file` and `_values` if they are large, to free their memory."""
         for descriptor in (self._file, self._values):
             if os.fstat(descriptor).st_size > KEPT_BYTES:
                 os.ftruncate(descriptor, KEPT_BYTES)
@@ -174,7 +174,7 @@ class _Helper:
 
 
 class HelperPool:
-    """A pool of at most `_MAX_HELPERS` helpers. A helper serves one thread at a time; other threads wait."""
+    """A pool of at most `_MAX_HELPERS` helpers. A helper serves one thread at a time; further threads wait."""
 
     def __init__(self) -> None:
         self._lock = forking.lock()
@@ -234,7 +234,7 @@ class HelperPool:
 
 
 def _unpacked(answer: dict[str, Any], helper: _Helper) -> tuple[dict[str, Any], dict[str, Any]] | Exception:
-    """Return the variables and attributes of an answer, or the exception that it reports."""
+    """Return the variables and attributes in an answer, or the exception for the error that the answer reports."""
     if "error" in answer:
         number = answer.get("number")
         return OSError(number, str(answer["error"])) if number else SchemaError(str(answer["error"]))
@@ -249,7 +249,7 @@ def _unpacked(answer: dict[str, Any], helper: _Helper) -> tuple[dict[str, Any], 
 
 
 def _shared_file(name: str) -> int:
-    """Return the descriptor of a file without a path, in memory if the system supports that."""
+    """Return the descriptor of a new file without a path. The file is in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(f"ais_tar2tf-{name}")
     with tempfile.TemporaryFile() as file:

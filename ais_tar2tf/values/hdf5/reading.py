@@ -1,9 +1,9 @@
-"""Reads netCDF-4 and other HDF5 files, whose variables are also called datasets. All such files are read here.
+"""Reads netCDF-4 and other HDF5 files. The HDF5 library calls their variables *datasets*.
 
-Missing values, packed values and times are converted as in xarray; but in times, only NaN counts as missing.
-Files are untrusted. Links to other files, external storage and virtual datasets are refused, because the HDF5 library
-would open the files that they name. A file whose values take more bytes than `limit` is refused, too. h5py is
-imported on the first call.
+Missing values, packed values and times are converted as in xarray, with one exception: in times, only NaN counts as
+missing. This module must not trust a file. It refuses links to other files, external storage and virtual datasets,
+because the HDF5 library would open the files that they name. It also refuses a file whose values take more bytes than
+`limit`. h5py is imported on the first call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ h5py: Any = LazyModule("h5py")
 
 __all__ = ["NetCDF", "read", "read_in_process"]
 
-_CHOICES = ("isolated", "in-process")  # the values of the variable AIS_TAR2TF_HDF5; the first value is the default
+_CHOICES = ("isolated", "in-process")  # values of the environment variable AIS_TAR2TF_HDF5; default first
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _NETCDF3_MAGIC = b"CDF"
@@ -68,13 +68,14 @@ def read(
     """Return the variables and the attributes of a netCDF-4 or HDF5 file.
 
     A crafted file can make the HDF5 library crash or hang. Therefore a helper process reads the file, for at most
-    `options.seconds`. This process reads it only if `options` or the variable AIS_TAR2TF_HDF5 says so.
+    `options.seconds`. The calling process reads the file itself only if `options` or the environment variable
+    AIS_TAR2TF_HDF5 says so.
 
     Args:
         source: The bytes of the file, or its path.
         names: The paths of the variables to read; None reads all variables.
         limit: The largest size of all values together, in bytes.
-        options: Says whether a helper process reads the file, and its time limit.
+        options: Says whether a helper process reads the file, and how long this process may take.
 
     Raises:
         SchemaError: The file cannot be read, its values are too large, the library crashed, or reading took too long.
@@ -90,7 +91,7 @@ def read(
 
 
 def _is_isolated(options: Hdf5) -> bool:
-    """Return whether a helper process reads files, as the options or the variable AIS_TAR2TF_HDF5 say."""
+    """Return whether a helper process reads files. If the options leave this open, AIS_TAR2TF_HDF5 decides."""
     if options.isolate is not None:
         return options.isolate
     chosen = os.environ.get("AIS_TAR2TF_HDF5", "") or _CHOICES[0]
@@ -113,7 +114,7 @@ def read_in_process(
     limit: int = Limits().member_bytes,
     new_array: _chunks.ArrayFactory = np.empty,
 ) -> NetCDF:
-    """Read a file as `read` does, but in this process. The arrays of large variables come from `new_array`."""
+    """Read a file as `read` does, but in this process. `new_array` allocates the arrays of large variables."""
     try:
         importlib.import_module("h5py")
     except ImportError as error:
@@ -150,9 +151,10 @@ def _check_magic(source: bytes | str | os.PathLike[str]) -> None:
 
 
 def _datasets(file: Any, budget: Budget) -> Iterator[tuple[str, Any]]:
-    """Yield every variable with its path.
+    """Yield the path of every variable, and its dataset.
 
-    The depth of groups and the number of objects are bounded, because hard links can give one group many paths.
+    The depth of groups and the number of objects are bounded, because hard links can give one group many paths, even
+    endlessly many.
     """
     stack, count = [("", file, 0)], 0
     while stack:
@@ -173,7 +175,7 @@ def _datasets(file: Any, budget: Budget) -> Iterator[tuple[str, Any]]:
 
 
 def _named(file: Any, name: str) -> Any:
-    """Return the variable with a path, such as `group/name`."""
+    """Return the dataset of the variable with the path `name`, such as `group/name`."""
     node = file
     for part in name.split("/"):
         if not isinstance(node, h5py.Group) or part not in node:
@@ -197,7 +199,7 @@ def _child(group: Any, name: str) -> Any:
 
 
 def _is_bare_dimension(dataset: Any, budget: Budget) -> bool:
-    """Return whether a dataset only declares a dimension of netCDF, and is no variable."""
+    """Return whether a dataset only declares a dimension of a netCDF file, and is no variable."""
     name = budget.read_attribute(dataset, "NAME") if "NAME" in dataset.attrs else None
     return isinstance(name, bytes | np.bytes_) and bytes(name).startswith(_DIMENSION_NAME)
 
@@ -207,7 +209,7 @@ def _attributes(holder: Any, budget: Budget) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return bytes as a str, and an array of one value as the value, like other netCDF readers."""
+    """Turn bytes into a str, and an array of one value into this value, as other netCDF readers do."""
     if isinstance(value, np.ndarray) and value.shape == (1,):
         value = value[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes | np.bytes_) else value
@@ -232,7 +234,7 @@ def _converted(values: Any, attributes: dict[str, Any]) -> Any:
     if time_units is not None and attributes.get("calendar", "standard") in _CALENDARS:
         return _times(values, time_units)
     gaps = [attributes[name] for name in ("_FillValue", "missing_value") if name in attributes]
-    missing = [gap for gap in gaps if values.dtype.kind in "iuf" and gap == gap]  # NaN stays NaN
+    missing = [gap for gap in gaps if values.dtype.kind in "iuf" and gap == gap]  # a NaN gap needs no conversion
     packing = {name: attributes[name] for name in ("scale_factor", "add_offset") if name in attributes}
     if not missing and not packing:
         return values
@@ -246,7 +248,10 @@ def _converted(values: Any, attributes: dict[str, Any]) -> Any:
 
 
 def _unpacked_dtype(dtype: Any, packing: dict[str, Any]) -> Any:
-    """Return a float type that is precise enough for stored values of a type, and for their scale and offset."""
+    """Return a float type that is precise enough for stored values of the type `dtype`, and for their packing.
+
+    `packing` has the scale and the offset of packed values, and is empty if the values are not packed.
+    """
     if packing:
         numbers = [np.asarray(number).dtype for number in packing.values()]
         return np.result_type(*numbers, np.float32) if dtype.itemsize <= 2 or dtype.kind == "f" else np.dtype("f8")

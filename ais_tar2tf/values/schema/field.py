@@ -210,7 +210,8 @@ def _merged(one: Field, other: Field) -> Field:
 def _merged_with_empty_list(typed: Field, empty: Field) -> Field:
     """Merge a field with a field of empty lists, which has no type.
 
-    The shape of an empty list ends at the level that is empty. The sizes of further levels come from the other field.
+    The shape of an empty list ends with the size 0 of its empty level: (0,) for [], (2, 0) for [[], []]. The sizes of
+    further levels come from the other field.
     """
     depth = len(empty.shape)
     if typed.dtype == ANY and depth > len(typed.shape):

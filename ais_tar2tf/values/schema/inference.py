@@ -1,4 +1,7 @@
-"""`Inference`: infers the schema of records, one record after another, in bounded memory."""
+"""`Inference` infers the schema of records, one record after another, in bounded memory.
+
+This module must not hold records, and must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["Inference", "infer"]
 
 
 class _Summary:
-    """A summary of the values of one field: their number, a description that fits all, and the words of a label."""
+    """A summary of all values of one field: their number, a `Field` that fits them, and the words of a label."""
 
     def __init__(self, *, is_label: bool) -> None:
         self.field: Field | None = None
@@ -68,14 +71,14 @@ class Inference:
         self.records = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Merge the values of one record into the schema.
+        """Merge the values of one record into the schema. An error leaves the schema unchanged.
 
         Args:
             record: The record.
 
         Raises:
-            SchemaError: A value does not fit the values before it. The error names the record; the schema stays
-                unchanged.
+            SchemaError: A value does not fit the earlier values of its field, and the error names the record; or the
+                records have more fields than `Limits.fields`.
         """
         merged: list[tuple[_Summary, Field, Any]] = []
         for name, value in record.items():
@@ -123,7 +126,8 @@ def infer(records: Iterable[Mapping[str, Any]], *, limits: Limits | None = None)
         limits: The limits of fields, and of words in a vocabulary.
 
     Raises:
-        SchemaError: A record does not fit the records before it.
+        SchemaError: A record does not fit the records before it, or the records have more fields than
+            `Limits.fields`.
     """
     inference = Inference(limits=limits)
     for record in records:

@@ -1,4 +1,4 @@
-"""Parses numbers that are written as text, as labels are in shards. No I/O."""
+"""Parses numbers that are written as text, such as the labels in shards. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def number_of_text(data: bytes, dtype: str) -> Any:
 
 
 def is_written_number(field: Field) -> bool:
-    """Return whether a field holds a single number. Then a value may also be text that states the number."""
+    """Return whether a field holds a single number, so that a value may also be text that states the number."""
     is_one = field.encoding == "list" and not (field.shape or field.ragged or field.sparse)
     return is_one and field.vocabulary is None and field.dtype in NUMBER_DTYPES
 
 
 def written_number(field: Field, text: str | bytes) -> Any:
-    """Return the number that a text states; None if the text or the field is not a single number."""
+    """Return the number that a text states; None if the text is not a number, or the field holds no single number."""
     if not is_written_number(field):
         return None
     try:
