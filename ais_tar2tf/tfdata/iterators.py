@@ -7,7 +7,6 @@ error. The iterators find the original error by this text, and raise it. They mu
 from __future__ import annotations
 
 import _thread
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,6 +21,10 @@ else:
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator  # not public: the type of `iter(dataset)`
 
 __all__ = ["ErrorTranslatingDataset", "ErrorTranslatingIterator", "WrappedDataset", "iterate"]
+
+
+_FREEING_SECONDS = 1.0  # much longer than TensorFlow takes unless a callback waits
+_never_freed: list[list[Any]] = []  # where no thread could be started
 
 
 class WrappedDataset(Dataset):
@@ -59,17 +62,16 @@ class ErrorTranslatingDataset(WrappedDataset):
 class ErrorTranslatingIterator(OwnedIterator):
     """TensorFlow's iterator, changed to raise the original errors of callbacks.
 
-    Destroying an iterator waits until its running callback has returned. Python's garbage collector may drop the
-    iterator inside this very callback, which would then wait for itself. So an iterator that is dropped outside of
-    the main thread is destroyed in a new thread.
+    TensorFlow destroys its iterator when the last tensor that refers to it is freed, and then waits until the running
+    callback has returned. Python's garbage collector may free this tensor in any thread: inside this very callback,
+    or in a thread that holds a lock for which the callback waits. Either thread would wait forever. So this class
+    keeps a second such tensor, which is freed in a new thread, after the first tensor.
     """
 
-    def __del__(self) -> None:
-        if threading.get_ident() == threading.main_thread().ident:
-            return
-        references = [self.__dict__.pop("_iterator_resource", None), self.__dict__.get("_dataset")]
-        with contextlib.suppress(RuntimeError):  # the interpreter is exiting, or cannot start another thread
-            _thread.start_new_thread(references.clear, ())
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset)
+        kept = [dataset, tf.identity(self._iterator_resource)]
+        weakref.finalize(self._iterator_resource, _free_in_thread, kept).atexit = False
 
     def __next__(self) -> Any:
         try:
@@ -101,6 +103,27 @@ def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> A
     iterator = ErrorTranslatingIterator(dataset)
     weakref.finalize(iterator, dropped).atexit = False
     return iterator
+
+
+def _free_in_thread(references: list[Any]) -> None:
+    """Free the objects in a list in a new thread. The main thread waits for it, but only for a second.
+
+    Without this wait, threads of a dropped iterator could still be running when the next statement begins.
+    """
+    freed = threading.Lock()
+    freed.acquire()
+
+    def free() -> None:
+        references.clear()
+        freed.release()
+
+    try:
+        _thread.start_new_thread(free, ())
+    except RuntimeError:  # the interpreter is exiting, or has no room for another thread
+        _never_freed.append(references)
+        return
+    if threading.get_ident() == threading.main_thread().ident:
+        freed.acquire(timeout=_FREEING_SECONDS)
 
 
 def _with_original_errors(function: Callable[[], Any]) -> Any:

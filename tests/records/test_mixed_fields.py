@@ -321,7 +321,7 @@ def test_decoded_fields_are_read_when_the_mapping_asks_for_them(mixed_template):
 
 
 @pytest.mark.parametrize("at", [0, 1, 7, 29])
-def test_a_checkpoint_is_resumed_with_different_fields(mixed_template, at):
+def test_a_checkpoint_is_resumed_with_different_fields(mixed_template, at, tmp_path):
     def dataset():
         return t2t.open(mixed_template, limits=Limits(chunk_records=4)).dataset(
             by_in, graph=False, shuffle=True, seed=3, **LENGTH
@@ -333,7 +333,7 @@ def test_a_checkpoint_is_resumed_with_different_fields(mixed_template, at):
     for _ in range(at):
         next(iterator)
     saved = tf.train.Checkpoint(iterator=iterator)
-    state = saved.write("ram://mixed-fields/" + str(at))
+    state = saved.write(str(tmp_path / f"state-{at}"))
     again = iter(dataset())
     tf.train.Checkpoint(iterator=again).read(state)
     assert [int(each) for each in again] == whole[at:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -378,3 +380,42 @@ def test_the_garbage_collector_inside_a_reading_call(stage: Callable[[Any], Any]
     finally:
         gc.enable()
     assert _registered_at_last() == []
+
+
+# Iterators that the garbage collector frees in the middle of their callback
+
+FREED_IN_ITS_CALLBACK = """
+import gc, os, threading
+import tensorflow as tf
+from ais_tar2tf.tfdata.iterators import ErrorTranslatingDataset
+
+gc.disable()
+cycle, called, dropped, freed = [], threading.Event(), threading.Event(), threading.Event()
+
+def callback(number):
+    if number == 5:
+        called.set()
+        dropped.wait()
+        cycle.clear()
+        gc.collect()
+        freed.set()
+    return number
+
+numbers = tf.data.Dataset.range(10).map(lambda n: tf.numpy_function(callback, [n], tf.int64)).prefetch(1)
+iterator = iter(ErrorTranslatingDataset(numbers))
+while not called.wait(0.1):
+    next(iterator)
+references = [REFERENCE]
+references.append(references)
+cycle.append(references)
+del iterator, references
+dropped.set()
+os._exit(0 if freed.wait(20) else 1)
+"""
+
+
+@pytest.mark.parametrize("reference", ["iterator", "iterator._iterator_resource"])
+def test_the_garbage_collector_frees_an_iterator_in_its_callback(reference: str) -> None:
+    """The tensor may also have another owner than the iterator, such as a checkpoint."""
+    script = FREED_IN_ITS_CALLBACK.replace("REFERENCE", reference)
+    assert subprocess.run([sys.executable, "-c", script], timeout=120).returncode == 0
