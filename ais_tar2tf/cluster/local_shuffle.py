@@ -103,7 +103,7 @@ def _shard_indexes(source: AisStore, names: Sequence[str], read: Read) -> Iterat
 
 
 def _record_ranges(shard: int, index: ShardIndex) -> Iterator[RecordRange]:
-    if index.compressed or index.unit != _BLOCK:
+    if index.compressed or not index.is_tar:
         raise UnsupportedArchive("without dSort only uncompressed tars are shuffled", shard=index.name, offset=0)
     start = index.first
     for extent in index.all_extents():

@@ -131,9 +131,20 @@ class ShardIndex:
         assert self.extents is not None
         return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
 
+    @property
+    def is_tar(self) -> bool:
+        """Whether the shard is a tar.
+
+        In a tar, `unit` is 512, and each extent includes at least one header of 512 bytes. Records of a TFRecord file
+        may begin at multiples of 512 by chance, but its frames add only 16 bytes to a record.
+        """
+        if self.unit != TAR_BLOCK or self.extents is None or self.sizes is None:
+            return False
+        return not self.records or int(self.extents[-1]) * TAR_BLOCK - int(self.sizes[-1]) >= TAR_BLOCK
+
     def number(self, record: int) -> int:
-        """Return the number that a mark stores for a record; 0 if `unit` is 512: marks in a tar need no number."""
-        return 0 if self.unit == TAR_BLOCK else record
+        """Return the number that a mark stores for a record; 0 in a tar, where marks need no number."""
+        return 0 if self.is_tar else record
 
     def key(self, record: int) -> str | None:
         """Return the key of the record with the number `record`; None if the index stores no keys of this shard."""
