@@ -78,11 +78,8 @@ def _find_image(folder: Path, name: str, extension: str) -> Path:
     If no file has `extension`, look for a file without extension, and then for a file with another image extension.
     If there is no such file, return the path with `extension`: reading it raises the error.
     """
-    path = folder / f"{name}{extension}"
-    if path.exists():
-        return path
-    others = [folder / f"{name}{other}" for other in ("", *_IMAGE_EXTENSIONS)]
-    return next((other for other in others if other.is_file()), path)
+    paths = [folder / f"{name}{each}" for each in (extension, "", *_IMAGE_EXTENSIONS)]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 class ClassificationFolder(ProblemFolder):

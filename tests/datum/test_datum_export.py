@@ -200,6 +200,13 @@ def test_a_cut_image_with_a_thumbnail_is_refused(tmp_path):
         export(folder, tmp_path / "cut", train=1)
 
 
+def test_a_folder_with_the_name_of_an_image_is_no_image(tmp_path):
+    folder = made.classification(tmp_path / "in", extension=".png", train=2)
+    (folder / "train" / "im0.jpg").mkdir()
+    export(folder, tmp_path / "out", train=2)
+    assert len(in_order(tmp_path / "out")) == 2
+
+
 def test_not_repeated_text_labels_in_a_csv(tmp_path):
     made.classification(tmp_path / "in", train=3, val=2)
     (tmp_path / "in" / "train.csv").write_text("filename,label\nim0,1\nim1,2\nim2,3\n")
