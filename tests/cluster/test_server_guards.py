@@ -342,6 +342,35 @@ def test_one_bad_archive_does_not_make_a_listing_fail(guarded_server: Server, gu
     assert {"a.tar", "a.tar/r/0.cls", "b.tar", name} <= set(names)
 
 
+@pytest.mark.parametrize(
+    ("size", "pages"),
+    [
+        (1, [[""], ["-1"], [".gz"], []]),
+        (2, [["", "-1"], [".gz"]]),
+        (3, [["", "-1", ".gz"], []]),
+        (4, [["", "-1", ".gz", "/r/0.cls"], []]),
+        (5, [["", "-1", ".gz", "/r/0.cls", "/r/0.jpg"], []]),
+        (7, [["", "-1", ".gz", "/r/0.cls", "/r/0.jpg", "/r/0.txt"]]),
+    ],
+)
+def test_objects_between_an_archive_and_its_members_are_listed(
+    guarded_server: Server, guarded_root: Path, size: int, pages: list[list[str]]
+) -> None:
+    """A real AIStore gave these pages for `a.tar`, `a.tar-1` and `a.tar.gz`."""
+    fields = {"jpg": b"1", "cls": b"2", "txt": b"3"}
+    for name, data in (("m.tar", made.tar([("r/0", fields)])), ("m.tar-1", b"x"), ("m.tar.gz", b"no archive")):
+        (guarded_root / "bucket" / name).write_bytes(data)
+    found: list[list[str]] = []
+    token = ""
+    while token or not found:
+        value = {"flags": "8", "prefix": "m.tar", "pagesize": size, "continuation_token": token}
+        body = {"action": "list", "value": value}
+        page = requests.get(f"{guarded_server.url}/v1/buckets/bucket", json=body, timeout=TIMEOUT).json()
+        found.append([entry["name"].removeprefix("m.tar") for entry in page["entries"] or ()])
+        token = page["continuation_token"]
+    assert found == pages
+
+
 def test_a_zip_with_many_members_needs_only_the_memory_of_a_page(guarded_server: Server, guarded_root: Path) -> None:
     with zipfile.ZipFile(guarded_root / "bucket" / "many.zip", "w") as archive:
         for number in range(12_000):
