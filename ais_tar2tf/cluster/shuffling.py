@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -198,17 +199,25 @@ def shuffle(
     algorithm = _algorithm(order, seed, descending=descending)
     size = parse_size(shard_size)
     read = read_options()
-    source, names = _source_and_names(template, bucket, read, endpoint, token)
-    store, out_name = _store_of(location_text(out_template), bucket, read, endpoint, token)
+    source_bucket, templates = _one_bucket(template, bucket)
+    store_bucket, out_name = _bucket_and_name(location_text(out_template), bucket)
     _extension([out_name])
-    calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
-    try:
+    with ExitStack() as opened:
+        source = opened.enter_context(closing(AisStore(source_bucket, read, endpoint=endpoint, token=token)))
+        names = _names(source, templates, read)
+        store = opened.enter_context(closing(AisStore(store_bucket, read, endpoint=endpoint, token=token)))
         if replace:
             _check_apart(source, names, store, out_name, read)
-        _make_room(store, out_name, read, replace=replace)
-        job = _start(calls, source, names, store, out_name, size, algorithm, read)
-        if job is not None:
-            return job.wait(progress) if wait else job
+        calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
+        with ExitStack() as until_started:
+            until_started.callback(calls.close)
+            _make_room(store, out_name, read, replace=replace)
+            job = _start(calls, source, names, store, out_name, size, algorithm, read)
+            if job is not None:
+                if wait:
+                    return job.wait(progress)
+                until_started.pop_all()  # the job uses the connection
+                return job
         if not local:
             raise StoreError(
                 "this AIStore was built without -tags=dsort; local=True shuffles in this process",
@@ -217,11 +226,6 @@ def shuffle(
         return shuffle_locally(
             source, names, store, _out_names(out_name, read), size, order=order, seed=seed, read=read
         )
-    finally:
-        source.close()
-        store.close()
-        if wait:
-            calls.close()
 
 
 def _start(
@@ -284,25 +288,17 @@ def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> 
 # Names
 
 
-def _source_and_names(
-    template: Locations, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
-) -> tuple[AisStore, list[str]]:
+def _one_bucket(template: Locations, bucket: str | None) -> tuple[str, list[str]]:
+    """Return the bucket of all templates, and the templates of names in it."""
     if not isinstance(template, os.PathLike) and not template:
         raise SchemaError("no shards are named: pass a URL, or names and bucket=")
-    stores = [_store_of(text, bucket, read, endpoint, token) for text in location_texts(template)]
-    store = stores[0][0]
-    if any(other.url("") != store.url("") for other, _ in stores):
+    buckets, names = zip(*(_bucket_and_name(text, bucket) for text in location_texts(template)), strict=True)
+    if len(set(buckets)) > 1:
         raise SchemaError("shards that are shuffled together are in one bucket")
-    names = list(shard_names(store, [name for _, name in stores], read.limits))
-    if not names:
-        raise ShardNotFound("the template names no shard", url=store.url(""))
-    _extension(names)
-    return store, names
+    return buckets[0], list(names)
 
 
-def _store_of(
-    text: str, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
-) -> tuple[AisStore, str]:
+def _bucket_and_name(text: str, bucket: str | None) -> tuple[str, str]:
     if "://" in text:
         scheme, url_bucket, name = split_url(text)
         if scheme != "ais":
@@ -311,7 +307,15 @@ def _store_of(
         url_bucket, name = bucket or "", text
     if not url_bucket or not name:
         raise SchemaError(f"{text!r} names no bucket or no shard: write ais://bucket/name, or pass bucket=")
-    return AisStore(url_bucket, read, endpoint=endpoint, token=token), name
+    return url_bucket, name
+
+
+def _names(store: AisStore, templates: Sequence[str], read: Read) -> list[str]:
+    names = list(shard_names(store, templates, read.limits))
+    if not names:
+        raise ShardNotFound("the template names no shard", url=store.url(""))
+    _extension(names)
+    return names
 
 
 def _extension(names: Sequence[str]) -> str:
