@@ -35,6 +35,7 @@ ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "no
 _FIELD_TYPES = ("int", "float", "string")  # if dSort sorts by a field, the types that its values may have
 _EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
 _NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
+_WRONG_METHOD = frozenset({405})  # the HTTP status of dSort for an unknown method
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
 
 
@@ -211,9 +212,15 @@ def shuffle(
         calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
         with ExitStack() as until_started:
             until_started.callback(calls.close)
-            _make_room(store, out_name, read, replace=replace)
-            job = _start(calls, source, names, store, out_name, size, algorithm, read)
-            if job is not None:
+            old_names = _old_names(store, out_name, read, replace=replace)
+
+            def make_room() -> None:
+                for name in old_names:
+                    store.delete(name)
+
+            if _has_dsort(calls):
+                make_room()
+                job = _start(calls, source, names, store, out_name, size, algorithm, read)
                 if wait:
                     return job.wait(progress)
                 until_started.pop_all()  # the job uses the connection
@@ -223,9 +230,16 @@ def shuffle(
                 "this AIStore was built without -tags=dsort; local=True shuffles in this process",
                 url=calls.shown,
             )
-        return shuffle_locally(
-            source, names, store, _out_names(out_name, read), size, order=order, seed=seed, read=read
-        )
+        out_names = _out_names(out_name, read)
+        return shuffle_locally(source, names, store, out_names, size, make_room, order=order, seed=seed, read=read)
+
+
+def _has_dsort(calls: ClusterCalls) -> bool:
+    """Return whether the cluster was built with dSort.
+
+    This must be known before old shards are deleted. The request changes nothing: dSort has no method PUT.
+    """
+    return calls.call("PUT", "sort", accept=_NO_DSORT | _WRONG_METHOD).status not in _NO_DSORT
 
 
 def _start(
@@ -237,8 +251,8 @@ def _start(
     size: int,
     algorithm: dict[str, Any],
     read: Read,
-) -> ShuffleJob | None:
-    """Start the job; return None when the cluster was built without dSort."""
+) -> ShuffleJob:
+    """Start the job, and return it."""
     extension = _extension(names)
     request = {
         "input_bck": source.bucket_document(),
@@ -255,11 +269,9 @@ def _start(
         "description": f"ais_tar2tf: {len(names)} shards",
     }
     try:
-        answer = calls.call("POST", "sort", json=request, accept=_NO_DSORT)
+        answer = calls.call("POST", "sort", json=request)
     except TransportError as error:
         raise TransportError(f"dSort did not accept the job ({error.message})", url=calls.shown) from error
-    if answer.status in _NO_DSORT:
-        return None
 
     def first_urls(count: int) -> list[str]:
         return [store.url(name) for name in islice(_out_names(out_name, read), count)]
@@ -338,16 +350,16 @@ def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_na
             raise SchemaError(f"shard {min(both)!r} would be read and written at once; name others")
 
 
-def _make_room(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
-    """Create the bucket if it does not exist, and delete all shards with new names. Without `replace`, refuse them.
+def _old_names(store: AisStore, template: str, read: Read, *, replace: bool) -> list[str]:
+    """Create the bucket if it does not exist, and list all shards with new names. Without `replace`, refuse them.
 
-    The job may write fewer shards than an earlier job. The old shards with the last names must not stay among the new
-    shards.
+    The caller deletes the listed shards once the shuffle can begin. The job may write fewer shards than an earlier
+    job, and old shards with the last names must not stay among the new shards.
     """
     new_names = set(_out_names(template, read))
     store.create()
     prefix = os.path.commonprefix([*new_names])  # noqa: RUF071  # the prefix of names, not of paths
-    for name in [info.name for info in store.list(prefix) if info.name in new_names]:
-        if not replace:
-            raise ExportError(f"{store.url(name)} is there already: say replace=True, or name others")
-        store.delete(name)
+    old_names = [info.name for info in store.list(prefix) if info.name in new_names]
+    if old_names and not replace:
+        raise ExportError(f"{store.url(old_names[0])} is there already: say replace=True, or name others")
+    return old_names

@@ -210,6 +210,33 @@ def test_shards_that_cannot_be_shuffled_locally(plain_cluster: str) -> None:
         cluster.shuffle("in-0.tar.gz", "out-{0..9}.tar", **options)
 
 
+def test_old_shards_stay_when_a_shuffle_is_refused(plain_cluster: str) -> None:
+    bucket = filled(plain_cluster)
+    store = AisStore(bucket, read_options(), endpoint=plain_cluster)
+    store.put("gz-0.tar.gz", made.gzipped(made.labelled("n0", 3, fields)))
+    old = made.labelled("old", 2, fields)
+    for name in ("out-0.tar", "out-9.tar"):
+        store.put(name, old)
+    refusals: list[tuple[str, dict[str, Any], type[Exception]]] = [
+        ("in-{0..3}.tar", {}, StoreError),
+        ("in-{0..3}.tar", {"local": True, "order": "name"}, SchemaError),
+        ("in-{0..3}.tar", {"local": True, "shard_size": "1KB"}, ExportError),
+        ("in-{0..4}.tar", {"local": True}, ShardNotFound),
+        ("gz-0.tar.gz", {"local": True}, UnsupportedArchive),
+    ]
+    for template, options, error in refusals:
+        with pytest.raises(error):
+            cluster.shuffle(
+                template, "out-{0..9}.tar", bucket=bucket, endpoint=plain_cluster, replace=True, **options
+            )
+        assert [info.size for info in store.list("out-")] == [len(old)] * 2
+    urls = cluster.shuffle(
+        "in-{0..3}.tar", "out-{0..9}.tar", bucket=bucket, endpoint=plain_cluster, replace=True, local=True
+    )
+    assert [info.name for info in store.list("out-")] == [url.rpartition("/")[2] for url in urls] == ["out-0.tar"]
+    store.close()
+
+
 @pytest.fixture
 def still_open(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that holds the connections to clusters that were opened and not closed."""
