@@ -105,6 +105,7 @@ class Target:
     objects: dict[str, bytes] = field(default_factory=dict[str, bytes])
     puts: list[tuple[str, dict[str, str], dict[str, str], bytes]] = field(default_factory=list)
     status: int = 204
+    length: str = ""  # of the header Ais-Direct-Put-Length; no header if empty
 
 
 @pytest.fixture
@@ -129,6 +130,8 @@ def target() -> Iterator[Target]:
             self.send_response(found.status)
             if found.status != 204:
                 self.send_header("Content-Length", str(len(said)))
+            if found.length:
+                self.send_header("Ais-Direct-Put-Length", found.length)
             self.end_headers()
             self.wfile.write(said)
 
@@ -242,6 +245,22 @@ def test_the_output_is_put_to_the_node_that_is_named(target: Target) -> None:
         assert target.puts[-1][0] == PATH
         target.status = 500
         assert asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})[0] == 502
+
+
+@pytest.mark.parametrize(
+    ("stated", "length"), [("7", 7), *((each, None) for each in ("", "0", "\xb2", "x", "-7", "7" * 19, "9" * 5_000))]
+)
+def test_a_malformed_length_in_the_answer_of_a_node_is_ignored(
+    target: Target, stated: str, length: int | None
+) -> None:
+    target.length = stated
+    with Transformer().serve(target=target.url) as service:
+        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
+        connection.request("PUT", at(service.url, PATH), SHARD, {"Ais-Node-Url": target.url})
+        answer = connection.getresponse()
+        connection.close()
+    assert answer.status == 204
+    assert int(answer.headers["Ais-Direct-Put-Length"]) == (length or len(target.puts[0][3]))
 
 
 def test_a_faulty_shard_is_sent_to_no_node(target: Target) -> None:
