@@ -33,6 +33,7 @@ import ais_tar2tf as t2t
 from ais_tar2tf.cluster.etl import Definition, Transformer
 from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.cluster.etl.sources import body_blocks
+from ais_tar2tf.cluster.etl.websocket import ClosedError, Socket
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.ops import Convert, Decode, Func, Rename, Resize, Rotate, Select, SelectDict, SelectJSON
 from ais_tar2tf.options import Timeouts
@@ -367,6 +368,34 @@ def test_a_message_in_many_frames_with_pings_between_them() -> None:
         stream.close()
     assert received == b"".join(transformer.run([SHARD], "ais://train-0.tar"))
     assert kinds.count(0x8A) >= len(pieces) - 1
+
+
+@pytest.mark.parametrize("kind", range(16))
+@pytest.mark.parametrize("final", [True, False])
+def test_only_frames_that_the_rfc_defines_are_accepted(kind: int, final: bool) -> None:
+    """RFC 6455: the opcodes 0, 1 and 2 are data, 8, 9 and 10 are control frames, which are never in fragments."""
+    frames = frame(b"", kind, final=final) + frame(b"data", 2 if kind >= 8 else 0)
+    outgoing = io.BytesIO()
+    sock = Socket(io.BytesIO(frames), outgoing)
+    if (kind in (1, 2) and not final) or (kind in (9, 10) and final):
+        assert b"".join(sock.message()) == b"data"
+    elif kind in (1, 2):
+        assert b"".join(sock.message()) == b""
+    else:
+        with pytest.raises(ClosedError):
+            b"".join(sock.message())
+    assert outgoing.getvalue() == (b"\x8a\x00" if kind == 9 and final else b"")
+
+
+@pytest.mark.parametrize("reason", ["", "short", *("x" * first + "ü€😀" * 40 for first in range(9)), "\udcff"])
+def test_the_reason_of_a_close_is_cut_after_a_whole_character(reason: str) -> None:
+    outgoing = io.BytesIO()
+    Socket(io.BytesIO(), outgoing).close(1011, reason)
+    begin, sent = outgoing.getvalue()[:4], outgoing.getvalue()[4:]
+    assert begin == b"\x88" + bytes([len(sent) + 2]) + struct.pack(">H", 1011)
+    assert len(sent) <= 123
+    assert reason.replace("\udcff", "?").startswith(sent.decode())
+    assert len(sent) > 119 or sent == reason.encode(errors="replace")
 
 
 def frame(payload: bytes, kind: int, *, final: bool = True) -> bytes:
