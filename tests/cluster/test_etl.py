@@ -717,6 +717,8 @@ def test_an_invalid_cluster_map_allows_no_node(target: Target, document: bytes) 
         b"Content-Length: -5\r\n",
         b"Content-Length: 5, 5\r\n",
         b"Content-Length: 0x5\r\n",
+        b"Content-Length: " + b"0" * 18 + b"5\r\n",
+        b"Content-Length: " + b"5" * 19 + b"\r\n",
         b"Transfer-Encoding: gzip, chunked\r\n",
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
     ],
