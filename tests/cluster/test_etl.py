@@ -197,6 +197,13 @@ def test_a_faulty_shard_has_a_status_and_a_message(compressed: bool) -> None:
         assert asked(service.url, "PUT", PATH, SHARD)[0] == 200
 
 
+def test_an_error_about_a_name_that_is_not_utf8_is_answered() -> None:
+    with Transformer().serve() as service:
+        status, said = asked(service.url, "PUT", "/b/%FF.tar", SHARD[:300])
+    assert (status, said.partition(b": ")[0]) == (422, b"TruncatedArchive")
+    assert b"ais://b/?.tar" in said
+
+
 def test_an_error_after_the_first_piece_ends_the_connection_early() -> None:
     """The client detects the error, because the last chunk is missing."""
     fields = {"bin": bytes(400_000)}

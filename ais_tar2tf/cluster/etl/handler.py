@@ -223,7 +223,7 @@ class Handler(BaseHTTPRequestHandler):
             self._respond(_error_status(error), _error_text(error))
 
     def _respond(self, status: int, text: str) -> None:
-        data = text.encode()
+        data = text.encode(errors="replace")  # the name of a shard may be no UTF-8
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
