@@ -717,6 +717,20 @@ def test_an_invalid_cluster_map_allows_no_node(target: Target, document: bytes) 
 
 
 @pytest.mark.parametrize(
+    ("target", "same", "other"),
+    [
+        ("http://t1", "http://T1.:80/x", "http://t1:443"),
+        ("https://t1", "https://t1:443/x", "http://t1"),
+        ("https://t1:80", "http://t1", "https://t1"),
+    ],
+)
+def test_a_url_without_a_port_has_the_port_of_its_scheme(target: str, same: str, other: str) -> None:
+    peers = Peers(target, [], Timeouts(), clock=lambda: 0)
+    peers._map_fetched = 0  # the map is fetched already, and empty
+    assert (peers.allows_node(same), peers.allows_node(other)) == (True, False)
+
+
+@pytest.mark.parametrize(
     "framing",
     [
         b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
