@@ -255,11 +255,15 @@ def test_a_body_that_stops_is_refused_and_leaves_nothing(guarded_root: Path, mon
     monkeypatch.setattr("ais_tar2tf.cluster.server.calls.BODY_SECONDS", 0.2)
     with serve(guarded_root) as server, connect(server.target_url) as wire:
         wire.sendall(b"PUT /v1/objects/bucket/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
-        assert until_closed(wire).startswith(b"HTTP/1.1 408 ")
+        answer = until_closed(wire)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"nothing of the body came for 0 s" in answer
         assert sorted(path.name for path in (guarded_root / "bucket").iterdir()) == ["a.tar", "b.tar"]
     with serve(guarded_root) as server, connect(server.url) as wire:
         wire.sendall(b"POST /v1/buckets/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
-        assert until_closed(wire).startswith(b"HTTP/1.1 408 ")
+        answer = until_closed(wire)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"the body did not arrive completely within 0 s" in answer
 
 
 def test_connections_are_bounded_and_idle_ones_make_room(guarded_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
