@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import xxhash
 
 from ais_tar2tf.base import forking
-from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
 from ais_tar2tf.records import Grouping, Selection, Split, is_not_data, members_pattern, splitter
 from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, WrapperStore
 
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _WORTH = 0.5  # of a shard's bytes: to select a larger part costs the cluster more than to send the whole shard
+_FIRST_TRIES = 3  # how often the network or the server may fail to list the first shard
 _BLOCK = 512  # bytes: the unit of the sizes in a tar
 
 
@@ -139,7 +140,8 @@ class MembersStore(WrapperStore):
 
     The decision about a shard depends on the listing of its members alone, so it is the same whenever the shard is
     opened. The first shard is decided first. If it is to be read whole, all other shards are read whole, too, and no
-    further listing is requested.
+    further listing is requested. A shard that cannot be listed, because the network or the server fails, is read
+    whole, and decides nothing about the others.
     """
 
     def __init__(
@@ -173,6 +175,8 @@ class MembersStore(WrapperStore):
         self._pattern = members_pattern(grouping, sorted(selection.sources))
         self._lock = forking.lock()  # held while members are listed
         self._pays: bool | None = None if self._pattern is not None else False
+        self._first_tries = _FIRST_TRIES
+        self._unlisted: set[str] = set()  # shards that could not be listed: a shard that was opened whole stays whole
         self._records: dict[str, int] = {}  # listed records, by shard of which only members are requested
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
@@ -204,14 +208,16 @@ class MembersStore(WrapperStore):
     def _listed_shard(self, name: str) -> ObjectInfo | None:
         """Return the shard as it is listed if only its selected members are to be requested, else None."""
         with self._lock:
-            decision, shard = None, None
-            if self._pays is None:
-                decision, shard = self._decide(self._first)
-                self._pays = decision.members
-            if not self._pays:
+            found = self._decide_first() if self._pays is None else None
+            if self._pays is False:
                 return None
-            if decision is None or name != self._first:
-                decision, shard = self._decide(name)
+            if self._pays is None or name in self._unlisted:
+                found = None
+            elif found is None or name != self._first:
+                found = self._decide(name)
+            if found is None:
+                self._unlisted.add(name)
+            decision, shard = found or (Decision(members=False), None)
             is_new = name not in self._records
             if decision.members:
                 self._records[name] = decision.records
@@ -219,14 +225,26 @@ class MembersStore(WrapperStore):
                 self._count(decision, shard)
             return shard if decision.members else None
 
-    def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None]:
-        """Return the decision about a shard, and the shard as it is listed."""
+    def _decide_first(self) -> tuple[Decision, ObjectInfo | None] | None:
+        """Decide about the first shard, and so whether other shards are listed. Return what `_decide` returns.
+
+        While the first shard cannot be listed, this stays undecided, but only for `_FIRST_TRIES` times.
+        """
+        self._first_tries -= 1
+        found = self._decide(self._first)
+        if found is not None or not self._first_tries:
+            self._pays = found is not None and found[0].members
+        return found
+
+    def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None] | None:
+        """Return the decision about a shard, and the shard as it is listed; None if it cannot be listed for now."""
         try:
             listed = self._inside.list_members(name)
-        except StoreError:
+        except StoreError as error:
             if name in self._records:
                 raise
-            return Decision(members=False), None  # reading the shard raises this error again, if it persists
+            # Reading the shard raises this error again, if it persists.
+            return None if isinstance(error, TransportError) else (Decision(members=False), None)
         if listed is None:
             return Decision(members=False), None
         self.extracted.listed_bytes += listed.listing_bytes
