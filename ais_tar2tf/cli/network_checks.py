@@ -161,6 +161,9 @@ def _token(url: str, tls: Tls) -> CheckResult:
     if answer.status_code in (401, 403):
         found = "it is refused: expired, revoked, or of another cluster" if token else "one is asked for, none is set"
         return CheckResult("token", FAULT, found, "log in again, and set AIS_AUTHN_TOKEN", exits.ACCESS)
+    if not 200 <= answer.status_code < 300:
+        found = f"not told (/v1/buckets answers {answer.status_code})"
+        return CheckResult("token", REMARK, found, "try again later; if it stays so, look into the log of the proxy")
     return CheckResult("token", OK, "accepted" if token else "none is asked for")
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import random
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ais_tar2tf.base.monitoring.stats import Account
@@ -42,6 +43,7 @@ def shuffle_locally(
     store: AisStore,
     out_names: Iterator[str],
     size: int,
+    make_room: Callable[[], None],
     *,
     order: str | tuple[str, str],
     seed: int,
@@ -57,6 +59,7 @@ def shuffle_locally(
         store: The store of the new shards.
         out_names: The names of the new shards.
         size: The largest size of a new shard in bytes.
+        make_room: Deletes old shards. It is called before the first new shard is written, after all checks.
         order: "random", or "none" for the order of the shards that are read.
         seed: The seed of the random order.
         read: The options of reading.
@@ -72,16 +75,16 @@ def shuffle_locally(
     ranges = [record for number, index in indexes for record in _record_ranges(number, index)]
     if order == "random":
         random.Random(seed).shuffle(ranges)  # noqa: S311  # not a secret
-    written: list[str] = []
-    for records in _split_by_size(ranges, size):
-        name = next(out_names, None)
-        if name is None:
-            raise ExportError(
-                f"{len(written):,} names are too few for shards of {size:,} bytes; pass a template with more"
-            )
+    shards = list(_split_by_size(ranges, size))
+    new_names = list(islice(out_names, len(shards)))
+    if len(new_names) < len(shards):
+        raise ExportError(
+            f"{len(new_names):,} names are too few for shards of {size:,} bytes; pass a template with more"
+        )
+    make_room()
+    for name, records in zip(new_names, shards, strict=True):
         store.put(name, b"".join(_fetch(source, names, records)) + _END)
-        written.append(store.url(name))
-    return written
+    return [store.url(name) for name in new_names]
 
 
 def _shard_indexes(source: AisStore, names: Sequence[str], read: Read) -> Iterator[ShardIndex]:
@@ -103,7 +106,7 @@ def _shard_indexes(source: AisStore, names: Sequence[str], read: Read) -> Iterat
 
 
 def _record_ranges(shard: int, index: ShardIndex) -> Iterator[RecordRange]:
-    if index.compressed or index.unit != _BLOCK:
+    if index.compressed or not index.is_tar:
         raise UnsupportedArchive("without dSort only uncompressed tars are shuffled", shard=index.name, offset=0)
     start = index.first
     for extent in index.all_extents():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -34,6 +35,7 @@ ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "no
 _FIELD_TYPES = ("int", "float", "string")  # the types that a field's values may have if dSort sorts by this field
 _EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
 _NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
+_WRONG_METHOD = frozenset({405})  # the HTTP status of dSort for an unknown method
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
 
 
@@ -198,30 +200,46 @@ def shuffle(
     algorithm = _algorithm(order, seed, descending=descending)
     size = parse_size(shard_size)
     read = read_options()
-    source, names = _source_and_names(template, bucket, read, endpoint, token)
-    store, out_name = _store_of(location_text(out_template), bucket, read, endpoint, token)
+    source_bucket, templates = _one_bucket(template, bucket)
+    store_bucket, out_name = _bucket_and_name(location_text(out_template), bucket)
     _extension([out_name])
-    calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
-    try:
+    with ExitStack() as opened:
+        source = opened.enter_context(closing(AisStore(source_bucket, read, endpoint=endpoint, token=token)))
+        names = _names(source, templates, read)
+        store = opened.enter_context(closing(AisStore(store_bucket, read, endpoint=endpoint, token=token)))
         if replace:
             _check_apart(source, names, store, out_name, read)
-        _make_room(store, out_name, read, replace=replace)
-        job = _start(calls, source, names, store, out_name, size, algorithm, read)
-        if job is not None:
-            return job.wait(progress) if wait else job
+        calls = ClusterCalls(endpoint, token, timeouts=read.timeouts)
+        with ExitStack() as until_started:
+            until_started.callback(calls.close)
+            old_names = _old_names(store, out_name, read, replace=replace)
+
+            def make_room() -> None:
+                for name in old_names:
+                    store.delete(name)
+
+            if _has_dsort(calls):
+                make_room()
+                job = _start(calls, source, names, store, out_name, size, algorithm, read)
+                if wait:
+                    return job.wait(progress)
+                until_started.pop_all()  # the job uses the connection
+                return job
         if not local:
             raise StoreError(
                 "this AIStore was built without -tags=dsort; local=True shuffles in this process",
                 url=calls.shown,
             )
-        return shuffle_locally(
-            source, names, store, _out_names(out_name, read), size, order=order, seed=seed, read=read
-        )
-    finally:
-        source.close()
-        store.close()
-        if wait:
-            calls.close()
+        out_names = _out_names(out_name, read)
+        return shuffle_locally(source, names, store, out_names, size, make_room, order=order, seed=seed, read=read)
+
+
+def _has_dsort(calls: ClusterCalls) -> bool:
+    """Return whether the cluster was built with dSort.
+
+    This must be known before old shards are deleted. The request changes nothing: dSort has no method PUT.
+    """
+    return calls.call("PUT", "sort", accept=_NO_DSORT | _WRONG_METHOD).status not in _NO_DSORT
 
 
 def _start(
@@ -233,8 +251,8 @@ def _start(
     size: int,
     algorithm: dict[str, Any],
     read: Read,
-) -> ShuffleJob | None:
-    """Start the job; return None when the cluster was built without dSort."""
+) -> ShuffleJob:
+    """Start the job, and return it."""
     extension = _extension(names)
     request = {
         "input_bck": source.bucket_document(),
@@ -251,11 +269,9 @@ def _start(
         "description": f"ais_tar2tf: {len(names)} shards",
     }
     try:
-        answer = calls.call("POST", "sort", json=request, accept=_NO_DSORT)
+        answer = calls.call("POST", "sort", json=request)
     except TransportError as error:
         raise TransportError(f"dSort did not accept the job ({error.message})", url=calls.shown) from error
-    if answer.status in _NO_DSORT:
-        return None
 
     def first_urls(count: int) -> list[str]:
         return [store.url(name) for name in islice(_out_names(out_name, read), count)]
@@ -284,25 +300,17 @@ def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> 
 # Names
 
 
-def _source_and_names(
-    template: Locations, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
-) -> tuple[AisStore, list[str]]:
+def _one_bucket(template: Locations, bucket: str | None) -> tuple[str, list[str]]:
+    """Return the bucket of all templates, and the templates of names in it."""
     if not isinstance(template, os.PathLike) and not template:
         raise SchemaError("no shards are named: pass a URL, or names and bucket=")
-    stores = [_store_of(text, bucket, read, endpoint, token) for text in location_texts(template)]
-    store = stores[0][0]
-    if any(other.url("") != store.url("") for other, _ in stores):
+    buckets, names = zip(*(_bucket_and_name(text, bucket) for text in location_texts(template)), strict=True)
+    if len(set(buckets)) > 1:
         raise SchemaError("shards that are shuffled together are in one bucket")
-    names = list(shard_names(store, [name for _, name in stores], read.limits))
-    if not names:
-        raise ShardNotFound("the template names no shard", url=store.url(""))
-    _extension(names)
-    return store, names
+    return buckets[0], list(names)
 
 
-def _store_of(
-    text: str, bucket: str | None, read: Read, endpoint: str | None, token: TokenSource | None
-) -> tuple[AisStore, str]:
+def _bucket_and_name(text: str, bucket: str | None) -> tuple[str, str]:
     if "://" in text:
         scheme, url_bucket, name = split_url(text)
         if scheme != "ais":
@@ -311,7 +319,15 @@ def _store_of(
         url_bucket, name = bucket or "", text
     if not url_bucket or not name:
         raise SchemaError(f"{text!r} names no bucket or no shard: write ais://bucket/name, or pass bucket=")
-    return AisStore(url_bucket, read, endpoint=endpoint, token=token), name
+    return url_bucket, name
+
+
+def _names(store: AisStore, templates: Sequence[str], read: Read) -> list[str]:
+    names = list(shard_names(store, templates, read.limits))
+    if not names:
+        raise ShardNotFound("the template names no shard", url=store.url(""))
+    _extension(names)
+    return names
 
 
 def _extension(names: Sequence[str]) -> str:
@@ -334,17 +350,16 @@ def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_na
             raise SchemaError(f"shard {min(both)!r} would be read and written at once; name others")
 
 
-def _make_room(store: AisStore, template: str, read: Read, *, replace: bool) -> None:
-    """Create the bucket if it does not exist, and delete all existing shards that have new names.
+def _old_names(store: AisStore, template: str, read: Read, *, replace: bool) -> list[str]:
+    """Create the bucket if it does not exist, and list all shards with new names. Without `replace`, refuse them.
 
-    If such a shard exists and `replace` is False, raise ExportError. All of them must be deleted before the job,
-    because the job may write fewer shards than there are names. The old shards with the last names would otherwise
-    stay among the new shards.
+    The caller deletes the listed shards once the shuffle can begin. The job may write fewer shards than an earlier
+    job, and old shards with the last names must not stay among the new shards.
     """
     new_names = set(_out_names(template, read))
     store.create()
     prefix = os.path.commonprefix([*new_names])  # noqa: RUF071  # the prefix of names, not of paths
-    for name in [info.name for info in store.list(prefix) if info.name in new_names]:
-        if not replace:
-            raise ExportError(f"{store.url(name)} is there already: say replace=True, or name others")
-        store.delete(name)
+    old_names = [info.name for info in store.list(prefix) if info.name in new_names]
+    if old_names and not replace:
+        raise ExportError(f"{store.url(old_names[0])} is there already: say replace=True, or name others")
+    return old_names

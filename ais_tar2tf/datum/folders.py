@@ -81,11 +81,8 @@ def _find_image(folder: Path, name: str, extension: str) -> Path:
     If there is no file of this name with `extension`, look for a file that is called exactly `name`, and then for a
     file with another image extension. If there is none, return the path with `extension`: reading it raises an error.
     """
-    path = folder / f"{name}{extension}"
-    if path.exists():
-        return path
-    others = [folder / f"{name}{other}" for other in ("", *_IMAGE_EXTENSIONS)]
-    return next((other for other in others if other.is_file()), path)
+    paths = [folder / f"{name}{each}" for each in (extension, "", *_IMAGE_EXTENSIONS)]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 class ClassificationFolder(ProblemFolder):

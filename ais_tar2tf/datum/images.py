@@ -11,14 +11,13 @@ import zlib
 from collections.abc import Iterator
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.values.file_headers import ImageHeader, image_header
+from ais_tar2tf.values.file_headers import ImageHeader, image_header, is_cut_image
 
 __all__ = ["check_image", "segmentation_example"]
 
 _DECODED_FORMATS = ("jpeg", "png", "gif", "bmp")
 """The formats that tf.io.decode_image decodes."""
 
-_ENDS = {"jpeg": b"\xff\xd9", "png": b"IEND"}  # bytes at the end of a complete image
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _PALETTE, _GREY = 3, 0  # colour types of PNG
 _IHDR_BODY = 16  # the offset in a PNG at which the body of IHDR, its first chunk, begins
@@ -35,8 +34,7 @@ def check_image(data: bytes, where: str) -> ImageHeader:
     if header is None or header.format not in _DECODED_FORMATS:
         kind = "no image" if header is None else f"a {header.format} image"
         raise SchemaError(f"{where}: this is {kind}; {', '.join(_DECODED_FORMATS)} can be read")
-    end = _ENDS.get(header.format)
-    if end is not None and end not in data:
+    if is_cut_image(data):
         raise SchemaError(f"{where}: the {header.format} image is cut off after {len(data):,} bytes")
     return header
 

@@ -161,6 +161,9 @@ class CloudStore(Store):
     def move(self, name: str, to: str) -> bool:
         check_object_name(name, url=self.url(name))
         check_object_name(to, url=self.url(to))
+        if name == to:
+            self.head(name)  # raises an error if there is no such object
+            return True
         if self._tls.certificate:
             return False  # obstore shows no client certificate
         if name + to != quote(name + to) and self._redirects(name):

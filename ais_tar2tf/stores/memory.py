@@ -82,8 +82,10 @@ class MemoryStore(Store):
 
     def move(self, name: str, to: str) -> bool:
         check_object_name(to, url=self.url(to))
-        self.put(to, self._object(name)[0])
-        self.delete(name)
+        data, _ = self._object(name)
+        if to != name:
+            self.put(to, data)
+            self.delete(name)
         return True
 
     def delete(self, name: str) -> None:

@@ -31,6 +31,7 @@ from ais_tar2tf.stores.transport.control import ControlPlane
 from tests.servers.process import free_ports
 from tests.support import shards as made
 from tests.support.command_line import process, run
+from tests.support.fault_server import Fault, FaultServer, plain
 from tests.support.kinds_of_stores import new_name
 
 ROOT = Path(t2t.__file__).parents[1]
@@ -724,6 +725,24 @@ def test_doctor_detects_a_wrong_clock_and_missing_tls(train_server):
     found = {finding.what: finding for finding in network_checks.endpoint(train_server.url.replace("http", "https"))}
     assert found["TLS"].state == "fault"
     assert "http://" in found["TLS"].remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(200, "ok"), (401, "fault"), (403, "fault"), (302, "remark"), (404, "remark"), (500, "remark"), (503, "remark")],
+)
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_doctor_judges_a_token_only_by_an_answer_about_it(monkeypatch, status, state, token):
+    from ais_tar2tf.cli import network_checks
+
+    monkeypatch.setenv("AIS_AUTHN_TOKEN", token)
+    with FaultServer() as server:
+        server.add("v1/health", plain(b""))
+        faults = [Fault(status=status, headers={"Location": "/"})] if status > 200 else []
+        server.add("v1/buckets", plain(b"[]"), faults)
+        (check,) = (each for each in network_checks.endpoint(server.url) if each.what == "token")
+    assert check.state == state
+    assert (f"/v1/buckets answers {status}" in check.found) is (state == "remark")
 
 
 def rate(name: str, bytes_per_second: float) -> StageMeasurement:

@@ -17,6 +17,7 @@ from ais_tar2tf.cluster.server.lifecycle import Server
 from ais_tar2tf.cluster.shuffling import ShuffleJob, ShuffleProgress
 from ais_tar2tf.errors import ExportError, SchemaError, ShardNotFound, StoreError, UnsupportedArchive
 from ais_tar2tf.stores.ais import AisStore
+from ais_tar2tf.stores.clusters import ClusterCalls
 from ais_tar2tf.streams.arguments import read_options
 from tests.servers.aistore import AIStore
 from tests.support import shards as made
@@ -140,6 +141,7 @@ def test_a_job_is_aborted(aistore_dsort: AIStore) -> None:
         endpoint=aistore_dsort.url, wait=False,
     )  # fmt: skip
     assert isinstance(job, ShuffleJob)
+    assert job.progress().phase != "done"
     job.abort()
     with pytest.raises(ExportError, match="was aborted"):
         job.wait()
@@ -206,6 +208,69 @@ def test_shards_that_cannot_be_shuffled_locally(plain_cluster: str) -> None:
     store.close()
     with pytest.raises(UnsupportedArchive, match=r"in-0\.tar\.gz"):
         cluster.shuffle("in-0.tar.gz", "out-{0..9}.tar", **options)
+
+
+def test_old_shards_stay_when_a_shuffle_is_refused(plain_cluster: str) -> None:
+    bucket = filled(plain_cluster)
+    store = AisStore(bucket, read_options(), endpoint=plain_cluster)
+    store.put("gz-0.tar.gz", made.gzipped(made.labelled("n0", 3, fields)))
+    old = made.labelled("old", 2, fields)
+    for name in ("out-0.tar", "out-9.tar"):
+        store.put(name, old)
+    refusals: list[tuple[str, dict[str, Any], type[Exception]]] = [
+        ("in-{0..3}.tar", {}, StoreError),
+        ("in-{0..3}.tar", {"local": True, "order": "name"}, SchemaError),
+        ("in-{0..3}.tar", {"local": True, "shard_size": "1KB"}, ExportError),
+        ("in-{0..4}.tar", {"local": True}, ShardNotFound),
+        ("gz-0.tar.gz", {"local": True}, UnsupportedArchive),
+    ]
+    for template, options, error in refusals:
+        with pytest.raises(error):
+            cluster.shuffle(
+                template, "out-{0..9}.tar", bucket=bucket, endpoint=plain_cluster, replace=True, **options
+            )
+        assert [info.size for info in store.list("out-")] == [len(old)] * 2
+    urls = cluster.shuffle(
+        "in-{0..3}.tar", "out-{0..9}.tar", bucket=bucket, endpoint=plain_cluster, replace=True, local=True
+    )
+    assert [info.name for info in store.list("out-")] == [url.rpartition("/")[2] for url in urls] == ["out-0.tar"]
+    store.close()
+
+
+@pytest.fixture
+def still_open(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that holds the connections to clusters that were opened and not closed."""
+    found: list[object] = []
+    for kind in (AisStore, ClusterCalls):
+        open_, close = kind.__init__, kind.close
+
+        def opened(self: Any, *args: Any, _open: Any = open_, **options: Any) -> None:
+            _open(self, *args, **options)
+            found.append(self)
+
+        def closed(self: Any, _close: Any = close) -> None:
+            _close(self)
+            found.remove(self)
+
+        monkeypatch.setattr(kind, "__init__", opened)
+        monkeypatch.setattr(kind, "close", closed)
+    return found
+
+
+def test_no_connection_stays_open(plain_cluster: str, still_open: list[object]) -> None:
+    bucket = filled(plain_cluster)
+    texts = [f"in-{number}.tar" for number in range(SHARDS)]
+    options: dict[str, Any] = {"bucket": bucket, "endpoint": plain_cluster, "wait": False}
+    assert len(cluster.shuffle(texts, "out-{0..9}.tar", local=True, **options)) == 1
+    assert not still_open
+    with pytest.raises(StoreError, match="built without"):
+        cluster.shuffle(texts, "other-{0..9}.tar", **options)
+    assert not still_open
+    with pytest.raises(SchemaError, match="have one extension"):
+        cluster.shuffle(texts, "other-{0..9}", **options)
+    with pytest.raises(ShardNotFound, match="nothing matches"):
+        cluster.shuffle("nothing-*.tar", "other-{0..9}.tar", **options)
+    assert not still_open
 
 
 @pytest.fixture(scope="module")

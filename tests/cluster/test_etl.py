@@ -33,6 +33,7 @@ import ais_tar2tf as t2t
 from ais_tar2tf.cluster.etl import Definition, Transformer
 from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.cluster.etl.sources import body_blocks
+from ais_tar2tf.cluster.etl.websocket import ClosedError, Socket
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.ops import Convert, Decode, Func, Rename, Resize, Rotate, Select, SelectDict, SelectJSON
 from ais_tar2tf.options import Timeouts
@@ -105,6 +106,7 @@ class Target:
     objects: dict[str, bytes] = field(default_factory=dict[str, bytes])
     puts: list[tuple[str, dict[str, str], dict[str, str], bytes]] = field(default_factory=list)
     status: int = 204
+    length: str = ""  # of the header Ais-Direct-Put-Length; no header if empty
 
 
 @pytest.fixture
@@ -129,6 +131,8 @@ def target() -> Iterator[Target]:
             self.send_response(found.status)
             if found.status != 204:
                 self.send_header("Content-Length", str(len(said)))
+            if found.length:
+                self.send_header("Ais-Direct-Put-Length", found.length)
             self.end_headers()
             self.wfile.write(said)
 
@@ -193,6 +197,13 @@ def test_a_faulty_shard_has_a_status_and_a_message(compressed: bool) -> None:
         assert asked(service.url, "PUT", PATH, SHARD)[0] == 200
 
 
+def test_an_error_about_a_name_that_is_not_utf8_is_answered() -> None:
+    with Transformer().serve() as service:
+        status, said = asked(service.url, "PUT", "/b/%FF.tar", SHARD[:300])
+    assert (status, said.partition(b": ")[0]) == (422, b"TruncatedArchive")
+    assert b"ais://b/?.tar" in said
+
+
 def test_an_error_after_the_first_piece_ends_the_connection_early() -> None:
     """The client detects the error, because the last chunk is missing."""
     fields = {"bin": bytes(400_000)}
@@ -242,6 +253,22 @@ def test_the_output_is_put_to_the_node_that_is_named(target: Target) -> None:
         assert target.puts[-1][0] == PATH
         target.status = 500
         assert asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})[0] == 502
+
+
+@pytest.mark.parametrize(
+    ("stated", "length"), [("7", 7), *((each, None) for each in ("", "0", "\xb2", "x", "-7", "7" * 19, "9" * 5_000))]
+)
+def test_a_malformed_length_in_the_answer_of_a_node_is_ignored(
+    target: Target, stated: str, length: int | None
+) -> None:
+    target.length = stated
+    with Transformer().serve(target=target.url) as service:
+        connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
+        connection.request("PUT", at(service.url, PATH), SHARD, {"Ais-Node-Url": target.url})
+        answer = connection.getresponse()
+        connection.close()
+    assert answer.status == 204
+    assert int(answer.headers["Ais-Direct-Put-Length"]) == (length or len(target.puts[0][3]))
 
 
 def test_a_faulty_shard_is_sent_to_no_node(target: Target) -> None:
@@ -348,6 +375,34 @@ def test_a_message_in_many_frames_with_pings_between_them() -> None:
         stream.close()
     assert received == b"".join(transformer.run([SHARD], "ais://train-0.tar"))
     assert kinds.count(0x8A) >= len(pieces) - 1
+
+
+@pytest.mark.parametrize("kind", range(16))
+@pytest.mark.parametrize("final", [True, False])
+def test_only_frames_that_the_rfc_defines_are_accepted(kind: int, final: bool) -> None:
+    """RFC 6455: the opcodes 0, 1 and 2 are data, 8, 9 and 10 are control frames, which are never in fragments."""
+    frames = frame(b"", kind, final=final) + frame(b"data", 2 if kind >= 8 else 0)
+    outgoing = io.BytesIO()
+    sock = Socket(io.BytesIO(frames), outgoing)
+    if (kind in (1, 2) and not final) or (kind in (9, 10) and final):
+        assert b"".join(sock.message()) == b"data"
+    elif kind in (1, 2):
+        assert b"".join(sock.message()) == b""
+    else:
+        with pytest.raises(ClosedError):
+            b"".join(sock.message())
+    assert outgoing.getvalue() == (b"\x8a\x00" if kind == 9 and final else b"")
+
+
+@pytest.mark.parametrize("reason", ["", "short", *("x" * first + "ü€😀" * 40 for first in range(9)), "\udcff"])
+def test_the_reason_of_a_close_is_cut_after_a_whole_character(reason: str) -> None:
+    outgoing = io.BytesIO()
+    Socket(io.BytesIO(), outgoing).close(1011, reason)
+    begin, sent = outgoing.getvalue()[:4], outgoing.getvalue()[4:]
+    assert begin == b"\x88" + bytes([len(sent) + 2]) + struct.pack(">H", 1011)
+    assert len(sent) <= 123
+    assert reason.replace("\udcff", "?").startswith(sent.decode())
+    assert len(sent) > 119 or sent == reason.encode(errors="replace")
 
 
 def frame(payload: bytes, kind: int, *, final: bool = True) -> bytes:
@@ -662,6 +717,20 @@ def test_an_invalid_cluster_map_allows_no_node(target: Target, document: bytes) 
 
 
 @pytest.mark.parametrize(
+    ("target", "same", "other"),
+    [
+        ("http://t1", "http://T1.:80/x", "http://t1:443"),
+        ("https://t1", "https://t1:443/x", "http://t1"),
+        ("https://t1:80", "http://t1", "https://t1"),
+    ],
+)
+def test_a_url_without_a_port_has_the_port_of_its_scheme(target: str, same: str, other: str) -> None:
+    peers = Peers(target, [], Timeouts(), clock=lambda: 0)
+    peers._map_fetched = 0  # the map is fetched already, and empty
+    assert (peers.allows_node(same), peers.allows_node(other)) == (True, False)
+
+
+@pytest.mark.parametrize(
     "framing",
     [
         b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -669,6 +738,8 @@ def test_an_invalid_cluster_map_allows_no_node(target: Target, document: bytes) 
         b"Content-Length: -5\r\n",
         b"Content-Length: 5, 5\r\n",
         b"Content-Length: 0x5\r\n",
+        b"Content-Length: " + b"0" * 18 + b"5\r\n",
+        b"Content-Length: " + b"5" * 19 + b"\r\n",
         b"Transfer-Encoding: gzip, chunked\r\n",
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
     ],

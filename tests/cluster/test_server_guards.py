@@ -255,11 +255,15 @@ def test_a_body_that_stops_is_refused_and_leaves_nothing(guarded_root: Path, mon
     monkeypatch.setattr("ais_tar2tf.cluster.server.calls.BODY_SECONDS", 0.2)
     with serve(guarded_root) as server, connect(server.target_url) as wire:
         wire.sendall(b"PUT /v1/objects/bucket/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
-        assert until_closed(wire).startswith(b"HTTP/1.1 408 ")
+        answer = until_closed(wire)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"nothing of the body came for 0 s" in answer
         assert sorted(path.name for path in (guarded_root / "bucket").iterdir()) == ["a.tar", "b.tar"]
     with serve(guarded_root) as server, connect(server.url) as wire:
         wire.sendall(b"POST /v1/buckets/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
-        assert until_closed(wire).startswith(b"HTTP/1.1 408 ")
+        answer = until_closed(wire)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"the body did not arrive completely within 0 s" in answer
 
 
 def test_connections_are_bounded_and_idle_ones_make_room(guarded_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,6 +344,35 @@ def test_one_bad_archive_does_not_make_a_listing_fail(guarded_server: Server, gu
     names = [entry["name"] for entry in answer.json()["entries"]]
     assert answer.status_code == 200
     assert {"a.tar", "a.tar/r/0.cls", "b.tar", name} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("size", "pages"),
+    [
+        (1, [[""], ["-1"], [".gz"], []]),
+        (2, [["", "-1"], [".gz"]]),
+        (3, [["", "-1", ".gz"], []]),
+        (4, [["", "-1", ".gz", "/r/0.cls"], []]),
+        (5, [["", "-1", ".gz", "/r/0.cls", "/r/0.jpg"], []]),
+        (7, [["", "-1", ".gz", "/r/0.cls", "/r/0.jpg", "/r/0.txt"]]),
+    ],
+)
+def test_objects_between_an_archive_and_its_members_are_listed(
+    guarded_server: Server, guarded_root: Path, size: int, pages: list[list[str]]
+) -> None:
+    """A real AIStore gave these pages for `a.tar`, `a.tar-1` and `a.tar.gz`."""
+    fields = {"jpg": b"1", "cls": b"2", "txt": b"3"}
+    for name, data in (("m.tar", made.tar([("r/0", fields)])), ("m.tar-1", b"x"), ("m.tar.gz", b"no archive")):
+        (guarded_root / "bucket" / name).write_bytes(data)
+    found: list[list[str]] = []
+    token = ""
+    while token or not found:
+        value = {"flags": "8", "prefix": "m.tar", "pagesize": size, "continuation_token": token}
+        body = {"action": "list", "value": value}
+        page = requests.get(f"{guarded_server.url}/v1/buckets/bucket", json=body, timeout=TIMEOUT).json()
+        found.append([entry["name"].removeprefix("m.tar") for entry in page["entries"] or ()])
+        token = page["continuation_token"]
+    assert found == pages
 
 
 def test_a_zip_with_many_members_needs_only_the_memory_of_a_page(guarded_server: Server, guarded_root: Path) -> None:

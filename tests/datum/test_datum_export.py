@@ -187,6 +187,26 @@ def test_not_repeated_jpeg_files_of_another_extension_are_found(tmp_path):
     assert len(in_order(tmp_path / "out")) == 3
 
 
+def test_a_cut_image_with_a_thumbnail_is_refused(tmp_path):
+    """The end mark of the thumbnail, which is in the metadata, is not the end of the image."""
+    folder = made.classification(tmp_path / "in", train=1)
+    path, thumbnail = folder / "train" / "im0.jpg", tars.image(4, size=(8, 8))
+    whole = path.read_bytes()
+    whole = whole[:2] + b"\xff\xe1" + (len(thumbnail) + 2).to_bytes(2, "big") + thumbnail + whole[2:]
+    path.write_bytes(whole)
+    export(folder, tmp_path / "out", train=1)
+    path.write_bytes(whole[:-100])
+    with pytest.raises(SchemaError, match=r"im0\.jpg: the jpeg image is cut off"):
+        export(folder, tmp_path / "cut", train=1)
+
+
+def test_a_folder_with_the_name_of_an_image_is_no_image(tmp_path):
+    folder = made.classification(tmp_path / "in", extension=".png", train=2)
+    (folder / "train" / "im0.jpg").mkdir()
+    export(folder, tmp_path / "out", train=2)
+    assert len(in_order(tmp_path / "out")) == 2
+
+
 def test_not_repeated_text_labels_in_a_csv(tmp_path):
     made.classification(tmp_path / "in", train=3, val=2)
     (tmp_path / "in" / "train.csv").write_text("filename,label\nim0,1\nim1,2\nim2,3\n")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -9,6 +12,7 @@ import random
 import stat
 from pathlib import Path
 
+import psutil
 import pytest
 
 import ais_tar2tf as t2t
@@ -17,6 +21,7 @@ from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.options import Cache, Retry
 from ais_tar2tf.stores.cache import BLOCK, cached, in_whole_blocks
+from ais_tar2tf.stores.cache.block_file import BlockFileReader, BlockFileWriter, delete_abandoned
 from ais_tar2tf.stores.memory import MemoryStore
 from tests.support import shards as made
 from tests.support.fault_server import Fault, FaultServer, tagged
@@ -265,3 +270,68 @@ def test_a_cache_of_an_earlier_version_is_used(tmp_path):
         assert len(list(source.records())) == 12
         assert source.stats.cached == source.stats.bytes
         assert source.stats.cache_faults == 0
+
+
+# Temporary files
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_sweep_between_creating_and_locking_a_file_loses_no_block(tmp_path, monkeypatch, held):
+    """A sweep of another process deletes the file before it is locked, or holds its lock at this moment."""
+    lock, swept = fcntl.flock, []
+
+    def sweep_first(file, how):
+        if not swept:
+            (path,) = tmp_path.iterdir()
+            swept.append(path.open("rb"))
+            lock(swept[0], fcntl.LOCK_EX)
+            path.unlink()
+            if not held:
+                swept[0].close()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    writer = BlockFileWriter(folder, "block", "label")
+    writer.add(memoryview(b"data"))
+    writer.commit()
+    os.close(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["block"]
+    reader = BlockFileReader(tmp_path / "block", 4, "label")
+    found = bytearray(4)
+    assert (reader.read(0, memoryview(found)), bytes(found)) == (4, b"data")
+    reader.close()
+    swept[0].close()
+
+
+def test_a_sweep_deletes_a_file_while_it_is_locked(tmp_path, monkeypatch):
+    """A writer that locks the file afterwards sees that it was deleted."""
+    unlink, locked = os.unlink, []
+
+    def observed(name, *, dir_fd):
+        with (tmp_path / name).open("rb") as file, contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked.append(name)
+        unlink(name, dir_fd=dir_fd)
+
+    folder = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "x.part").write_bytes(b"1")
+    monkeypatch.setattr(os, "unlink", observed)
+    assert delete_abandoned("x.part", folder)
+    os.close(folder)
+    assert (list(tmp_path.iterdir()), locked) == ([], [])
+
+
+@pytest.mark.parametrize(("module", "name"), [(fcntl, "flock"), (os, "dup")])
+def test_a_file_that_cannot_be_locked_is_deleted(tmp_path, monkeypatch, module, name):
+    def fails(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    folder = os.open(tmp_path, os.O_RDONLY)
+    before = psutil.Process().num_fds()
+    monkeypatch.setattr(module, name, fails)
+    with pytest.raises(OSError, match="no locks"):
+        BlockFileWriter(folder, "block", "label")
+    assert list(tmp_path.iterdir()) == []
+    assert psutil.Process().num_fds() == before
+    os.close(folder)

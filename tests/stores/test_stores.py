@@ -243,6 +243,14 @@ def test_an_object_is_moved_to_any_name(place: StorePlace) -> None:
             place.store.head(gone)
 
 
+def test_an_object_that_is_moved_to_its_own_name_stays(place: StorePlace) -> None:
+    if _is_read_only(place):
+        return
+    place.store.put("old", DATA)
+    place.store.move("old", "old")
+    assert read(place.store, "old") == DATA
+
+
 def _is_read_only(place: StorePlace) -> bool:
     """Return whether the store is read-only, and check that its error says so."""
     if not isinstance(place.store, HttpStore):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import tarfile
@@ -16,7 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
-from ais_tar2tf.errors import DuplicateKey, MissingField, ObjectChanged, StoreError, StrayMember, Tar2TFError
+from ais_tar2tf.errors import (
+    DuplicateKey,
+    MissingField,
+    ObjectChanged,
+    StoreError,
+    StrayMember,
+    Tar2TFError,
+    TransportError,
+)
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records import Selection, members_pattern, splitter
 from ais_tar2tf.source import Source
@@ -320,6 +329,64 @@ def test_after_a_failed_listing_shards_are_read_whole(extraction_server: t2t.ser
     bucket.store.close()
 
 
+def failing(monkeypatch: Any, times: int) -> list[str]:
+    """Make the first listings of members fail, and return a list to which the listed names are added."""
+    whole, calls = AisStore.list_members, []
+
+    def listed_members(self: AisStore, name: str) -> ShardMembers | None:
+        calls.append(name)
+        if len(calls) <= times:
+            raise TransportError("no listing for now", url=name)
+        return whole(self, name)
+
+    monkeypatch.setattr(AisStore, "list_members", listed_members)
+    return calls
+
+
+@pytest.mark.parametrize("how", [None, True])
+def test_a_temporary_fault_does_not_end_the_selection(
+    extraction_server: t2t.serve, monkeypatch: Any, how: bool | None
+) -> None:
+    bucket = Bucket(extraction_server.url)
+    fill(bucket)
+    calls = failing(monkeypatch, 1)
+    with bucket.open() as src:
+        chosen = src.select("cls", in_cluster=how)
+        assert len(list(chosen.records())) == 27
+        assert (chosen.extracted.shards, chosen.extracted.whole_shards) == (2, 1)
+    assert calls == ["t-0.tar", "t-0.tar", "t-1.tar", "t-2.tar"]
+    bucket.store.close()
+
+
+def test_lasting_faults_end_the_selection(extraction_server: t2t.serve, monkeypatch: Any) -> None:
+    bucket = Bucket(extraction_server.url)
+    fill(bucket, 6)
+    calls = failing(monkeypatch, 100)
+    with bucket.open("t-{0..5}.tar") as src:
+        chosen = src.select("cls")
+        assert len(list(chosen.records())) == 54
+        assert (calls, chosen.extracted.shards) == (["t-0.tar"] * 3, 0)
+    bucket.store.close()
+
+
+@pytest.mark.parametrize("name", ["t-0.tar", "t-1.tar"])
+def test_a_shard_that_was_opened_whole_is_resumed_whole(
+    extraction_server: t2t.serve, monkeypatch: Any, name: str
+) -> None:
+    """The listing fails, the whole shard is opened, and its body breaks off. Then the listing works again."""
+    bucket = Bucket(extraction_server.url)
+    fill(bucket)
+    with bucket.open() as src:
+        store = src.select("cls").opened.with_members.store
+        if name != "t-0.tar":
+            store.open("t-0.tar").close()
+        failing(monkeypatch, 1)
+        for start in (0, 1000):
+            with contextlib.closing(store.open(name, start)) as body:
+                assert (body.start, body.info.size) == (start, bucket.store.head(name).size)
+    bucket.store.close()
+
+
 def test_a_broken_body_is_resumed_with_the_same_members(extraction_server: t2t.serve, monkeypatch: Any) -> None:
     bucket = Bucket(extraction_server.url)
     fill(bucket)
@@ -333,8 +400,6 @@ def test_a_broken_body_is_resumed_with_the_same_members(extraction_server: t2t.s
         def readinto(self, buffer: memoryview) -> int:
             if self.left <= 0 and not broken.is_set():
                 broken.set()
-                from ais_tar2tf.errors import TransportError
-
                 raise TransportError("broken off", url="x")
             count = self.body.readinto(buffer if broken.is_set() else buffer[: max(1, self.left)])
             self.left -= count

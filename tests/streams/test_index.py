@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -259,6 +260,26 @@ def test_an_index_as_wids_and_back(tmp_path, monkeypatch):
     out.write_text(json.dumps(relative))
     with pytest.raises(SchemaError, match="wids-shard-index-v1"):
         len(t2t.open(url, index=out))
+
+
+@pytest.mark.parametrize("squeezed", [False, True])
+def test_records_of_a_record_file_keep_their_numbers(tmp_path, squeezed):
+    """All records begin at multiples of 512, as in a tar. Their keys are their numbers in the file."""
+    path = tmp_path / "s.tfrecord"
+    with tf.io.TFRecordWriter(str(path), "GZIP" if squeezed else "") as writer:
+        for number in range(20):
+            size = next(each for each in range(1024) if len(_example(number, each)) + 16 == 512 * (1 + number % 2))
+            writer.write(_example(number, size))
+    t2t.index(path)
+    keys = [f"{number:09d}" for number in range(20)]
+    for start in range(20):
+        dataset = t2t.open(path).dataset(lambda record: record["__key__"], start_at=start)
+        assert [key.decode() for key in dataset.as_numpy_iterator()] == keys[start:]
+
+
+def _example(number, size):
+    features = {"n": t2t.features.int64_feature(number), "x": t2t.features.bytes_feature(bytes(size))}
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
 # Validity

@@ -8,6 +8,7 @@ module must not send output to a node that is not one of the transformer's `Peer
 from __future__ import annotations
 
 import http.client
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ LENGTH = "Ais-Direct-Put-Length"
 """The header in which an answer states the number of bytes that were stored."""
 
 _NO_CONTENT = 204
+_DIGITS = re.compile("[0-9]{1,18}")  # enough for an exabyte
 _ERROR_BYTES = 4096  # the most bytes of a node's error text that our error repeats
 
 
@@ -105,7 +107,8 @@ def deliver(
     if answer.status not in (200, _NO_CONTENT):
         raise TransportError(f"the output was refused with {answer.status}: {text}", url=node)
     stored = answer.headers.get(LENGTH, "")
-    return Delivered(_NO_CONTENT, int(stored) if stored.isdigit() and stored != "0" else sent)
+    length = int(stored) if _DIGITS.fullmatch(stored) else 0  # a node may state no length, or a malformed one
+    return Delivered(_NO_CONTENT, length or sent)
 
 
 def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:

@@ -17,6 +17,7 @@ later transformer if that node returned it.
 from __future__ import annotations
 
 import hmac
+import re
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
@@ -41,7 +42,7 @@ _CONTROL_BYTES = 1 * MIB  # the largest control message, which holds names and a
 _IDLE_SECONDS = 600.0  # how long a silent connection stays open: targets reuse their connections
 _DRAINED_BYTES = 1 * MIB  # how much of an unread body is read and dropped, so that the connection can be kept
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
-_LENGTH_DIGITS = 18  # how many digits of Content-Length are parsed: enough for an exabyte
+_LENGTH = re.compile("[0-9]{1,18}")  # a Content-Length that is accepted: up to an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
 _PUT_DONE = "direct put success"
 
@@ -111,10 +112,10 @@ class Handler(BaseHTTPRequestHandler):
             return RequestBody(self.rfile, None)
         if not codings and not lengths:
             return RequestBody(self.rfile, 0)
-        if not codings and len(lengths) == 1 and lengths[0].isascii() and lengths[0].isdecimal():
-            return RequestBody(self.rfile, int(lengths[0][:_LENGTH_DIGITS]))
+        if not codings and len(lengths) == 1 and _LENGTH.fullmatch(lengths[0]):
+            return RequestBody(self.rfile, int(lengths[0]))
         self.close_connection = True
-        self._respond(400, "the length of the request's body is stated twice, or malformed")
+        self._respond(400, "the length of the request's body is stated twice, malformed, or too large")
         return None
 
     def _is_allowed(self) -> bool:
@@ -226,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
             self._respond(_error_status(error), _error_text(error))
 
     def _respond(self, status: int, text: str) -> None:
-        data = text.encode()
+        data = text.encode(errors="replace")  # the name of a shard may be no UTF-8
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))

@@ -110,7 +110,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
     """Return host and port in a normal form; the host is empty when `url` has none."""
     try:
         parts = urlsplit(url)
-        return (parts.hostname or "").rstrip(".").lower(), parts.port or 80
+        return (parts.hostname or "").rstrip(".").lower(), parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return "", 0
 

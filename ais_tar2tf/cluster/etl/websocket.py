@@ -20,6 +20,7 @@ __all__ = ["BINARY", "TEXT", "ClosedError", "Socket", "accept_key"]
 
 TEXT, BINARY = 1, 2
 _CONTINUED, _CLOSE, _PING, _PONG = 0, 8, 9, 10
+_DATA, _CONTROL = frozenset({_CONTINUED, TEXT, BINARY}), frozenset({_CLOSE, _PING, _PONG})  # others are reserved
 _FIN, _MASKED = 0x80, 0x80
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # the RFC's constant
 _PIECE = 1 * MIB  # the most bytes of a frame that are read at once
@@ -55,7 +56,9 @@ class Socket:
         first = True
         while not final:
             final, kind, length, mask = self._read_header()
-            if kind >= _CLOSE:
+            if kind in _CONTROL:
+                if not final:
+                    raise ClosedError("a control frame is in fragments")
                 self._answer_control(kind, length, mask)
                 final = False
                 continue
@@ -83,7 +86,8 @@ class Socket:
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame with one of the RFC's status codes, and a reason, which is cut off if it is too long."""
-        self._send_frame(_CLOSE, struct.pack(">H", code) + reason.encode()[: _MOST_CONTROL - 2], final=True)
+        cut = reason.encode(errors="replace")[: _MOST_CONTROL - 2].decode(errors="ignore")  # after a whole character
+        self._send_frame(_CLOSE, struct.pack(">H", code) + cut.encode(), final=True)
 
     def _read_header(self) -> tuple[bool, int, int, bytes]:
         """Return (final, kind, length, mask) of the next frame. `final` is true for the last frame of a message."""
@@ -91,11 +95,14 @@ class Socket:
         length = begin[1] & 0x7F
         if not begin[1] & _MASKED or begin[0] & 0x70:
             raise ClosedError("a client's frames are masked, and use no extensions")
+        kind = begin[0] & 0x0F
+        if kind not in _DATA | _CONTROL:
+            raise ClosedError(f"a frame has the reserved opcode {kind}")
         if length == 126:
             (length,) = struct.unpack(">H", self._exactly(2))
         elif length == 127:
             (length,) = struct.unpack(">Q", self._exactly(8))
-        return bool(begin[0] & _FIN), begin[0] & 0x0F, length, self._exactly(4)
+        return bool(begin[0] & _FIN), kind, length, self._exactly(4)
 
     def _answer_control(self, kind: int, length: int, mask: bytes) -> None:
         if length > _MOST_CONTROL:

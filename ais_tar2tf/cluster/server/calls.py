@@ -130,7 +130,7 @@ async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]
 
 async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
     """Return the JSON object in the body of a request; {} for an empty body. `what` names the object in an error."""
-    body = await in_time(request.read())
+    body = await in_time(request.read(), "the body did not arrive completely within")
     try:
         message: object = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
@@ -138,15 +138,18 @@ async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
     return _as_dict(message)
 
 
-async def in_time(piece: Awaitable[T]) -> T:
-    """Wait for a piece of a request's body, and return it. Refuse a client that takes longer than `BODY_SECONDS`."""
+async def in_time(received: Awaitable[T], late: str = "nothing of the body came for") -> T:
+    """Wait for a piece of a request's body, or for the whole body, and return it.
+
+    Refuse a client that takes longer than `BODY_SECONDS`, with the text `late` and this time.
+    """
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await piece
+            return await received
     except TimeoutError as error:
         raise refusals.RefusedError(
             HTTPStatus.REQUEST_TIMEOUT,
-            f"nothing of the body came for {BODY_SECONDS:.0f} s",
+            f"{late} {BODY_SECONDS:.0f} s",
             headers={"Connection": "close"},
         ) from error
 

@@ -89,18 +89,14 @@ class Page:
 
 def read_page(folder: BucketRoot, sums: Checksums, bucket: str, listing: ListRequest, *, location: str) -> Page:
     """Return the requested page of a bucket's names. `location` is the name of the node that has the objects."""
-    files = _walk(folder, str(folder.bucket(bucket)), listing)
-    entries: list[Entry] = []
-    for name, path in islice(files, listing.size):
-        entries.append(_entry(folder, sums, bucket, name, path, listing.props, location))
-        if listing.inside and is_archive(name):
-            entries += _inside(entries[-1], path)
-        if len(entries) >= listing.size:
-            break
-    if listing.inside:
-        # As in a real cluster, members that do not fit on the page of their archive are on no page.
-        entries = sorted(entries, key=lambda entry: str(entry["name"]))[: listing.size]
-    return Page(entries, str(entries[-1]["name"]) if len(entries) == listing.size else "")
+    files = (
+        (_entry(folder, sums, bucket, name, path, listing.props, location), path)
+        for name, path in _walk(folder, str(folder.bucket(bucket)), listing)
+    )
+    listed = _with_members(files, listing.size) if listing.inside else (entry for entry, _ in files)
+    # As in a real cluster, members that do not fit on the page of their archive are on no page.
+    entries = list(islice(listed, listing.size))
+    return Page(entries, _name(entries[-1]) if len(entries) == listing.size else "")
 
 
 def page_as_json(page: Page, uuid: str) -> dict[str, object]:
@@ -134,6 +130,25 @@ def _entry(
     return fields | {key: value for key, value in found.items() if key in props and value}
 
 
+def _with_members(files: Iterator[tuple[Entry, str]], most: int) -> Iterator[Entry]:
+    """Yield the entries of files and of the members of archives, sorted by name. `files` is sorted by name.
+
+    Other files can sort between an archive and its members. At most `most` members wait for such files.
+    """
+    waiting: list[Entry] = []  # in descending order
+    for entry, path in files:
+        while waiting and _name(waiting[-1]) < _name(entry):
+            yield waiting.pop()
+        if is_archive(_name(entry)):
+            waiting = sorted([*waiting, *_inside(entry, path)], key=_name)[:most][::-1]
+        yield entry
+    yield from reversed(waiting)
+
+
+def _name(entry: Entry) -> str:
+    return str(entry["name"])
+
+
 def _inside(entry: Entry, path: str) -> list[Entry]:
     """Return the entries of an archive's members, and flag `entry`, the entry of the archive itself.
 
@@ -141,7 +156,7 @@ def _inside(entry: Entry, path: str) -> list[Entry]:
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123  # scandir gives paths as text
-            members = joined(str(entry["name"]), list_members(file, path, most=PAGE))
+            members = joined(_name(entry), list_members(file, path, most=PAGE))
     except Exception:  # noqa: BLE001  # decompressors raise many kinds of errors; the listing omits the members
         return []
     entry["flags"] = CACHED | IS_ARCHIVE

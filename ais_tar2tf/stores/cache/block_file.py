@@ -24,16 +24,15 @@ import xxhash
 from ais_tar2tf.options import KIB
 from ais_tar2tf.stores.cache.block_cache import DamagedBlock
 
-__all__ = ["NEW_FILE", "PART", "BlockFileReader", "BlockFileWriter", "is_abandoned"]
+__all__ = ["PART", "BlockFileReader", "BlockFileWriter", "delete_abandoned", "new_part"]
 
 PART = ".part"
 """The suffix of files that are being written."""
 
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-"""The flags for `os.open` that create a file, and fail if the file exists already."""
-
 _PAGE = 64 * KIB  # the smallest part that can be verified
 _CHECKSUM = struct.Struct("<Q")
+_TRIES = 10  # how many temporary files are created until one is locked before a sweep finds it
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -45,7 +44,7 @@ class BlockFileWriter:
     """A writer of one block. It writes a temporary file, which gets its final name when the block is complete.
 
     The writer keeps the temporary file locked. When the writer's process ends, the kernel unlocks the file. From then
-    on, `is_abandoned` returns True for the file.
+    on, `delete_abandoned` deletes the file.
 
     Args:
         folder: A descriptor of the open folder that gets the file. The writer duplicates the descriptor.
@@ -56,15 +55,13 @@ class BlockFileWriter:
     def __init__(self, folder: int, name: str, label: str) -> None:
         self._name = name
         self._label = label
-        self._temporary = f".{secrets.token_hex(8)}{PART}"
-        handle = os.open(self._temporary, NEW_FILE, 0o600, dir_fd=folder)
-        self._file = open(handle, "wb", buffering=0)  # noqa: PTH123, SIM115  # closed by commit or abort
+        self._folder = os.dup(folder)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._folder = os.dup(folder)
+            self._temporary, handle = new_part(folder)
         except BaseException:
-            self._file.close()
+            os.close(self._folder)
             raise
+        self._file = open(handle, "wb", buffering=0)  # noqa: PTH123, SIM115  # closed by commit or abort
         self._length = 0
         self._checksums: list[int] = []
         self._page_hash = xxhash.xxh3_64()
@@ -109,11 +106,47 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def is_abandoned(name: str, folder: int) -> bool:
-    """Return whether no process writes a temporary file any more. `folder` is a descriptor of the file's folder."""
+def new_part(folder: int, suffix: str = PART) -> tuple[str, int]:
+    """Create a temporary file, lock it, and return its name and its descriptor. `folder` is a descriptor, too.
+
+    Before the file is locked, a sweep can take it for abandoned and delete it. If so, another file is created.
+
+    Raises:
+        OSError: The file cannot be created or locked.
+    """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(BlockingIOError):  # a sweep has locked the file, and deletes it
+            name, handle = _new_locked(folder, suffix)
+            if os.fstat(handle).st_nlink:
+                return name, handle
+            os.close(handle)
+    return _new_locked(folder, suffix)
+
+
+def _new_locked(folder: int, suffix: str) -> tuple[str, int]:
+    name = f".{secrets.token_hex(8)}{suffix}"
+    handle = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        os.close(handle)
+        raise
+    return name, handle
+
+
+def delete_abandoned(name: str, folder: int) -> bool:
+    """Delete a temporary file that no process writes any more; return whether no process writes it.
+
+    The file is deleted while it is locked, so that `new_part` notices this. `folder` is a descriptor of the open
+    folder.
+    """
     try:
         with open(os.open(name, _READ, dir_fd=folder), "rb") as file:  # noqa: PTH123  # opens a descriptor
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
     except OSError:
         return False
     return True

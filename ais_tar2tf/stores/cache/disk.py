@@ -11,10 +11,8 @@ private to the user, never reached through links, and deleted only under names o
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import secrets
 import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ from ais_tar2tf.errors import StoreError, Tar2TFError
 from ais_tar2tf.options import Limits
 from ais_tar2tf.stores import Identity
 from ais_tar2tf.stores.cache.block_cache import BlockId, Confirmed, DamagedBlock
-from ais_tar2tf.stores.cache.block_file import NEW_FILE, PART, BlockFileReader, BlockFileWriter, is_abandoned
+from ais_tar2tf.stores.cache.block_file import PART, BlockFileReader, BlockFileWriter, delete_abandoned, new_part
 from ais_tar2tf.stores.cache.download import Downloads
 
 __all__ = ["DiskBlockCache"]
@@ -106,9 +104,8 @@ class DiskBlockCache:
             if before is not None and before.identity == identity:
                 os.utime(_OBJECT, dir_fd=folder, follow_symlinks=False)
                 return
-            temporary = f".{secrets.token_hex(8)}.json{PART}"
-            with open(os.open(temporary, NEW_FILE, 0o600, dir_fd=folder), "wb") as file:  # noqa: PTH123  # an open file
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # so that no sweep deletes the file
+            temporary, handle = new_part(folder, f".json{PART}")  # locked, so that no sweep deletes it
+            with open(handle, "wb") as file:  # noqa: PTH123  # an open file
                 file.write(document_bytes(document, indent=None))
                 file.flush()
                 os.replace(temporary, _OBJECT, src_dir_fd=folder, dst_dir_fd=folder)
@@ -205,8 +202,7 @@ class DiskBlockCache:
             with contextlib.suppress(OSError), self._opened(digest) as folder:
                 for name in _files(folder):
                     with contextlib.suppress(OSError):
-                        if name.endswith(PART) and is_abandoned(name, folder):
-                            _delete(name, folder)
+                        if name.endswith(PART) and delete_abandoned(name, folder):
                             continue
                         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                         yield _CachedFile(status.st_mtime_ns, status.st_size, digest, name)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import xxhash
 
 from ais_tar2tf.base import forking
-from ais_tar2tf.errors import ObjectChanged, StoreError
+from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
 from ais_tar2tf.records import Grouping, Selection, Split, is_not_data, members_pattern, splitter
 from ais_tar2tf.stores import Body, Identity, Interrupt, ObjectInfo, Store, WrapperStore
 
@@ -42,6 +42,7 @@ __all__ = [
 # Members are requested if they are less than this part of a shard's bytes. Selecting a larger part costs the cluster
 # more than sending the whole shard.
 _WORTH = 0.5
+_FIRST_TRIES = 3  # how often listing the first shard may fail because of the network or the server
 _BLOCK = 512  # bytes: the unit of the sizes in a tar
 
 
@@ -145,7 +146,8 @@ class MembersStore(WrapperStore):
 
     The store decides about the first shard first. If the first shard is to be read whole, all other shards are read
     whole, too, and no further listing is requested. Otherwise, the decision about a shard depends only on the listing
-    of its members, so it is the same whenever the shard is opened.
+    of its members, so it is the same whenever the shard is opened. If the network or the server fails while a shard
+    is listed, this shard is read whole, and decides nothing about the others.
     """
 
     def __init__(
@@ -180,6 +182,9 @@ class MembersStore(WrapperStore):
         self._lock = forking.lock()  # held while members are listed
         # Whether only members of the first shard are requested; None while this is not decided.
         self._pays: bool | None = None if self._pattern is not None else False
+        self._first_tries = _FIRST_TRIES
+        # Shards that could not be listed. A shard that was opened whole stays whole.
+        self._unlisted: set[str] = set()
         # For each shard of which only members are requested: the number of records in its listing.
         self._records: dict[str, int] = {}
 
@@ -212,14 +217,16 @@ class MembersStore(WrapperStore):
     def _listed_shard(self, name: str) -> ObjectInfo | None:
         """Return the shard's `ObjectInfo` from its listing if only its members are to be requested, else None."""
         with self._lock:
-            decision, shard = None, None
-            if self._pays is None:
-                decision, shard = self._decide(self._first)
-                self._pays = decision.members
-            if not self._pays:
+            found = self._decide_first() if self._pays is None else None
+            if self._pays is False:
                 return None
-            if decision is None or name != self._first:
-                decision, shard = self._decide(name)
+            if self._pays is None or name in self._unlisted:
+                found = None
+            elif found is None or name != self._first:
+                found = self._decide(name)
+            if found is None:
+                self._unlisted.add(name)
+            decision, shard = found or (Decision(members=False), None)
             is_new = name not in self._records
             if decision.members:
                 self._records[name] = decision.records
@@ -227,17 +234,31 @@ class MembersStore(WrapperStore):
                 self._count(decision, shard)
             return shard if decision.members else None
 
-    def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None]:
+    def _decide_first(self) -> tuple[Decision, ObjectInfo | None] | None:
+        """Decide about the first shard, and so whether other shards are listed. Return what `_decide` returns.
+
+        While the first shard cannot be listed, nothing is decided. After `_FIRST_TRIES` failures, all shards are read
+        whole.
+        """
+        self._first_tries -= 1
+        found = self._decide(self._first)
+        if found is not None or not self._first_tries:
+            self._pays = found is not None and found[0].members
+        return found
+
+    def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None] | None:
         """Return the decision about a shard, and the shard's `ObjectInfo` from its listing.
 
-        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete.
+        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete. The result is None if the
+        network or the server failed.
         """
         try:
             listed = self._inside.list_members(name)
-        except StoreError:
+        except StoreError as error:
             if name in self._records:
                 raise
-            return Decision(members=False), None  # reading the shard raises this error again, if it persists
+            # Reading the shard raises this error again, if it persists.
+            return None if isinstance(error, TransportError) else (Decision(members=False), None)
         if listed is None:
             return Decision(members=False), None
         self.extracted.listed_bytes += listed.listing_bytes

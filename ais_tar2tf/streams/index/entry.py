@@ -135,12 +135,23 @@ class ShardIndex:
         assert self.extents is not None
         return array("q", np.concatenate(([0], np.cumsum(self.extents, dtype=np.int64))) * self.unit + self.first)
 
-    def number(self, record: int) -> int:
-        """Return the number that a mark stores for a record. Return 0 if `unit` is 512, as in a tar.
+    @property
+    def is_tar(self) -> bool:
+        """Whether the shard is a tar.
 
-        Records of a tar have names as keys, so their marks need no number.
+        In a tar, `unit` is 512, and each extent includes at least one header of 512 bytes. Records of a TFRecord file
+        may begin at multiples of 512 by chance, but its frames add only 16 bytes to a record.
         """
-        return 0 if self.unit == TAR_BLOCK else record
+        if self.unit != TAR_BLOCK or self.extents is None or self.sizes is None:
+            return False
+        return not self.records or int(self.extents[-1]) * TAR_BLOCK - int(self.sizes[-1]) >= TAR_BLOCK
+
+    def number(self, record: int) -> int:
+        """Return the number that a mark stores for a record: the number itself if it is the record's key.
+
+        The records of a tar have names as keys. Their marks need no number, and the result is 0.
+        """
+        return 0 if self.is_tar else record
 
     def key(self, record: int) -> str | None:
         """Return the key of the record with the number `record`; None if the index stores no keys of this shard."""
