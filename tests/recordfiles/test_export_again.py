@@ -106,6 +106,20 @@ def test_another_plan_is_refused_and_replaced(src, tmp_path):
     assert tree(tmp_path / "out") == tree(tmp_path / "new")
 
 
+def test_the_plan_of_a_function_is_the_same_in_every_process(interrupted_template, tmp_path):
+    """The order of a set of texts, which is a constant of a function, depends on the seed of Python's hashes."""
+    code = (
+        "import sys, ais_tar2tf as t2t\n"
+        "def encode(record): return {'a': record['__key__'][0] in {'n', 'a', 'b', 'c', 'd'}}\n"
+        "t2t.open(sys.argv[1]).export(sys.argv[2], record_to_example=encode, workers=1)"
+    )
+    for seed in "123":
+        command = [sys.executable, "-c", code, interrupted_template, str(tmp_path / "out")]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert done.returncode == 0, done.stderr
+
+
 def test_files_without_a_manifest_are_refused_and_replaced(src, tmp_path):
     (tmp_path / "dataset-train.tfrecord-00007-of-00008").write_bytes(b"stale")
     (tmp_path / "notes.txt").write_bytes(b"mine")

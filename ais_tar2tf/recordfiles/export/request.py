@@ -309,5 +309,12 @@ def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
 def _code(code: Any) -> bytes:
     """Return the bytecode, names and constants of a code object, and of the functions inside it."""
     parts = [code.co_code, repr(code.co_names).encode()]
-    parts += [_code(each) if hasattr(each, "co_code") else repr(each).encode() for each in code.co_consts]
+    parts += [_code(each) if hasattr(each, "co_code") else _constant(each) for each in code.co_consts]
     return b"\n".join(parts)
+
+
+def _constant(value: Any) -> bytes:
+    """Return the text of a constant, the same in every process: the order of a set of texts is not."""
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(sorted(map(repr, value)))}}})".encode()
+    return repr(value).encode()
