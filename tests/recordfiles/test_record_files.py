@@ -314,7 +314,15 @@ def test_splits_by_predicate_and_by_list(mixed_size_template, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "splits", [{"a": 0.5, "b": 0.4}, {"a": ["k"], "b": ["k"]}, {"a": 1.0, "b": ["k"]}, {"a/b": 1}]
+    "splits",
+    [
+        {"a": 0.5, "b": 0.4},
+        {"a": 0.5, "b": float("nan")},
+        {"a": float("nan")},
+        {"a": ["k"], "b": ["k"]},
+        {"a": 1.0, "b": ["k"]},
+        {"a/b": 1},
+    ],
 )
 def test_invalid_splits(mixed_size_template, tmp_path, splits):
     with pytest.raises(ValueError, match=r"split|ratios|listed"):

@@ -119,7 +119,7 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
 
 
 def _ratio_route(names: tuple[str, ...], shares: list[float], seed: int) -> RatioRoute:
-    if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # so NaN is refused, too
         raise OptionError(f"ratios are not negative and add up to 1, not to {sum(shares):g}")
     return RatioRoute(names, tuple(shares), seed)
 
