@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -238,6 +239,23 @@ def test_a_function_of_a_module_goes_to_workers(mixed_size_template, tmp_path):
         t2t.open(mixed_size_template).export(tmp_path / str(workers), record_to_example=to_example, workers=workers)
     assert tree(tmp_path / "1") == tree(tmp_path / "2")
     assert t2t.load(tmp_path / "2")[3] == {"n": 3, "size": 303, "key": b"n0/000003"}
+
+
+def test_workers_end_if_another_one_cannot_be_started(mixed_size_template, tmp_path, monkeypatch):
+    started, popen = [], subprocess.Popen
+
+    def second_fails(*arguments, **options):
+        if started:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(popen(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", second_fails)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ExportError, match="Resource temporarily unavailable"):
+        t2t.open(mixed_size_template).export(tmp_path / "out", workers=2)
+    assert started[0].poll() is not None
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_a_mapping_that_workers_cannot_get_is_an_error(mixed_size_template, tmp_path):
