@@ -6,6 +6,7 @@ import html
 import html.parser
 import io
 import json
+import math
 import re
 import shutil
 import statistics
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -26,6 +27,7 @@ from ais_tar2tf.cli.card import DataStatistics, loader_of, render
 from ais_tar2tf.cli.card.arrays import as_picture, png
 from ais_tar2tf.cli.card.audio import audio_header
 from ais_tar2tf.cli.card.number_statistics import NumberStatistics
+from ais_tar2tf.cli.card.plots import histogram, shown_number
 from ais_tar2tf.cli.card.word_counts import WordCounts
 from ais_tar2tf.errors import TruncatedArchive
 from ais_tar2tf.options import Card
@@ -106,6 +108,42 @@ def test_every_number_is_in_its_bin(values):
         assert below <= passed <= at_most
     width = bins[0][1] - bins[0][0]
     assert abs(numbers.quantile(0.5) - statistics.median_low(values)) <= width * (1 + 1e-6) + slack
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.integers(1, 5))
+@example([1.7e308, -1.7e308], 1)
+@example([1.7e308, 1.6e308, 1.79e308], 2)
+@example([0.0, 5e-324], 1)
+@example([-5e-324, 1e300, 3.0], 1)
+def test_numbers_of_any_size_are_those_of_exact_fractions(values, batch):
+    numbers = NumberStatistics()
+    for begin in range(0, len(values), batch):
+        numbers.add_many(np.array(values[begin : begin + batch]))
+    largest = max(map(abs, values))
+    summary, bins = numbers.summary, numbers.bins()
+    assert summary.mean == pytest.approx(statistics.mean(values), rel=1e-9, abs=1e-12 * largest)
+    assert summary.spread == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-7 * largest)
+    assert sum(count for *_, count in bins) == len(values)
+    assert all(math.isfinite(begin) and begin < end < math.inf for begin, end, _ in bins)
+    assert bins[0][0] <= summary.low <= numbers.quantile(0.5) <= summary.high <= bins[-1][1]
+    assert "nan" not in histogram("x", numbers)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_not_finite_is_shown(value):
+    assert (shown_number(value), shown_number(value, "pixels")) == (str(value), str(value))
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_the_largest_and_smallest_numbers_have_a_card(shape):
+    for values in ([1.7e308, -1.7e308, 0, 1e308], [0, 5e-324, 0, 0]):
+        stats = DataStatistics()
+        array = np.array(values).reshape(shape)
+        stats.add({"__key__": "k", "__shard__": "s.tar", "npy": npy(array), "cls": b"1.7e308"})
+        page = render(stats, "s.tar")
+        parsed(page)
+        points = re.findall(r'points="([^"]*)"', page)
+        assert all("nan" not in each and "inf" not in each for each in points)
 
 
 def test_a_few_integers_have_a_bin_each():
