@@ -160,6 +160,23 @@ def test_values_that_are_not_finite_are_counted_separately():
     assert (summary.count, summary.not_finite, summary.mean) == (2, 2, 2.0)
 
 
+@pytest.mark.parametrize(
+    "text", ["inf", "-inf", "+nan", "-NaN", " inf", "\tnan\n", "Infinity", "-INFINITY", "1_000", ""]
+)
+def test_words_that_python_reads_as_numbers_are_text(text):
+    stats = DataStatistics()
+    stats.add({"__key__": "k", "__shard__": "s", "txt": text.encode()})
+    assert stats.fields["txt"].kinds == {"text": 1}
+
+
+@pytest.mark.parametrize("text", ["1", " -2.5e3\n", "+.5"])
+def test_numbers_in_texts_are_numbers(text):
+    stats = DataStatistics()
+    stats.add({"__key__": "k", "__shard__": "s", "txt": text.encode()})
+    assert stats.fields["txt"].kinds == {"number": 1}
+    assert stats.fields["txt"].numbers["value"].summary.mean == float(text)
+
+
 @given(st.lists(st.text(max_size=3), max_size=60))
 def test_words_are_counted_up_to_a_limit(texts):
     words = WordCounts(8, 80)

@@ -25,6 +25,7 @@ __all__ = ["UNITS", "FieldStatistics"]
 
 _LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
 _MOST_QUANTITIES = 200  # of one field; after that, numbers at further JSON keys are not counted
+_IN_NO_NUMBER = frozenset("nN_")  # letters of nan, inf and infinity, and the separator of Python's numbers
 UNITS = {
     "size": "bytes",
     "height": "pixels",
@@ -153,8 +154,8 @@ class FieldStatistics:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a short text states; None for any other text, such as "nan", "inf" or "1_000"."""
-    if not 0 < len(text) <= 32 or text[:1] in "nNiI_" or "_" in text:
+    """Return the number that a short text states; None for any other text, such as "nan", "-inf" or "1_000"."""
+    if len(text) > 32 or not _IN_NO_NUMBER.isdisjoint(text):
         return None
     try:
         return float(text)
