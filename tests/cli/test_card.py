@@ -464,8 +464,13 @@ def test_its_loader_runs(tmp_path, fields, count):
         ),
         (lambda n: {"cls": b"1"} | ({"jpg": made.image(n)} if n % 3 else {}), "'cls', 'jpg?'", {"cls", "jpg"}),
         (lambda n: {"png": made.image(n)} | ({"cls": b"1"} if n % 3 else {}), "'png', 'cls?'", {"cls", "png"}),
+        (
+            lambda n: {"cls": b"1"} | dict.fromkeys([("jpg", "png"), ("jpg",), ()][n % 3], made.image(n)),
+            "'cls', 'jpg?', 'png?'",
+            {"cls", "jpg", "png"},
+        ),
     ],
-    ids=["two kinds of images", "masks beside", "some without an image", "some without a label"],
+    ids=["two kinds of images", "masks beside", "some without an image", "some without a label", "two and none"],
 )
 def test_its_loader_runs_on_records_of_different_fields(tmp_path, fields, chosen, names):
     shard = tmp_path / "a.tar"
