@@ -5,6 +5,7 @@ This module measures nothing; `stages.py` does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,10 @@ class Verdict:
 
 
 def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdict:
-    """Return the verdict: the stage with the lowest rate is the bottleneck.
+    """Return the verdict, which names the stage that is the bottleneck.
+
+    The download is the bottleneck if it is slower than all stages after it together. Otherwise the bottleneck is the
+    stage that adds the most time.
 
     Args:
         rates: The measurements.
@@ -86,7 +90,7 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdi
     """
     connections, download = rates.best_download
     inside = [each for each in (rates.parse, rates.handed_over, rates.decode) if each is not None]
-    slowest = min([download, *inside], key=lambda measured: measured.rate)
+    slowest = download if download.rate <= min(each.rate for each in inside) else _longest(inside)
     default = rates.downloads[0][0]
     advice: list[str] = []
     if slowest is download:
@@ -108,6 +112,17 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdi
     suggested = connections if slowest is download else default
     parallel = cores if slowest is rates.decode else None
     return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch), parallel)
+
+
+def _longest(inside: Sequence[StageMeasurement]) -> StageMeasurement:
+    """Return the stage that adds the most time for a byte. Each measurement includes the stages before it."""
+    longest, most, before = inside[0], 0.0, 0.0
+    for stage in inside:
+        time = 1 / stage.rate if stage.rate else math.inf
+        if time - before > most:
+            longest, most = stage, time - before
+        before = max(before, time)
+    return longest
 
 
 def _of_download(connections: int, default: int) -> str:
