@@ -114,7 +114,7 @@ class TFRecordReader:
         return members._replace(starts=[0], data=payload)
 
     def _record_bytes(self) -> int:
-        """Return the size of the partial record when it is complete. Until its head is complete, return 12."""
+        """Return the size that the partial record will have. Until its head is complete, return 12."""
         if len(self._partial) < HEAD_BYTES:
             return HEAD_BYTES
         return FRAME_BYTES + self._payload_bytes(bytes(self._partial[:HEAD_BYTES]))

@@ -10,7 +10,8 @@ zip64 end, locator  only in a zip whose numbers need 64 bits; the locator states
 end                 the size and the offset of the directory, and a comment
 
 Numbers are little-endian. If a number does not fit its field, the field is 0xFFFF or 0xFFFFFFFF. The number is then
-in an extra field of the same record, called zip64; a number of the end is then in the zip64 end.
+in an extra field of the same record, called zip64. The end has no extra field: its large
+numbers are in the zip64 end.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ This module must not measure anything: `stages.py` makes the measurements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ class Rates:
     Attributes:
         downloads: Pairs (number of connections, measurement). The first pair has the default number of connections.
         parse: Making records of shards that are in memory.
-        handed_over: Making batches in tf.data of shards that are in memory.
+        handed_over: Reading shards that are in memory into tf.data, and batching their records there.
         decode: The work of `handed_over`, and decoding and resizing images.
         together: The work of `decode`, but with shards that are read from the store.
     """
@@ -76,7 +77,10 @@ class Verdict:
 
 
 def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdict:
-    """Return the verdict, in which the stage with the lowest rate is the bottleneck. `together` is not compared.
+    """Return the verdict, which names the stage that is the bottleneck. `together` is not compared.
+
+    The download is the bottleneck if it is slower than all stages after it together. Otherwise the bottleneck is the
+    stage that adds the most time.
 
     Args:
         rates: The measurements.
@@ -86,7 +90,7 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdi
     """
     connections, download = rates.best_download
     inside = [each for each in (rates.parse, rates.handed_over, rates.decode) if each is not None]
-    slowest = min([download, *inside], key=lambda measured: measured.rate)
+    slowest = download if download.rate <= min(each.rate for each in inside) else _longest(inside)
     default = rates.downloads[0][0]
     advice: list[str] = []
     if slowest is download:
@@ -108,6 +112,17 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdi
     suggested = connections if slowest is download else default
     parallel = cores if slowest is rates.decode else None
     return Verdict(bottleneck, tuple(advice), suggested, _batch(record_bytes, batch), parallel)
+
+
+def _longest(inside: Sequence[StageMeasurement]) -> StageMeasurement:
+    """Return the stage that adds the most time for a byte. Each measurement includes the stages before it."""
+    longest, most, before = inside[0], 0.0, 0.0
+    for stage in inside:
+        time = 1 / stage.rate if stage.rate else math.inf
+        if time - before > most:
+            longest, most = stage, time - before
+        before = max(before, time)
+    return longest
 
 
 def _of_download(connections: int, default: int) -> str:

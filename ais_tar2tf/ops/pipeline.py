@@ -65,10 +65,12 @@ def from_json(said: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [_op_of(each) for each in said]
 
 
-def _op_of(described: Mapping[str, Any]) -> Any:
+def _op_of(described: Any) -> Any:
+    if not isinstance(described, Mapping):
+        raise SchemaError(f"this is no op: {described!r}; a dict as {{'op': 'Select', 'field': 'cls'}} is expected")
     given = dict(described)
     name = given.pop("op", None)
-    if name not in _OPS:
+    if not isinstance(name, str) or name not in _OPS:
         raise SchemaError(f"there is no op {name!r}; there are: {', '.join(_OPS)}")
     try:
         if name == "Rename":
@@ -166,8 +168,8 @@ class Pipeline:
         if not isinstance(head, Rename) or rest.reads is None:
             return _in_order(self.reads, {}), self
         renames = {new: f"{new}={';'.join(olds)}" for new, olds in head.names}
-        # The reader cannot rename if the remaining pipeline reads a field by its old name: a Rename may remove this
-        # field, but the reader would return it.
+        # The reader must not rename if the remaining pipeline also reads one of the old names. After a Rename in the
+        # pipeline, that field may be gone. The reader would return it, because the remaining pipeline requests it.
         if (head.reads - renames.keys()) & rest.reads:
             return _in_order(self.reads, {}), self
         return _in_order(rest.reads, renames), rest
@@ -209,9 +211,17 @@ class Pipeline:
             The pipeline.
 
         Raises:
-            SchemaError: A dict describes no op.
+            SchemaError: The dict describes no pipeline, or a dict in it describes no op.
         """
-        return cls(from_json(said["conversions"]), from_json(said["selections"]))
+        document: Any = said
+        names = ("conversions", "selections")
+        if not isinstance(document, Mapping) or not all(
+            isinstance(document.get(name), list | tuple) for name in names
+        ):
+            raise SchemaError(
+                f"this is no pipeline: {document!r}; a dict with the lists 'conversions' and 'selections' is expected"
+            )
+        return cls(*(from_json(document[name]) for name in names))
 
 
 def _conversion(given: Any) -> ConversionOp:

@@ -90,10 +90,7 @@ class Grouper(RecordGrouper):
             if sources is not None and field not in sources:
                 self._note_unselected(field)
             elif field in _NAMES:
-                reason = (
-                    "would replace the record's own key or shard; give it another field by a grouping of your own"
-                )
-                self._refuse(members.names[at], reason)
+                self._refuse(members.names[at], _RESERVED)
             elif field in fields:
                 self._duplicate = field
             else:

@@ -37,6 +37,8 @@ class KeySet:
 
     def add_all(self, keys: list[str]) -> bool:
         """Add keys if all of them are new and different from each other; return whether they were added."""
+        if not keys:
+            return True
         size = sum(map(len, keys))
         if self._digests is None and self._ascend(keys) and self._is_light(size):
             self._ascending.append(keys)

@@ -101,7 +101,7 @@ class Source(Completed):
 
     @property
     def extracted(self) -> Extracted:
-        """The counters of what selection of members in AIStore has saved and cost, over all iterations."""
+        """Counters that show what AIStore's selection of members has saved and cost, over all iterations."""
         return self.opened.extracted
 
     @property

@@ -82,7 +82,7 @@ class Counting:
     Attributes:
         groups: The stages before `.repeat()` that group or skip elements, in the order of their calls.
         repeated: Whether an endless `.repeat()` of tf.data follows these stages.
-        repeated_elements: How many elements of the repeated dataset one element of the last stage consumes.
+        repeated_elements: Each element of the last stage is made from this many elements of the repeated dataset.
         max_elements: The number of elements after which `.take()` ends an iterator; `_NO_LIMIT` without `.take()`.
         refused: The reason why the records of an element cannot be counted; None if the records can be counted.
     """

@@ -163,7 +163,7 @@ class ProgressLog:
             CheckpointError: The log has forgotten the iterator, because too many others began after it.
         """
         with self._changed:
-            while len(self._iterators) > self._begun - number:
+            while len(self._iterators) > max(0, self._begun - number):
                 self._iterators.popleft()
             if number < self._begun - len(self._iterators):
                 raise CheckpointError(

@@ -24,7 +24,6 @@ tf: Any = LazyModule("tensorflow")
 __all__ = ["RandomAccess"]
 
 _FORMATS = (file_adapters.FileFormat.ARRAY_RECORD, file_adapters.FileFormat.TFRECORD)
-_FORMAT_NAMES = tuple(each.value for each in _FORMATS)
 
 
 # `skip_registration` is a keyword argument that TFDS defines. It keeps TFDS from registering the class under a name.
@@ -48,16 +47,19 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
             split: A split, or a dict or list of splits; None selects all splits.
             decoders: Decoders of TFDS for some of the features.
             deserialize_method: How TFDS decodes a record.
-            file_format: The format to read. A builder of ArrayRecord or TFRecord files ignores either of these two
-                formats, and reads the files that it wrote. Any other format is passed on to TFDS.
+            file_format: The format to read. A format other than the builder's own is passed on to TFDS, which
+                refuses it unless the data set is stored in this format, too.
 
         Returns:
             A `DataSource`, or a dict or list of them.
 
         Raises:
             ShardNotFound: The data set is not prepared.
+            ValueError: The data set is not stored in the format `file_format`.
+            NotImplementedError: As ValueError, if TFDS has random access to no format of the data set.
         """
-        if self.info.file_format not in _FORMATS or file_format not in (None, *_FORMATS, *_FORMAT_NAMES):
+        own = self.info.file_format
+        if own not in _FORMATS or file_format not in (None, own, own.value):
             return super().as_data_source(
                 split, decoders=decoders, deserialize_method=deserialize_method, file_format=file_format
             )

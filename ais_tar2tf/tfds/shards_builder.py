@@ -41,7 +41,7 @@ class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
         sources: The source of each split.
         schema: The types of the fields. If None, they are inferred from the first records of each source.
         sample: The number of records of each source from which the schema is inferred. None: all records.
-        prepare: A function that makes the record to write of each record of a source.
+        prepare: A function that takes a record of a source and returns the record to write.
         bounds: The bounds of each file: its size, its number of records, or both.
         supervised_keys: The fields that TFDS returns as (input, label) with `as_supervised=True`.
         progress: Whether to show progress. None: only where a user sees it.

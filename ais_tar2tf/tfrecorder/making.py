@@ -95,7 +95,7 @@ def _make_records(recipe: ExampleRecipe, row: CsvRow) -> RowResult:
 def make_records(
     recipe: ExampleRecipe, rows: Iterator[tuple[CsvRow, int]], workers: int | None
 ) -> Iterator[tuple[RowResult, int]]:
-    """Yield the result of each row and the number of the row's split, in the order of the rows.
+    """Yield, in the order of the rows, the result of each row and the number of the split (as train) that gets it.
 
     Args:
         recipe: How records are made from a row.

@@ -10,6 +10,7 @@ which gives the fields their types and shapes. This module must not read files.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -224,17 +225,26 @@ def _sizes(field: Field, parsed: Mapping[str, Any]) -> Any:
 
 
 def _restored_raw(field: Field, value: Any, parsed: Mapping[str, Any], batch: bool) -> Any:
+    if None in field.shape:
+        if batch:
+            raise _batch_error(field)
+        return tf.ensure_shape(tf.reshape(_decoded_raw(field, value), _sizes(field, parsed)), field.shape)
+    if not batch and not field.optional:
+        return tf.reshape(_decoded_raw(field, value), field.shape)
+    # An optional field has one more dimension: its size is 0 if the value is absent, else 1.
+    if batch and field.optional and 0 not in field.shape:
+        values = tf.reshape(_decoded_raw(field, tf.strings.reduce_join(value)), (-1, *field.shape))
+        value_bytes = np.dtype(field.dtype).itemsize * math.prod(size or 0 for size in field.shape)
+        return tf.RaggedTensor.from_row_lengths(values, tf.cast(tf.strings.length(value), tf.int64) // value_bytes)
+    return tf.reshape(_decoded_raw(field, value), (-1, *field.shape))
+
+
+def _decoded_raw(field: Field, value: Any) -> Any:
+    """Return the elements of raw arrays of equal size, in one more dimension than `value`."""
     dtype = np.dtype(field.dtype)
     name = "int64" if dtype.kind in "mM" else dtype.name
     flat = tf.io.decode_raw(value, _SAME_BYTES.get(name, name))
-    flat = tf.bitcast(flat, name) if name in _SAME_BYTES else flat
-    if None not in field.shape:
-        # In a single example, an optional field has one more dimension: its size is 0 if the value is absent, else 1.
-        values = (-1,) if batch or field.optional else ()
-        return tf.reshape(flat, (*values, *field.shape))
-    if batch:
-        raise _batch_error(field)
-    return tf.ensure_shape(tf.reshape(flat, _sizes(field, parsed)), field.shape)
+    return tf.bitcast(flat, name) if name in _SAME_BYTES else flat
 
 
 def _restored_sparse(field: Field, parsed: Mapping[str, Any], batch: bool) -> Any:

@@ -6,6 +6,7 @@ import html
 import html.parser
 import io
 import json
+import math
 import re
 import shutil
 import statistics
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -26,6 +27,7 @@ from ais_tar2tf.cli.card import DataStatistics, loader_of, render
 from ais_tar2tf.cli.card.arrays import as_picture, png
 from ais_tar2tf.cli.card.audio import audio_header
 from ais_tar2tf.cli.card.number_statistics import NumberStatistics
+from ais_tar2tf.cli.card.plots import histogram, shown_number
 from ais_tar2tf.cli.card.word_counts import WordCounts
 from ais_tar2tf.errors import TruncatedArchive
 from ais_tar2tf.options import Card
@@ -108,6 +110,42 @@ def test_every_number_is_in_its_bin(values):
     assert abs(numbers.quantile(0.5) - statistics.median_low(values)) <= width * (1 + 1e-6) + slack
 
 
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.integers(1, 5))
+@example([1.7e308, -1.7e308], 1)
+@example([1.7e308, 1.6e308, 1.79e308], 2)
+@example([0.0, 5e-324], 1)
+@example([-5e-324, 1e300, 3.0], 1)
+def test_numbers_of_any_size_are_those_of_exact_fractions(values, batch):
+    numbers = NumberStatistics()
+    for begin in range(0, len(values), batch):
+        numbers.add_many(np.array(values[begin : begin + batch]))
+    largest = max(map(abs, values))
+    summary, bins = numbers.summary, numbers.bins()
+    assert summary.mean == pytest.approx(statistics.mean(values), rel=1e-9, abs=1e-12 * largest)
+    assert summary.spread == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-7 * largest)
+    assert sum(count for *_, count in bins) == len(values)
+    assert all(math.isfinite(begin) and begin < end < math.inf for begin, end, _ in bins)
+    assert bins[0][0] <= summary.low <= numbers.quantile(0.5) <= summary.high <= bins[-1][1]
+    assert "nan" not in histogram("x", numbers)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_not_finite_is_shown(value):
+    assert (shown_number(value), shown_number(value, "pixels")) == (str(value), str(value))
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_the_largest_and_smallest_numbers_have_a_card(shape):
+    for values in ([1.7e308, -1.7e308, 0, 1e308], [0, 5e-324, 0, 0]):
+        stats = DataStatistics()
+        array = np.array(values).reshape(shape)
+        stats.add({"__key__": "k", "__shard__": "s.tar", "npy": npy(array), "cls": b"1.7e308"})
+        page = render(stats, "s.tar")
+        parsed(page)
+        points = re.findall(r'points="([^"]*)"', page)
+        assert all("nan" not in each and "inf" not in each for each in points)
+
+
 def test_a_few_integers_have_a_bin_each():
     numbers = NumberStatistics()
     for each in [0, 0, 1, 2, 2, 2, 9]:
@@ -120,6 +158,23 @@ def test_values_that_are_not_finite_are_counted_separately():
     numbers.add_many(np.array([1.0, np.nan, np.inf, 3.0]))
     summary = numbers.summary
     assert (summary.count, summary.not_finite, summary.mean) == (2, 2, 2.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["inf", "-inf", "+nan", "-NaN", " inf", "\tnan\n", "Infinity", "-INFINITY", "1_000", ""]
+)
+def test_words_that_python_reads_as_numbers_are_text(text):
+    stats = DataStatistics()
+    stats.add({"__key__": "k", "__shard__": "s", "txt": text.encode()})
+    assert stats.fields["txt"].kinds == {"text": 1}
+
+
+@pytest.mark.parametrize("text", ["1", " -2.5e3\n", "+.5"])
+def test_numbers_in_texts_are_numbers(text):
+    stats = DataStatistics()
+    stats.add({"__key__": "k", "__shard__": "s", "txt": text.encode()})
+    assert stats.fields["txt"].kinds == {"number": 1}
+    assert stats.fields["txt"].numbers["value"].summary.mean == float(text)
 
 
 @given(st.lists(st.text(max_size=3), max_size=60))
@@ -409,8 +464,13 @@ def test_its_loader_runs(tmp_path, fields, count):
         ),
         (lambda n: {"cls": b"1"} | ({"jpg": made.image(n)} if n % 3 else {}), "'cls', 'jpg?'", {"cls", "jpg"}),
         (lambda n: {"png": made.image(n)} | ({"cls": b"1"} if n % 3 else {}), "'png', 'cls?'", {"cls", "png"}),
+        (
+            lambda n: {"cls": b"1"} | dict.fromkeys([("jpg", "png"), ("jpg",), ()][n % 3], made.image(n)),
+            "'cls', 'jpg?', 'png?'",
+            {"cls", "jpg", "png"},
+        ),
     ],
-    ids=["two kinds of images", "masks beside", "some without an image", "some without a label"],
+    ids=["two kinds of images", "masks beside", "some without an image", "some without a label", "two and none"],
 )
 def test_its_loader_runs_on_records_of_different_fields(tmp_path, fields, chosen, names):
     shard = tmp_path / "a.tar"

@@ -764,6 +764,23 @@ def test_the_slowest_stage_is_the_bottleneck(download, parse, decode, bottleneck
     assert judge(rates, 4e6, 4, batch=128).batch == 16
 
 
+@pytest.mark.parametrize(
+    ("cumulative", "bottleneck"),
+    [
+        ((100e6, 95e6, 90e6), "parse"),  # the stages after parsing take hardly any time of their own
+        ((100e6, 40e6, 38e6), "tf.data"),
+        ((100e6, 90e6, 40e6), "decode"),
+        ((100e6, 110e6, 90e6), "parse"),  # noise, or a stage with fewer fields
+        ((100e6, 90e6, 0.0), "decode"),
+        ((100e6,), "parse"),
+    ],
+)
+def test_a_stage_is_judged_by_the_time_that_it_adds(cumulative, bottleneck):
+    stages = [rate(name, each) for name, each in zip(("parse", "tf.data", "decode"), cumulative, strict=False)]
+    verdict = judge(Rates([(2, rate("download, 2", 900e6))], *stages), 1e4, 4, batch=128)
+    assert verdict.bottleneck == bottleneck
+
+
 def test_bench_measures_this_bucket(train_server, tmp_path):
     page = tmp_path / "bench.html"
     done = run("bench", "ais://b/train-{0..1}.tar", "--seconds", "0.05", "--no-tensorflow", "--json", "-o", page)

@@ -271,6 +271,22 @@ def test_invalid_ops(make):
         make()
 
 
+@pytest.mark.parametrize(
+    "op", [3, None, "Select", [], {}, {"op": [1]}, {"op": None}, {"op": "SelectList", "items": [3]}]
+)
+def test_values_that_describe_no_op(op):
+    with pytest.raises(errors.SchemaError, match=r"this is no op|there is no op"):
+        ops.from_json([op])
+    with pytest.raises(errors.SchemaError, match=r"this is no op|there is no op"):
+        Pipeline.from_json({"conversions": [], "selections": [op]})
+
+
+@pytest.mark.parametrize("said", [{}, [], None, {"conversions": []}, {"conversions": 3, "selections": []}])
+def test_values_that_describe_no_pipeline(said):
+    with pytest.raises(errors.SchemaError, match="this is no pipeline"):
+        Pipeline.from_json(said)
+
+
 # Ops that the reader does
 
 

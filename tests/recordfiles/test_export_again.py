@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -104,6 +105,64 @@ def test_another_plan_is_refused_and_replaced(src, tmp_path):
     src.export(tmp_path / "out", shard_records=60, exists="replace")
     src.export(tmp_path / "new", shard_records=60)
     assert tree(tmp_path / "out") == tree(tmp_path / "new")
+
+
+def test_the_plan_of_a_function_is_the_same_in_every_process(interrupted_template, tmp_path):
+    """The order of a set of texts, which is a constant of a function, depends on the seed of Python's hashes."""
+    code = (
+        "import sys, ais_tar2tf as t2t\n"
+        "def encode(record): return {'a': record['__key__'][0] in {'n', 'a', 'b', 'c', 'd'}}\n"
+        "t2t.open(sys.argv[1]).export(sys.argv[2], record_to_example=encode, workers=1)"
+    )
+    for seed in "123":
+        command = [sys.executable, "-c", code, interrupted_template, str(tmp_path / "out")]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert done.returncode == 0, done.stderr
+
+
+def _interrupted_by_split(template, out):
+    """Interrupt an export with splits by a function; return the function."""
+
+    def is_small(record):
+        if killed and record["__key__"] == "n4/000100":
+            raise Killed
+        return len(record["jpg"]) < 500
+
+    killed = True
+    with pytest.raises(Killed):
+        t2t.open(template).export(out, splits={"small": is_small}, shard_records=10, workers=1)
+    killed = False
+    return is_small
+
+
+def test_splits_by_another_function_of_the_same_name_are_refused(interrupted_template, tmp_path):
+    def is_small(record):
+        return len(record["jpg"]) < 600
+
+    theirs = _interrupted_by_split(interrupted_template, tmp_path / "out")
+    is_small.__qualname__ = theirs.__qualname__
+    src = t2t.open(interrupted_template)
+    with pytest.raises(ExportError, match="another plan"):
+        src.export(tmp_path / "out", splits={"small": is_small}, shard_records=10)
+    src.export(tmp_path / "out", splits={"small": theirs}, shard_records=10)
+    with pytest.raises(ExportError, match="another export"):
+        src.export(tmp_path / "out", splits={"small": is_small}, shard_records=10)
+
+
+def test_splits_by_a_function_are_resumed_from_a_journal_without_its_code(interrupted_template, tmp_path):
+    """Earlier versions wrote only the names of the functions into the plan."""
+    is_small = _interrupted_by_split(interrupted_template, tmp_path / "out")
+    journal = tmp_path / "out" / ".export-small" / "journal"
+    first, *others = journal.read_bytes().splitlines(keepends=True)
+    plan = json.loads(first)["plan"]
+    plan["splits"]["functions"] = [f"{is_small.__module__}.{is_small.__qualname__}"]
+    journal.write_bytes(json.dumps({"plan": plan}).encode() + b"\n" + b"".join(others))
+    src = t2t.open(interrupted_template)
+    src.export(tmp_path / "out", splits={"small": is_small}, shard_records=10)
+    assert src.stats.records_read < 500  # finished files are not read again
+    t2t.open(interrupted_template).export(tmp_path / "whole", splits={"small": is_small}, shard_records=10)
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
 def test_files_without_a_manifest_are_refused_and_replaced(src, tmp_path):

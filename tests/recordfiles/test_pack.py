@@ -15,6 +15,7 @@ import webdataset
 import ais_tar2tf as t2t
 from ais_tar2tf.base.monitoring import progress
 from ais_tar2tf.errors import ChecksumMismatch, DuplicateKey, ExportError, SchemaError, ShardNotFound
+from ais_tar2tf.recordfiles.packing.plan import ShardNames
 from ais_tar2tf.stores.memory import MemoryStore
 from tests.support import shards as made
 
@@ -100,6 +101,30 @@ def test_following_shards_of_an_earlier_run_are_kept_unless_they_are_to_be_repla
     assert {path.name for path in tmp_path.iterdir()} == {"0.tar", "2.tar", "3.tar"}
     t2t.pack(rows[:2], template, shard_records=1, exists="replace")
     assert {path.name for path in tmp_path.iterdir()} == {"0.tar", "1.tar"}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_shard_that_appears_meanwhile_is_kept(tmp_path, number):
+    """Another program writes it while the records of the first shard are collected."""
+
+    def rows():
+        yield {"x": b"0"}
+        (tmp_path / f"{number}.tar").write_bytes(b"theirs")
+        yield {"x": b"1"}
+
+    with pytest.raises(ExportError, match="there is a shard already"):
+        t2t.pack(rows(), f"{tmp_path}/{{}}.tar")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {f"{number}.tar": b"theirs"}
+
+
+@pytest.mark.parametrize("template", ["{}.tar", "a,-{}/b-{:03d}.tar", "{}{:02d}/{}.tar"])
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_all_shards_are_read_by_the_template_that_is_shown(tmp_path, template, count):
+    """However often the number of a shard stands in its name."""
+    rows = [{"__key__": f"k{number}", "x": b"x"} for number in range(count)]
+    t2t.pack(rows, f"{tmp_path}/{template}", shard_records=1)
+    shown = ShardNames(f"{tmp_path}/{template}").reading_template(count)
+    assert [record["__key__"] for record in t2t.open(shown).records()] == [row["__key__"] for row in rows]
 
 
 def test_rows_into_a_new_bucket(tmp_path, monkeypatch):

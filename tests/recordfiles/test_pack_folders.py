@@ -22,9 +22,11 @@ from ais_tar2tf.errors import (
     OptionError,
     SchemaError,
     ShardNotFound,
+    StoreError,
     TemplateError,
     UnclearLayout,
 )
+from ais_tar2tf.recordfiles.packing.confined_folder import ConfinedFolder
 from ais_tar2tf.recordfiles.packing.left_out import Reason
 from tests.support import shards as made
 from tests.support.command_line import run
@@ -595,6 +597,31 @@ def test_a_file_that_becomes_a_link_while_it_is_packed_is_not_followed(tmp_path,
     monkeypatch.setattr(packer, "plan_pack", plan_and_replace)
     with pytest.raises(t2t.errors.UnsafeName, match="leads out of"):
         t2t.pack(root, f"{tmp_path}/x.tar")
+
+
+def test_a_file_that_becomes_a_pipe_is_missing(tmp_path):
+    """The folder was listed when the pipe was a file. Opening and reading a pipe must not wait for a writer."""
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(ShardNotFound, match="no such file"):
+        ConfinedFolder(tmp_path).read("a.jpg", 100)
+
+
+@pytest.mark.parametrize("size", [5, 100, 101])
+def test_a_file_that_grows_while_it_is_read_obeys_the_limit(tmp_path, monkeypatch, size):
+    path, fstat = tmp_path / "a.jpg", os.fstat
+    path.write_bytes(b"a" * 5)
+
+    def stat_and_grow(descriptor):
+        status = fstat(descriptor)
+        path.write_bytes(b"a" * size)
+        return status
+
+    monkeypatch.setattr(os, "fstat", stat_and_grow)
+    if size <= 100:
+        assert ConfinedFolder(tmp_path).read("a.jpg", 100) == b"a" * size
+    else:
+        with pytest.raises(StoreError, match=r"more than Limits\.member_bytes, 100"):
+            ConfinedFolder(tmp_path).read("a.jpg", 100)
 
 
 # classes.json

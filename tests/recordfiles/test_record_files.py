@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -240,6 +241,23 @@ def test_a_function_of_a_module_goes_to_workers(mixed_size_template, tmp_path):
     assert t2t.load(tmp_path / "2")[3] == {"n": 3, "size": 303, "key": b"n0/000003"}
 
 
+def test_workers_end_if_another_one_cannot_be_started(mixed_size_template, tmp_path, monkeypatch):
+    started, popen = [], subprocess.Popen
+
+    def second_fails(*arguments, **options):
+        if started:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(popen(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", second_fails)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ExportError, match="Resource temporarily unavailable"):
+        t2t.open(mixed_size_template).export(tmp_path / "out", workers=2)
+    assert started[0].poll() is not None
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
 def test_a_mapping_that_workers_cannot_get_is_an_error(mixed_size_template, tmp_path):
     with pytest.raises(ExportError, match="workers=1"):
         t2t.open(mixed_size_template).export(tmp_path / "out", workers=2, record_to_example=lambda _: {"a": 1})
@@ -314,7 +332,15 @@ def test_splits_by_predicate_and_by_list(mixed_size_template, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "splits", [{"a": 0.5, "b": 0.4}, {"a": ["k"], "b": ["k"]}, {"a": 1.0, "b": ["k"]}, {"a/b": 1}]
+    "splits",
+    [
+        {"a": 0.5, "b": 0.4},
+        {"a": 0.5, "b": float("nan")},
+        {"a": float("nan")},
+        {"a": ["k"], "b": ["k"]},
+        {"a": 1.0, "b": ["k"]},
+        {"a/b": 1},
+    ],
 )
 def test_invalid_splits(mixed_size_template, tmp_path, splits):
     with pytest.raises(ValueError, match=r"split|ratios|listed"):

@@ -24,6 +24,7 @@ from ais_tar2tf.options import Limits, Shuffle
 from ais_tar2tf.tfdata.callbacks.state import SLOTS, read_state
 from ais_tar2tf.tfdata.counting import STAGES, Counting
 from ais_tar2tf.tfdata.derived import DerivedDataset
+from ais_tar2tf.tfdata.progress import EpochOffset, ProgressLog
 from tests.support import shards as made
 
 ROOT = Path(__file__).parents[2]
@@ -827,3 +828,11 @@ def test_every_stage_of_tensorflow_is_known(resuming_folder):
     assert isinstance(dataset.apply(lambda d: d.batch(3)), DerivedDataset)
     assert dataset.batch(tf.constant(3, tf.int64)).counting == dataset.batch(3).counting == Counting.batches(3)
     assert dataset.batch(3).source is dataset
+
+
+@pytest.mark.parametrize("number", [2, 3, 9])
+def test_an_iterator_that_has_not_begun_is_not_in_the_log(number):
+    log = ProgressLog()
+    for key in range(2):
+        log.began(key, EpochOffset(key))
+    assert log.find(number) is None

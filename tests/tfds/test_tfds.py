@@ -120,6 +120,18 @@ def test_tfds_reads_the_files_without_this_package(prepared: Any) -> None:
         assert _numbers(tfds.as_numpy(stock.as_dataset(split="train"))) == list(range(16))
 
 
+def test_another_file_format_is_refused_as_by_tfds(prepared: Any) -> None:
+    own, stock = prepared.info.file_format, tfds.builder_from_directory(prepared.data_dir)
+    for same in (own, own.value):
+        assert _numbers(prepared.as_data_source("train", file_format=same)) == list(range(16))
+    for other in {"array_record", "tfrecord", "parquet", "nonsense"} - {own.value}:
+        with pytest.raises((ValueError, NotImplementedError)) as theirs:
+            stock.as_data_source("train", file_format=other)
+        with pytest.raises(theirs.type) as ours:
+            prepared.as_data_source("train", file_format=other)
+        assert str(ours.value) == str(theirs.value)
+
+
 def test_grain_on_top(prepared: Any) -> None:
     train = prepared.as_data_source("train")
     dataset = grain.MapDataset.source(train).map(lambda sample: sample["npy"][0, 0])

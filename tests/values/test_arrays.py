@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5netcdf
 import h5py
 import numpy as np
 import pytest
@@ -154,6 +155,41 @@ def test_netcdf_as_xarray_reads_it(tmp_path: Path, radar: dict[str, Any]) -> Non
                 if variable.dtype.kind != "M":
                     assert ours.variables[name].dtype == variable.dtype, name
             assert {name: theirs.attrs[name] for name in theirs.attrs} == ours.attributes
+
+
+@pytest.mark.filterwarnings("ignore:.*multiple fill values:xarray.SerializationWarning")
+@pytest.mark.parametrize(
+    "units", [{}, {"units": "days since 1999-12-31 12:00:00"}, {"units": "seconds since 2020-01-01"}]
+)
+@pytest.mark.parametrize(
+    ("stored", "attributes"),
+    [
+        ("i4", {"_FillValue": np.int32(-9)}),
+        ("i8", {"missing_value": np.int64(-9)}),
+        ("i2", {"_FillValue": np.int16(-9), "missing_value": np.int16(5)}),
+        ("i4", {"missing_value": np.array([-9, 5], "i4")}),
+        ("f8", {"_FillValue": -9.0}),
+        ("f4", {"_FillValue": np.float32("nan"), "missing_value": np.float32(-9)}),
+        ("i4", {"scale_factor": 0.5}),
+        ("i4", {"add_offset": 1.5}),
+        ("i2", {"_FillValue": np.int16(-9), "scale_factor": 0.5, "add_offset": 2.0}),
+        ("i2", {}),
+    ],
+)
+def test_missing_and_packed_values_as_xarray_reads_them(
+    tmp_path: Path, units: Any, stored: str, attributes: Any
+) -> None:
+    path = tmp_path / "a.nc"
+    variable = xr.Variable("x", np.array([0, 5, -9, 3], stored), {**attributes, **units})
+    with h5netcdf.File(path, "w") as file:
+        file.dimensions = {"x": variable.size}
+        for name, dimensions, values in (("v", ("x",), variable.values), ("scalar", (), variable.values[2])):
+            file.create_variable(name, dimensions, stored, data=values).attrs.update(variable.attrs)
+    ours = netcdf.read(path)
+    with xr.open_dataset(path, engine="h5netcdf") as theirs:
+        for name in ("v", "scalar"):
+            np.testing.assert_array_equal(ours.variables[name], theirs[name].values)
+            assert ours.variables[name].dtype.kind == theirs[name].dtype.kind
 
 
 def test_decoders_read_netcdf_like_the_other_functions(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ais_tar2tf import errors
 from ais_tar2tf.values import features
+from ais_tar2tf.values.features import varint
 
 FULL = settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -285,6 +286,18 @@ def test_an_example_cut_anywhere_is_an_error_with_its_offset():
             features.decode(SOUND[:end])
         assert 0 <= caught.value.offset <= end
         assert pickle.loads(pickle.dumps(caught.value)).offset == caught.value.offset  # noqa: S301  # made here
+
+
+@pytest.mark.parametrize("before", [b"", b"\x05", b"\xac\x02", b"\xac\x02" * 20])
+@pytest.mark.parametrize("broken", [b"\x80", b"\xff" * 9, b"\x80" * 10 + b"\x01"])
+def test_an_endless_number_is_named_by_its_begin(before, broken):
+    """However many numbers there are, and whether the data end or ten bytes say that the number goes on."""
+    with pytest.raises(errors.MalformedExample) as caught:
+        varint.integers(before + broken, 1000)
+    assert caught.value.offset == 1000 + len(before)
+    with pytest.raises(errors.MalformedExample) as caught:
+        varint.read(before + broken, len(before), len(before + broken))
+    assert caught.value.offset == len(before)
 
 
 def test_cut_within_floats_that_were_seen_before():

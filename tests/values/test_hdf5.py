@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -285,6 +286,20 @@ def test_a_helper_that_was_killed_is_replaced() -> None:
     helper._process.wait()
     assert netcdf.read(made, options=APART).variables["t"].shape == (4,)
     assert _pool()._processes != [helper]
+
+
+def test_a_helper_that_cannot_be_started_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    made, files = hdf5(KINDS["times"]), Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", fails)
+        with pytest.raises(OSError, match="Resource temporarily"):
+            netcdf.read(made, options=APART)
+    assert len(list(files.iterdir())) == before
+    assert netcdf.read(made, options=APART).variables["t"].shape == (4,)
 
 
 def test_several_threads_share_a_few_pool() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -72,6 +74,27 @@ def test_batches_are_parsed_in_one_call(case):
     wanted = encoded(value) if field.dtype in ("string", "bytes") else value
     for one in found:
         np.testing.assert_array_equal(one.numpy(), wanted)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("raw")])
+@pytest.mark.parametrize("present", ["", "1", "0", "11", "00", "101", "01"])
+def test_optional_raw_arrays_have_the_same_rows_in_a_batch(case, present):
+    """A batch is a ragged tensor of what the examples give one by one, as it is for an optional list."""
+    field, value = CASES[case]
+    schema = Schema((replace(field, optional=True),))
+    data = [schema.encode({"x": value} if each == "1" else {}) for each in present]
+    if None in field.shape:
+        with pytest.raises(SchemaError, match="one example at a time"):
+            parse(schema, tf.constant(data, tf.string))
+        return
+    dataset = tf.data.Dataset.from_tensors(tf.constant(data, tf.string)).map(parser(schema))
+    for found in (parse(schema, tf.constant(data, tf.string))["x"], next(iter(dataset))["x"]):
+        assert isinstance(found, tf.RaggedTensor)
+        assert found.row_splits.dtype == tf.int64
+        assert found.nrows() == len(data)
+        for one, example in zip(found, data, strict=True):
+            np.testing.assert_array_equal(one.numpy(), parse(schema, example)["x"].numpy())
+            assert one.shape[1:] == field.shape
 
 
 def test_fields_that_cannot_be_batched_are_named():

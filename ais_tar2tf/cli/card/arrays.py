@@ -68,7 +68,7 @@ def _pixels(array: Array) -> Array:
     array = array[::down, ::across]
     if coloured:
         return np.ascontiguousarray(array[..., :3])
-    values = array.astype(np.float64)
+    values = array.astype(np.float64) / 2  # halves, because the difference of two large numbers may overflow
     finite = np.isfinite(values)
     low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 0.0)
     shades = np.where(finite, (values - low) / ((high - low) or 1.0), 0.0)

@@ -24,7 +24,9 @@ from ais_tar2tf.values.schema import LABEL_FIELDS, extension_of
 __all__ = ["UNITS", "FieldStatistics"]
 
 _LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
+_IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # the formats that TensorFlow decodes
 _MOST_QUANTITIES = 200  # entries of `numbers`; after that, numbers at further JSON keys are not counted
+_IN_NO_NUMBER = frozenset("nN_")  # letters of nan, inf and infinity, and the separator of Python's numbers
 UNITS = {
     "size": "bytes",
     "height": "pixels",
@@ -41,6 +43,7 @@ class FieldStatistics:
     Attributes:
         name: The field's name.
         is_label: Whether the field has an extension that is used for labels, such as "cls".
+        is_image: Whether the field has the extension of an image that TensorFlow decodes.
         records: How many records have the field.
         kinds: How many values there are of each kind, such as "image jpeg" or "text".
         numbers: The statistics of each quantity: "size", "width", "value" (a number), "values" (the elements of
@@ -52,6 +55,7 @@ class FieldStatistics:
     def __init__(self, name: str, limits: Card) -> None:
         self.name = name
         self.is_label = extension_of(name) in LABEL_FIELDS
+        self.is_image: bool = extension_of(name) in _IMAGES
         self.records: int = 0
         self.kinds: Counter[str] = Counter()
         self.numbers: defaultdict[str, NumberStatistics] = defaultdict(NumberStatistics)
@@ -153,8 +157,8 @@ class FieldStatistics:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a short text states; None for any other text, such as "nan", "inf" or "1_000"."""
-    if not 0 < len(text) <= 32 or text[:1] in "nNiI_" or "_" in text:
+    """Return the number that a short text states; None for any other text, such as "nan", "-inf" or "1_000"."""
+    if len(text) > 32 or not _IN_NO_NUMBER.isdisjoint(text):
         return None
     try:
         return float(text)

@@ -8,7 +8,6 @@ from ais_tar2tf.cli.card.statistics import DataStatistics
 
 __all__ = ["loader_of"]
 
-_IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # the formats that TensorFlow decodes
 _RAW_LOADER = """\
 import ais_tar2tf as t2t
 
@@ -54,15 +53,16 @@ def loader_of(stats: DataStatistics, url: str, endpoint: str | None = None, grou
 def _image_in(stats: DataStatistics, optional: Mapping[str, int]) -> str:
     """Return the name of an image field that all records have, or alternatives such as "jpg;png", or an empty text.
 
-    Alternatives are the image fields that only some records have. They are returned if the numbers of these records
-    add up to the number of all records. The code on the card then assumes that each record has exactly one of them.
+    Alternatives are returned if each record has exactly one of them: each record has an image, and the numbers of
+    records that have the alternatives add up to the number of all records.
 
     Args:
         stats: The statistics of the data set.
         optional: For each field that some records lack, the number of records that have the field.
     """
-    images = [name for name in stats.fields if name.rpartition(".")[2] in _IMAGES]
+    images = [name for name, each in stats.fields.items() if each.is_image]
     in_all = next((name for name in images if name not in optional), "")
     alternatives = [name for name in images if name in optional]
     counts = sum(optional[name] for name in alternatives)
-    return in_all or (";".join(alternatives) if counts == stats.records else "")
+    is_one_each = counts == stats.records == stats.records_with_image
+    return in_all or (";".join(alternatives) if is_one_each else "")

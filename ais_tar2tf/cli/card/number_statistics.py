@@ -1,12 +1,14 @@
 """Statistics of a stream of numbers: count, range, mean, standard deviation and histogram, in constant memory.
 
 The histogram has a fixed number of bins of equal width. When a value lies outside of all bins, the bins are merged in
-pairs until they include the value. This module must not do I/O.
+pairs until they include the value. All finite numbers are counted, up to the largest float; no sum or difference of
+them overflows. This module must not do I/O.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ __all__ = ["NumberStatistics", "NumberSummary"]
 
 _BINS = 64  # an even number, because bins are merged in pairs; a small plot can hardly show more than 64
 _BUFFER = 512  # numbers that `add` collects before it counts them together
+_MOST = 2.0**1000  # larger numbers are counted in the first or last bin, so that no edge of a bin is infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class NumberStatistics:
         self._count = 0
         self._not_finite = 0
         self._low, self._high = math.inf, -math.inf
-        self._mean = self._squares = 0.0  # `_squares`: the sum of the squared distances from the mean
+        self._mean = self._spread = 0.0
         self._integral = True  # whether all numbers so far are whole
         self._begin, self._width = 0.0, 0.0  # the begin of the first bin, and the width of each bin
         self._bins = np.zeros(_BINS, np.int64)
@@ -73,14 +76,13 @@ class NumberStatistics:
         if not finite.size:
             return
         self._combine(finite)
-        self._bin(finite)
+        self._bin(finite.clip(-_MOST, _MOST))
 
     @property
     def summary(self) -> NumberSummary:
         """The summary of all numbers so far."""
         self._flush()
-        spread = math.sqrt(self._squares / self._count) if self._count else 0.0
-        return NumberSummary(self._count, self._not_finite, self._low, self._high, self._mean, spread)
+        return NumberSummary(self._count, self._not_finite, self._low, self._high, self._mean, self._spread)
 
     def bins(self) -> list[tuple[float, float, int]]:
         """Return (begin, end, count) of each bin, from the lowest to the highest bin that is not empty."""
@@ -91,17 +93,17 @@ class NumberStatistics:
         # If all numbers are whole and bins are narrower than 1, merge all bins of the same whole number.
         merged = max(1, round(1 / self._width)) if self._integral else 1
         width, counts = self._width * merged, self._bins.reshape(-1, merged).sum(axis=1)
-        return [
-            (self._begin + at * width, self._begin + (at + 1) * width, int(counts[at]))
-            for at in range(int(used[0]) // merged, int(used[-1]) // merged + 1)
-        ]
+        first, last = int(used[0]) // merged, int(used[-1]) // merged
+        edges = [self._begin + at * width for at in range(first, last + 2)]
+        edges[0], edges[-1] = min(edges[0], self._low), max(edges[-1], self._high)
+        return list(zip(edges, edges[1:], counts[first : last + 1].tolist(), strict=False))
 
     def quantile(self, share: float) -> float:
         """Return the value below which a fraction `share` of the numbers lies, with the precision of one bin."""
         wanted, passed = share * self.summary.count, 0
         for begin, end, count in self.bins():
             if count and passed + count >= wanted:
-                inside = begin + (end - begin) * (wanted - passed) / count
+                inside = begin + (end - begin) * ((wanted - passed) / count)
                 return min(max(inside, self._low), self._high)
             passed += count
         return self._high
@@ -126,13 +128,21 @@ class NumberStatistics:
             self.add_many(np.asarray(waiting))
 
     def _combine(self, values: np.ndarray[Any, Any]) -> None:
-        """Add finite values to the count, the range, the mean and the squares."""
-        count, mean = values.size, float(values.mean())
-        distance, total = mean - self._mean, self._count + count
-        self._squares += float(((values - mean) ** 2).sum()) + distance * distance * self._count * count / total
-        self._mean += distance * count / total
-        self._count = total
-        self._low, self._high = min(self._low, float(values.min())), max(self._high, float(values.max()))
+        """Add finite values to the count, the range, the mean and the standard deviation."""
+        low, high = float(values.min()), float(values.max())
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        scale = _power_of_two(max(abs(low), abs(high)))
+        scaled = values / scale
+        mean, spread = float(scaled.mean()) * scale, float(scaled.std()) * scale
+        before, count = self._count, self._count + values.size
+        half = mean / 2 - self._mean / 2  # half of the distance between the means, which itself may overflow
+        step = half * (values.size / count)
+        self._mean = min(max(self._mean + step + step, self._low), self._high)
+        apart = half * (2 * math.sqrt(before * values.size) / count)
+        self._spread = math.hypot(
+            self._spread * math.sqrt(before / count), spread * math.sqrt(values.size / count), apart
+        )
+        self._count = count
         self._integral = self._integral and bool((values == np.rint(values)).all())
 
     def _bin(self, values: np.ndarray[Any, Any]) -> None:
@@ -161,6 +171,11 @@ class NumberStatistics:
         self._width *= 2
 
 
+def _power_of_two(number: float) -> float:
+    """Return the largest power of two that is at most `number`; 1 for 0."""
+    return math.ldexp(1.0, math.frexp(number)[1] - 1) if number else 1.0
+
+
 def _first_width(low: float, high: float) -> float:
     """Return the width that the bins have at first, so that the first numbers use about half of the bins at most.
 
@@ -168,4 +183,6 @@ def _first_width(low: float, high: float) -> float:
     `bins` can merge them.
     """
     across = max(high - low, abs(high) * 1e-9, abs(low) * 1e-9)
-    return 2.0 ** math.ceil(math.log2(across / (_BINS / 2))) if across else 1.0
+    if not across:
+        return 1.0
+    return max(2.0 ** math.ceil(math.log2(across) - math.log2(_BINS / 2)), sys.float_info.min)

@@ -30,7 +30,7 @@ def shown_number(value: float, unit: str = "") -> str:
             if abs(value) < 999.5 or name == "TB":
                 return f"{value:.3g} {name}"
             value /= 1_000
-    if value == int(value) and abs(value) < 1e15:
+    if abs(value) < 1e15 and value == int(value):
         return f"{int(value):,}"
     return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.3g}"
 
@@ -105,9 +105,11 @@ def line(values: Sequence[float], label: str) -> str:
     """Return an SVG with a curve through the finite values. Screen readers read `label`."""
     finite = [each for each in values if math.isfinite(each)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    across = (high - low) or 1.0
+    across = (high / 2 - low / 2) or 1.0  # halves, because the difference of two large numbers may overflow
     points = " ".join(
-        f"{at},{38 - 36 * (each - low) / across:.1f}" for at, each in enumerate(values) if math.isfinite(each)
+        f"{at},{38 - 36 * ((each / 2 - low / 2) / across):.1f}"
+        for at, each in enumerate(values)
+        if math.isfinite(each)
     )
     width = max(1, len(values) - 1)
     return (

@@ -49,6 +49,7 @@ class DataStatistics:
     Attributes:
         limits: Bounds on the statistics that are kept.
         records: How many records were added.
+        records_with_image: How many of them have at least one field whose `is_image` is true.
         bytes: The number of bytes in the fields of all records.
         record_sizes: The statistics of the number of bytes in the fields of a record.
         fields: The statistics of each field.
@@ -69,6 +70,7 @@ class DataStatistics:
     def __init__(self, limits: Card | None = None) -> None:
         self.limits: Card = limits or Card()
         self.records: int = 0
+        self.records_with_image: int = 0
         self.bytes: int = 0
         self.record_sizes: NumberStatistics = NumberStatistics()
         self.fields: dict[str, FieldStatistics] = {}
@@ -84,7 +86,7 @@ class DataStatistics:
     def add(self, record: dict[str, Any]) -> None:
         """Add a record. Note an error for each image that is cut off, and if it contradicts the schema so far."""
         self.records += 1
-        size = 0
+        size, has_image = 0, False
         for name, value in record.items():
             if name in KEY_AND_SHARD:
                 continue
@@ -94,6 +96,8 @@ class DataStatistics:
             field = self._field(name)
             if field is not None:
                 field.add(value)
+                has_image |= field.is_image
+        self.records_with_image += has_image
         self.bytes += size
         self.record_sizes.add(size)
         self._count_shard(str(record.get("__shard__", "")), size)

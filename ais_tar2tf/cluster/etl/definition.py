@@ -138,11 +138,9 @@ class Definition:
         try:
             if not isinstance(document, Mapping) or document.get("version") != _VERSION:
                 raise SchemaError(f"this is no definition of version {_VERSION}: {text[:200]}")
+            function, output, grouping = (document[name] for name in ("record_to_example", "output", "grouping"))
             pipeline = Pipeline.from_json(cast("Mapping[str, Any]", document))
-            function = document["record_to_example"]
-            return cls.of(
-                pipeline.conversions, pipeline.selections, function, document["output"], document["grouping"]
-            )
+            return cls.of(pipeline.conversions, pipeline.selections, function, output, grouping)
         except (ValueError, LookupError, TypeError) as error:
             if isinstance(error, SchemaError):
                 raise

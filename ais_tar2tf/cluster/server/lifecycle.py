@@ -36,7 +36,8 @@ BACKLOG = 1_024  # the most connections that wait to be accepted: all workers of
 WORKERS = 8  # threads for hashing, listing and writing, which mostly wait for the disk
 MOST_REQUESTS = 10_000  # the last requests, which the server remembers for tests
 LINE_BYTES = 64 * 1024  # the longest request line: a name of 4 KiB takes 12 KiB when it is percent-encoded
-# The most bytes of a body that are received and not yet written. All connections, 512 for each node, have 256 MiB.
+# The most bytes of a body that are received and not yet written. Two nodes with 512 connections each can so hold
+# 256 MiB in all.
 BUFFER_BYTES = 256 * 1024
 HEADERS = 128  # the most header fields of a request
 FIELD_BYTES = 16 * 1024  # the longest header field: tokens have a few kilobytes

@@ -34,6 +34,7 @@ from ais_tar2tf.base.documents.structure import Check
 from ais_tar2tf.base.forking import at_fork
 from ais_tar2tf.errors import ExportError, Tar2TFError
 from ais_tar2tf.options import Limits
+from ais_tar2tf.recordfiles.export.fingerprints import is_same_plan
 from ais_tar2tf.recordfiles.export.os_errors import raise_export_errors
 from ais_tar2tf.recordfiles.export.splits import SPLIT_NAME
 
@@ -179,9 +180,10 @@ class WorkFolder:
         """Restore the state that the journal records, and open it for appending."""
         journal = self.path / _JOURNAL
         facts = self._read_facts(journal) or [{"plan": plan}]
-        if facts[0] != {"plan": plan} and not any("file" in fact for fact in facts):
+        is_same = facts[0].keys() == {"plan"} and is_same_plan(facts[0]["plan"], plan)
+        if not is_same and not any("file" in fact for fact in facts):
             facts = [{"plan": plan}]  # no file was finished: there is nothing to resume
-        if facts[0] != {"plan": plan}:
+        elif not is_same:
             raise ExportError(
                 f"{self.path.parent}: an export with another plan was begun there and did not end; "
                 "exists='replace' starts over"

@@ -9,6 +9,7 @@ from ais_tar2tf.base.escaping import one_line
 from ais_tar2tf.base.urls.signed import shown_url
 from ais_tar2tf.errors import ExportError
 from ais_tar2tf.recordfiles.export.destinations import Destination
+from ais_tar2tf.recordfiles.export.fingerprints import is_same_plan
 from ais_tar2tf.recordfiles.export.locking import exclusive
 from ais_tar2tf.recordfiles.export.manifest import Manifest
 from ais_tar2tf.recordfiles.export.metadata import METADATA, labels_name
@@ -46,7 +47,8 @@ def find_finished(target: ExportTarget, destination: Destination, sources: Sourc
         _check_unknown_files(target, destination, manifest)
         _warn_of_others(target, destination, manifest)
         return None
-    if any(manifest.splits[split].plan != target.plan for split in published) or len(published) < len(target.splits):
+    same = all(is_same_plan(manifest.splits[split].plan, target.plan) for split in published)
+    if not same or len(published) < len(target.splits):
         raise ExportError(
             f"{target.out}: another export's {', '.join(published)} is there, of other sources or options; "
             "exists='replace' writes it anew"

@@ -44,10 +44,10 @@ class Publication:
 
     names: FileNames
     interim_documents: Callable[[], Mapping[str, bytes | None]] = dict[str, bytes | None]
-    """Returns documents, as contents by name, that must be at the destination while record files are replaced.
+    """Returns the contents of documents, by name. Before record files are replaced, each document is written.
 
-    A document whose content is None is deleted. This function and `documents` are called while the lock at the
-    destination is held.
+    A document whose content is None is deleted instead. The lock at the destination is held while this function or
+    `documents` is called.
     """
     documents: Callable[[], Mapping[str, bytes]] = dict[str, bytes]
     """Returns the final documents, in the order in which they are written. The last one completes the publication."""

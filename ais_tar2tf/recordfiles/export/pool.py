@@ -70,6 +70,9 @@ class _WorkerProcess:
             self._process = subprocess.Popen(  # noqa: S603  # a fixed command: our own module, run by this Python
                 command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         self.at: int = -1  # the number of the shard that the worker reads; -1 if it is idle
@@ -122,12 +125,22 @@ class WorkerPool:
         self._reusable: list[Path] = []
         self._folder = Path(tempfile.mkdtemp(prefix="segments-", dir=work))
         count = max(1, min(workers, len(names) - self._current))
-        self._workers = [_WorkerProcess(job, writing.segment_bytes, self._folder) for _ in range(count)]
+        self._workers: list[_WorkerProcess] = []
+        try:
+            for _ in range(count):
+                self._workers.append(_WorkerProcess(job, writing.segment_bytes, self._folder))
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all worker processes."""
         for worker in self._workers:
             worker.close()
 

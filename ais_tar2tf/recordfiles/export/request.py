@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-import google_crc32c
 import xxhash
 
 from ais_tar2tf.base.monitoring.progress import progress_for
@@ -21,6 +20,7 @@ from ais_tar2tf.base.urls.locations import location_text
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.options import Writing, check_effect
 from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE, Bounds, bounds_of
+from ais_tar2tf.recordfiles.export.fingerprints import fingerprint
 from ais_tar2tf.recordfiles.export.manifest import NAME
 from ais_tar2tf.recordfiles.export.routing import RatioRoute, Route, route_of
 from ais_tar2tf.recordfiles.export.run import export_shards
@@ -257,8 +257,8 @@ def _plan(
         "sources": _names_digest(shards),
         "shards": len(shards.names),
         "fields": None if selection is None else [repr(want) for want in selection.wants],
-        "grouping": _fingerprint(shards.grouping),
-        "on_error": _fingerprint(on_error),
+        "grouping": fingerprint(shards.grouping),
+        "on_error": fingerprint(on_error),
         "format": options.format,
         "name": options.name,
         "splits": options.route.plan_entry(),
@@ -267,7 +267,7 @@ def _plan(
         "align": options.align,
         "idx": options.idx,
         "schema": None if options.schema is None else options.schema.to_json(),
-        "record_to_example": _fingerprint(options.function),
+        "record_to_example": fingerprint(options.function),
         **({"classes": classes} if classes else {}),
         **({"types": dict(Typed.from_option(options.types).types)} if options.types is not None else {}),
     }
@@ -295,23 +295,3 @@ def _names_digest(shards: Shards) -> str:
     for name in shards.names:
         digest.update(shards.store.full_url(name).encode("utf-8", "surrogateescape") + b"\n")
     return digest.hexdigest()
-
-
-def _fingerprint(value: Callable[..., Any] | str | None) -> str | None:
-    """Return the name of a function with a checksum of its code; return a text or None unchanged.
-
-    The checksum changes the plan when the code of the function changes.
-    """
-    if value is None or isinstance(value, str):
-        return value
-    name = getattr(value, "__qualname__", type(value).__qualname__)
-    code = getattr(value, "__code__", None)
-    text = b"" if code is None else _code(code)
-    return f"{getattr(value, '__module__', '')}.{name} {google_crc32c.value(text):08x}"
-
-
-def _code(code: Any) -> bytes:
-    """Return the bytecode, names and constants of a code object, and of the functions inside it."""
-    parts = [code.co_code, repr(code.co_names).encode()]
-    parts += [_code(each) if hasattr(each, "co_code") else repr(each).encode() for each in code.co_consts]
-    return b"\n".join(parts)

@@ -11,6 +11,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from ais_tar2tf.errors import OptionError
+from ais_tar2tf.recordfiles.export.fingerprints import fingerprint
 from ais_tar2tf.recordfiles.export.splits import SPLIT_NAME
 from ais_tar2tf.records import Record
 
@@ -68,7 +69,7 @@ class FunctionRoute:
         return [next((at for at, wants in enumerate(self.functions) if wants(record)), None) for record in records]
 
     def plan_entry(self) -> Any:
-        return {"functions": list(map(_function_name, self.functions)), "names": list(self.names)}
+        return {"functions": list(map(fingerprint, self.functions)), "names": list(self.names)}
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
 
 
 def _ratio_route(names: tuple[str, ...], shares: list[float], seed: int) -> RatioRoute:
-    if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # so NaN is refused, too
         raise OptionError(f"ratios are not negative and add up to 1, not to {sum(shares):g}")
     return RatioRoute(names, tuple(shares), seed)
 
@@ -130,7 +131,3 @@ def _key_route(names: tuple[str, ...], keys: list[Iterable[str]]) -> KeyRoute:
             if split_of.setdefault(key, at) != at:
                 raise OptionError(f"key {key!r} is listed in {names[split_of[key]]!r} and in {names[at]!r}")
     return KeyRoute(names, split_of)
-
-
-def _function_name(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -98,18 +98,13 @@ class ConfinedFolder:
 
         Raises:
             UnsafeName: The path leads out of the root, and `follow_links` is false.
-            StoreError: The file is missing, may not be read, or is larger than `max_bytes` (`Limits.member_bytes`).
+            StoreError: The file is missing, is no regular file, may not be read, or is larger than `max_bytes`
+                (`Limits.member_bytes`).
         """
         path = os.path.join(self.root, name)  # noqa: PTH118  # Path takes three times as long
         try:
             descriptor = os.open(self._resolve(path, name), _FLAGS if self._follow else _FLAGS | os.O_NOFOLLOW)
-            with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123  # Path cannot open a descriptor
-                size = os.fstat(file.fileno()).st_size
-                if size > max_bytes:
-                    raise StoreError(
-                        f"the file has {size:,} bytes, more than Limits.member_bytes, {max_bytes:,}", url=path
-                    )
-                return file.read()
+            return _read_regular(descriptor, path, max_bytes)
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -180,6 +175,23 @@ class ConfinedFolder:
             if entry.is_dir() and not entry.name.startswith("."):
                 listing.links.append(entry.name)
         return False
+
+
+def _read_regular(descriptor: int, path: str, max_bytes: int) -> bytes:
+    """Return the bytes of an open file, and close it. Another process may change the file at the same time."""
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ShardNotFound("there is no such file", url=path)
+        size, data = status.st_size, b""
+        if size <= max_bytes:
+            data = file.read(size + 1)
+        if len(data) > size:  # the file has grown
+            data += file.read(max_bytes - size)
+            size = len(data)
+        if size > max_bytes:
+            raise StoreError(f"the file has {size:,} bytes, more than Limits.member_bytes, {max_bytes:,}", url=path)
+        return data
 
 
 def _store_error(error: OSError, path: str) -> StoreError:

@@ -264,7 +264,8 @@ def _refuse_too_few_names(split: SplitContents, names: ShardNames, bounds: Bound
 def _refuse_existing(store: Store, names: ShardNames, number: int) -> None:
     """Raise ExportError if there is a shard with a number, or one that would follow it.
 
-    Whoever reads the new shards would otherwise also read the old ones that follow them.
+    Whoever reads the new shards would otherwise also read the old ones that follow them. Both are looked for before
+    each upload, because another program may have written them since the last look.
     """
     for at in (number, number + 1) if names.has_number else (number,):
         if _exists(store, names.at(at)):

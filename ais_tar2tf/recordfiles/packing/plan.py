@@ -151,10 +151,16 @@ class ShardNames:
 
         >>> ShardNames("train-{:03d}.tar").reading_template(12)
         'train-{000..011}.tar'
+        >>> ShardNames("{}/train-{}.tar").reading_template(2)
+        '{0/train-0,1/train-1}.tar'
         """
         places = list(PLACE.finditer(self._template))
-        if len(places) != 1 or count < 2:
+        if not places or count < 2:
             return escape(self.at(0))
-        (found,) = places
-        before, after = self._template[: found.start()], self._template[found.end() :]
-        return f"{escape(before)}{{{found[0].format(0)}..{found[0].format(count - 1)}}}{escape(after)}"
+        begin, end = places[0].start(), places[-1].end()
+        before, numbered, after = self._template[:begin], ShardNames(self._template[begin:end]), self._template[end:]
+        if len(places) == 1:
+            choices = f"{numbered.at(0)}..{numbered.at(count - 1)}"
+        else:  # several ranges would stand for all combinations of their numbers
+            choices = ",".join(escape(numbered.at(number)) for number in range(count))
+        return f"{escape(before)}{{{choices}}}{escape(after)}"

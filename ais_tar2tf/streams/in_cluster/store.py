@@ -249,8 +249,8 @@ class MembersStore(WrapperStore):
     def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None] | None:
         """Return the decision about a shard, and the shard's `ObjectInfo` from its listing.
 
-        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete. The result is None if the
-        network or the server failed.
+        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete. If the network or the
+        server failed, the result is None.
         """
         try:
             listed = self._inside.list_members(name)

@@ -26,7 +26,7 @@ from ais_tar2tf.streams.reader import Shards
 __all__ = ["Proved", "prove", "with_checksum"]
 
 _HASH = "xxhash2"  # AIStore's name for xxh64. AIStore states it, too, so an index of files fits copies in AIStore
-_MOST_ASKED = 1_000  # for more shards of a remote store, no checksums are requested: each shard takes a request
+_MOST_ASKED = 1_000  # if a remote store has more shards, no checksums are requested: each shard needs a request
 _BLOCK = 1024 * 1024  # bytes that are read and hashed at once
 
 

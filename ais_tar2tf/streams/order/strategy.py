@@ -52,7 +52,7 @@ class RecordLane(Protocol):
 
     @property
     def last_shard(self) -> Mark:
-        """A mark in the shard of the records that `take` last returned. The mark has the identity of the shard."""
+        """The step and the identity of the shard whose records `take` last returned, as a mark without an offset."""
         ...
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
@@ -87,7 +87,8 @@ class LaneReader(ABC):
         Args:
             most: The maximum number of records.
             most_bytes: The record that reaches this number of bytes is the last one.
-            full: Whether to wait for all records that these limits allow, or for the end of the epoch.
+            full: If True, wait until a limit is reached or the epoch ends. If False, the records that have arrived
+                may be returned at once.
         """
 
     @abstractmethod
@@ -134,7 +135,10 @@ class OrderStrategy(ABC):
 
     @abstractmethod
     def reader(self, stream: int) -> LaneReader:
-        """Return a reader for the stream with the number `stream`. Hosts that share a stream see the same order."""
+        """Return a reader of lanes. `stream` is `Plan.stream`, by which a mode may shuffle each host's records anew.
+
+        Each host has another number, except hosts that take turns at the same records.
+        """
 
     @abstractmethod
     def seek(self, position: Position, order: Order, records: int, entry_of: EntryOf) -> Position:

@@ -76,8 +76,8 @@ def is_changed_by(value: Any, method: str) -> bool:
 def cause_of(value: Any) -> Cause | None:
     """Return why a function that uses `value` may return another result each time; None if `value` is no cause.
 
-    If `value` is a class, return why a function that calls this class may do so. The caller must ignore a class that
-    the function does not call: a function that only mentions `random.Random` draws no numbers.
+    If `value` is a class, return why a function that calls it may return another result each time. The caller must
+    ignore a class that the function does not call: a function that only mentions `random.Random` draws no numbers.
     """
     if isinstance(value, _GENERATORS):
         return Cause(RANDOMNESS, f"a {_type_name(type(value))}")

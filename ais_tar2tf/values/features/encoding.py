@@ -84,7 +84,7 @@ def example_head(size: int) -> bytes:
 
 
 def bytes_head(name: bytes, size: int) -> bytes:
-    """Return the head of an entry of kind bytes with one value of `size` bytes. `name` is encoded as UTF-8."""
+    """Return the head of an entry of kind bytes with one value of `size` bytes. The caller has encoded `name`."""
     return _head_of_value(name, BYTES, size)
 
 

@@ -101,13 +101,13 @@ def integers(data: bytes, offset: int) -> np.ndarray[Any, Any]:
 
 def _few_integers(data: bytes, offset: int) -> np.ndarray[Any, Any]:
     numbers: list[int] = []
-    number = shift = 0
+    begin = number = shift = 0
     for position, byte in enumerate(data):
         number |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             numbers.append(number & _U64)
-            number = shift = 0
+            begin, number, shift = position + 1, 0, 0
         elif shift == 7 * _LONGEST or position == len(data) - 1:
-            raise MalformedExample("a number that does not end", offset=offset + position)
+            raise MalformedExample("a number that does not end", offset=offset + begin)
     return np.array(numbers, np.uint64).view(np.int64)

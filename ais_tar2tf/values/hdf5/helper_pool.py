@@ -53,11 +53,22 @@ class _Helper:
                 "HDF5 is read by a helper process, and this program has no Python to start one with; "
                 "set AIS_TAR2TF_HDF5=in-process to read files that you trust without"
             )
-        self._file, self._values = _shared_file("file"), _shared_file("values")
-        self._answers, answers_end = os.pipe()
+        with contextlib.ExitStack() as on_error:
+            self._file, self._values = (_shared_file(name, on_error) for name in ("file", "values"))
+            self._answers, answers_end = os.pipe()
+            on_error.callback(os.close, self._answers)
+            self._process = self._start(answers_end)
+            on_error.pop_all()
+        self._poll = select.poll()
+        self._poll.register(self._answers, select.POLLIN)
+        self._is_started = self._is_closed = False
+        self._seconds = 0.0  # the time limit of the current request
+
+    def _start(self, answers_end: int) -> subprocess.Popen[bytes]:
+        """Start the process, and close the end of the pipe that the process writes to."""
         code = _CODE.format(path=sys.path, file=self._file, values=self._values, out=answers_end)
         try:
-            self._process = subprocess.Popen(  # noqa: S603  # this Python runs a module of this package
+            return subprocess.Popen(  # noqa: S603  # this Python runs a module of this package
                 [sys.executable, "-c", code],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -67,10 +78,6 @@ class _Helper:
             )
         finally:
             os.close(answers_end)
-        self._poll = select.poll()
-        self._poll.register(self._answers, select.POLLIN)
-        self._is_started = self._is_closed = False
-        self._seconds = 0.0  # the time limit of the current request
 
     def read(self, source: bytes | str, names: Collection[str] | None, limit: int, options: Hdf5) -> dict[str, Any]:
         """Send a request and return the helper's answer. Until the next request, `fill` can copy the values.
@@ -248,12 +255,18 @@ def _unpacked(answer: dict[str, Any], helper: _Helper) -> tuple[dict[str, Any], 
     return variables, attributes
 
 
-def _shared_file(name: str) -> int:
-    """Return the descriptor of a new file without a path. The file is in memory if the system supports that."""
+def _shared_file(name: str, on_error: contextlib.ExitStack) -> int:
+    """Return the descriptor of a new file without a path. The file is in memory if the system supports that.
+
+    The stack `on_error` closes the descriptor.
+    """
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(f"ais_tar2tf-{name}")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        descriptor = os.memfd_create(f"ais_tar2tf-{name}")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    on_error.callback(os.close, descriptor)
+    return descriptor
 
 
 def _replace_content(descriptor: int, data: bytes) -> None:

@@ -1,9 +1,8 @@
 """Reads netCDF-4 and other HDF5 files. The HDF5 library calls their variables *datasets*.
 
-Missing values, packed values and times are converted as in xarray, with one exception: in times, only NaN counts as
-missing. This module must not trust a file. It refuses links to other files, external storage and virtual datasets,
-because the HDF5 library would open the files that they name. It also refuses a file whose values take more bytes than
-`limit`. h5py is imported on the first call.
+Missing values, packed values and times are converted as in xarray. This module must not trust a file. It refuses
+links to other files, external storage and virtual datasets, because the HDF5 library would open the files that they
+name. It also refuses a file whose values take more bytes than `limit`. h5py is imported on the first call.
 """
 
 from __future__ import annotations
@@ -230,21 +229,35 @@ _CONVERSIONS = ("_FillValue", "missing_value", "scale_factor", "add_offset", "un
 
 def _converted(values: Any, attributes: dict[str, Any]) -> Any:
     """Convert stored values by the attributes of their variable: missing values, packed values and times."""
+    is_missing = _missing(values, attributes)
+    packing = {name: attributes[name] for name in ("scale_factor", "add_offset") if name in attributes}
     time_units = _TIME_UNITS.fullmatch(attributes["units"]) if isinstance(attributes.get("units"), str) else None
     if time_units is not None and attributes.get("calendar", "standard") in _CALENDARS:
-        return _times(values, time_units)
-    gaps = [attributes[name] for name in ("_FillValue", "missing_value") if name in attributes]
-    missing = [gap for gap in gaps if values.dtype.kind in "iuf" and gap == gap]  # a NaN gap needs no conversion
-    packing = {name: attributes[name] for name in ("scale_factor", "add_offset") if name in attributes}
-    if not missing and not packing:
+        return _times(_unpacked(values, packing) if packing else values, is_missing, time_units)
+    if is_missing is None and not packing:
         return values
+    unpacked = _unpacked(values, packing)
+    if is_missing is not None:
+        unpacked[is_missing] = np.nan
+    return unpacked
+
+
+def _missing(values: Any, attributes: dict[str, Any]) -> Any:
+    """Return which stored values mean that a value is missing; None if no attribute says so. NaN stays NaN anyway."""
+    stated = [np.ravel(attributes[name]) for name in ("_FillValue", "missing_value") if name in attributes]
+    numbers = [each for each in stated if each.dtype.kind in "iuf" and not np.isnan(each).all()]
+    if values.dtype.kind not in "iuf" or not numbers:
+        return None
+    return functools.reduce(np.logical_or, (np.isin(values, each) for each in numbers))
+
+
+def _unpacked(values: Any, packing: dict[str, Any]) -> Any:
+    """Return stored values as floats, with their scale and offset applied."""
     dtype = _unpacked_dtype(values.dtype, packing)
     unpacked = values.astype(dtype)
     if packing:
         unpacked = unpacked * dtype.type(packing.get("scale_factor", 1)) + dtype.type(packing.get("add_offset", 0))
-    for gap in missing:
-        unpacked[values == gap] = np.nan
-    return unpacked
+    return np.asarray(unpacked)  # NumPy makes a scalar of the product of an array without dimensions
 
 
 def _unpacked_dtype(dtype: Any, packing: dict[str, Any]) -> Any:
@@ -260,13 +273,15 @@ def _unpacked_dtype(dtype: Any, packing: dict[str, Any]) -> Any:
     return np.dtype("f4") if dtype.itemsize <= 2 else np.dtype("f8")
 
 
-def _times(values: Any, time_units: re.Match[str]) -> Any:
-    """Convert numbers with units such as `days since 2000-01-01` to datetime64. NaN becomes NaT."""
+def _times(values: Any, is_missing: Any, time_units: re.Match[str]) -> Any:
+    """Convert numbers with units such as `days since 2000-01-01` to datetime64. Missing values and NaN become NaT."""
     unit, begin = time_units.groups()
     start = np.datetime64(re.sub(r"\s*(UTC|Z)$", "", begin.strip()).replace(" ", "T"), "ns")
     nanoseconds = 1 if unit == "nanosecond" else int(np.timedelta64(1, _UNITS[unit]) / np.timedelta64(1, "ns"))
     if values.dtype.kind == "f":
-        gaps = np.isnan(values)
-        steps = np.round(np.where(gaps, 0, values) * nanoseconds).astype("i8")
-        return np.where(gaps, np.datetime64("NaT"), start + steps.astype("m8[ns]"))
-    return start + (values.astype("i8") * nanoseconds).astype("m8[ns]")
+        gaps = np.isnan(values) if is_missing is None else np.isnan(values) | is_missing
+        steps = np.round(np.where(gaps, 0, values).astype("f8") * nanoseconds).astype("i8")
+    else:
+        gaps, steps = is_missing, values.astype("i8") * nanoseconds
+    times = start + steps.astype("m8[ns]")
+    return times if gaps is None else np.where(gaps, np.datetime64("NaT"), times)
