@@ -45,14 +45,13 @@ def segmentation_example(image: bytes, image_name: str, mask: bytes, mask_name: 
     Raises:
         SchemaError: `check_image` refuses the image or the mask, or their sizes differ.
     """
-    ids = _mask_to_ids(mask)
-    header, mask_header = check_image(image, image_name), check_image(ids, mask_name)
+    header, mask_header = check_image(image, image_name), check_image(mask, mask_name)
     if (header.height, header.width) != (mask_header.height, mask_header.width):
         raise SchemaError(
             f"{mask_name}: the mask is {mask_header.height}×{mask_header.width}, its image "
             f"{header.height}×{header.width} (height×width)"
         )
-    return {"image": image, "label": ids}
+    return {"image": image, "label": _mask_to_ids(mask)}
 
 
 def _mask_to_ids(data: bytes) -> bytes:

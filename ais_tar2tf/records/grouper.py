@@ -246,8 +246,8 @@ class Grouper(RecordGrouper):
     def _find_rest(self, key: str, names: Sequence[str], begin: int) -> MissingField | None:
         """Return an error that names a later member of the incomplete record `key`; None if no such member is found.
 
-        The search covers `names` from number `begin` on. Because it splits all these names, only the first incomplete
-        record of a shard is searched for.
+        The search covers `names` from number `begin` on. Splitting all these names takes long, so this search is
+        made only for the first incomplete record of a shard.
         """
         following, self._searched = [] if self._searched else names[begin:], True
         for name in following:

@@ -138,8 +138,9 @@ def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]]
 def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:
     """Do the work of `split_uniform` for a rule about dots, with few calls for all names together.
 
-    The first record shows with which ending, such as `.jpg`, the names of each field end. If all records are alike,
-    the names of one field, joined into one text, are the joined keys with this ending after each key.
+    The first record shows with which ending, such as `.jpg`, the names of each field end. Take the names of the
+    members that hold one field, and join them into one text. If all records are alike, this text consists of all
+    keys, with the field's ending after each key.
     """
     fields, endings = _first_record(names, split)
     width = len(fields)
@@ -164,7 +165,7 @@ def _compare_texts(names: list[str], split: Split) -> tuple[list[str], list[str]
 
 
 def _first_record(names: list[str], split: Split) -> tuple[list[str], list[str]]:
-    """Return the fields of the first record, and the endings of its names; two empty lists if one has no field."""
+    """Return the fields of the first record, and the endings of its names; two empty lists if a name has no field."""
     fields, endings = list[str](), list[str]()
     first: str | None = None
     for name in names:

@@ -94,8 +94,9 @@ def _lossy(name: str, other: str, url: str) -> StoreError:
 def _is_lossy(name: str, following: str) -> bool:
     """Return whether two neighbours in a listing are `a-…` and `a/…`, in this order.
 
-    The `-` may also be another character that sorts before the slash. In a listing of several pages, such neighbours
-    show that AIStore may have lost names between two pages.
+    The `-` may also be another character that sorts before the slash. AIStore sorts the names of each page, so such
+    neighbours show that the bucket has both a folder `a/` and names like `a-…`. In a listing of several pages,
+    AIStore may then have lost names between two pages.
 
     >>> _is_lossy("x/a-1.tar", "x/a/1.tar"), _is_lossy("x/a/1.tar", "x/b.tar"), _is_lossy("x/a-1.tar", "x/b/1.tar")
     (True, False, False)

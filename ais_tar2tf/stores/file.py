@@ -103,8 +103,8 @@ class FileStore(Store, LocalFiles):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the files whose paths begin with `prefix`, folder by folder. Links to folders are not followed.
 
-        Files and folders whose names begin with a dot are left out. Only if the last part of `prefix` begins with a
-        dot, the names that begin with this part are listed.
+        Files and folders whose names begin with a dot are left out, unless `prefix` asks for them: `x/.k` lists
+        `x/.k.tar`.
         """
         folder, _, start = prefix.rpartition("/")
         folder = f"{folder}/" if prefix.startswith("/") or folder else ""

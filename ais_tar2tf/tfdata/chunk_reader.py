@@ -237,8 +237,9 @@ class ChunkReader:
         Returns:
             True, because TensorFlow needs a value.
         """
-        if self._position_error is not None:
-            raise self._position_error
+        error, self._position_error = self._position_error, None
+        if error is not None:
+            raise error
         begin = self._parse(text) if text else self._latest_begin()
         run, at_end = self._run(begin), number < 0
         if at_end and run.error is not None:

@@ -56,7 +56,7 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
         Raises:
             ShardNotFound: The data set is not prepared.
             ValueError: The data set is not stored in the format `file_format`.
-            NotImplementedError: As ValueError, if TFDS has random access to no format of the data set.
+            NotImplementedError: The data set is stored only in formats without random access.
         """
         own = self.info.file_format
         if own not in _FORMATS or file_format not in (None, own, own.value):

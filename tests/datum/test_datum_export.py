@@ -121,6 +121,15 @@ def test_not_repeated_palette_masks_are_class_ids(tmp_path, bits):
     np.testing.assert_array_equal(second["label"][..., 0], made.mask_ids(1))
 
 
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_palette_masks_that_are_cut_off(tmp_path, bits):
+    made.segmentation(tmp_path / "in", train=1)
+    mask = made.palette_mask(made.mask_ids(0) % 2, bits)
+    (tmp_path / "in" / "SegmentationClass" / "train0.png").write_bytes(mask[:-20])
+    with pytest.raises(SchemaError, match=r"train0\.png"):
+        export(tmp_path / "in", tmp_path / "out", datum.problem.IMAGE_SEG, train=1)
+
+
 def test_texts_and_their_labels(tmp_path):
     made.text(tmp_path / "in", train=5)
     export(tmp_path / "in", tmp_path / "out", datum.problem.TEXT_CLF, train=5)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 from ais_tar2tf.errors import (
+    ArchiveError,
     MappingError,
     MissingField,
     ObjectChanged,
@@ -81,6 +82,19 @@ def test_a_record_that_lacks_a_field_of_the_first_records(memory):
     source = t2t.open(memory.url("a.tar"), limits=Limits(chunk_records=64), on_error="skip-record")
     assert len(keys(source.dataset())) == 109
     assert source.stats.skipped == {"MissingField": 1}
+
+
+def test_a_pass_after_an_iterator_that_could_not_begin(memory):
+    """An iterator that begins in the middle opens a shard. Its error is raised once, not in later passes."""
+    shard = made.labelled("r", 10, lambda n: {"cls": b"%d" % n})
+    memory.put("r.tar", shard)
+    dataset = t2t.open(memory.url("r.tar")).dataset(lambda r: tf.strings.to_number(r["cls"]), start_at=3)
+    memory.put("r.tar", b"no tar" * 1000)
+    with pytest.raises(ArchiveError):
+        list(dataset)
+    memory.put("r.tar", shard)
+    for _ in range(2):
+        assert [int(number) for number in dataset] == [*range(3, 10)]
 
 
 def test_without_a_mapping_elements_are_the_records(memory_template):

@@ -196,7 +196,7 @@ def _clear(folder: int, layout: Layout, keep: Collection[str]) -> None:
 
 
 def _vanished(text: str) -> FileNotFoundError:
-    """Return the error for a subfolder that another process has replaced by a link or a file, and so has deleted."""
+    """Return the error for a subfolder that another process has deleted, or replaced by a link or a file."""
     return FileNotFoundError(text)
 
 

@@ -5,8 +5,8 @@
         wait.because(error)         # the request failed and is retried; the same wait goes on
 
 A *cause* is a fault of one bucket or host: the server sends nothing, refuses a connection, or answers with an error
-status. A cause is reported at most once in ten minutes, however many requests and threads wait because of it. If a
-Retry-After header delays the next try by 30 seconds or more, the cause is reported at most once in 30 seconds.
+status. A cause is reported at most once in ten minutes, however many requests and threads wait because of it. There
+are more reports if a Retry-After header delays the next try by 30 seconds or more: then one in 30 seconds.
 
 This module must not end a wait: `Timeouts` and `Retry` bound waits.
 """

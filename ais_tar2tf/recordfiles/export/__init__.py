@@ -16,13 +16,13 @@ The bytes of a record pass through these modules:
 `run` composes these steps. `staging` and `finishing` let the hosts of a job array export together: each host exports
 its share of the input shards. `named_files` and `payloads` are for callers that choose the names of the files.
 
-The table lists the files in the output folder or URL. `SPLITS` are the names of all splits, joined by `+`. An `…`
+The table lists the files in the output folder or URL. `SPLITS` are the names of all splits, joined by `+`. `…/`
 stands for the nearest folder above that is written without `…`. If the third column is empty, the file stays, or is
 deleted with its folder.
 
 | path | content | deleted when |
 |---|---|---|
-| `NAME-SPLIT.tfrecord-00000-of-00007`, `….idx` | a published record file, and DALI's index of it | |
+| `NAME-SPLIT.tfrecord-00000-of-00007` | a published record file; its name with `.idx` is DALI's index of it | |
 | `features.json`, `dataset_info.json`, `FEATURE.labels.txt` | documents for TFDS (`metadata`) | |
 | `manifest.json` | all published files; written last | |
 | `.export-SPLITS/` | the work folder of one export; for a URL, in the user's cache folder | everything is published |
@@ -32,7 +32,7 @@ deleted with its folder.
 | `…/segments-XXXXXXXX/` | encoded records from worker processes, which become parts of the record files | |
 | `.parts-SPLITS/` | the staging folder of a job array, or of a Beam pipeline | everything is published |
 | `…/.work-00003-of-00016/` | one host's work folder; same files as `.export-SPLITS/` | its record files are staged |
-| `…/00003-of-00016.PLAN.train-00000.part`, `….part.idx` | a finished record file of one host, and its index | |
+| `…/00003-of-00016.PLAN.train-00000.part` | a finished record file of one host; with `.idx`, its index | |
 | `…/00003-of-00016.PLAN.json` | the description of the host's record files; written after them | |
 | `…/finished` | an empty file: everything is published, and the staging folder is being deleted | |
 | `.publishing/` | claims of processes that are publishing; only in stores, because stores have no locks | |

@@ -130,7 +130,7 @@ class _InputShard:
         statistics: Sequence[SplitStatistics],
         resume_at: Sequence[ResumePoint],
     ) -> Iterator[EncodedBatch]:
-        """Yield a batch for each split that gets records of `chunk`. The number of its first record is `first`."""
+        """Yield a batch for each split that gets records of `chunk`, whose first record has the number `first`."""
         encoded = self._job.serializer.encode_all(chunk, self._account)
         routed = self._job.route.split_numbers(chunk)
         is_whole = isinstance(self._job.route, SingleRoute) and None not in encoded.rows

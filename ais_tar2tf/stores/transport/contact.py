@@ -26,7 +26,7 @@ NO_ANSWER = Silence(0.0, 0.0, accepts=True)
 """Marks the error of a try that got a connection and no answer, until `Contacts.note_failure` replaces the mark."""
 
 _NEW_CALL = 5.0  # if a try begins more seconds than this after the last failure, the silence is counted anew
-_MAX_SILENT = 1_000  # the most silent endpoints that are remembered; beyond this, all are forgotten
+_MAX_SILENT = 1_000  # how many silent endpoints are remembered at most; beyond this, all are forgotten
 
 
 class Contacts:

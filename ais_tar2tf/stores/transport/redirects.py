@@ -65,7 +65,7 @@ class Hop:
 
     @property
     def is_confined(self) -> bool:
-        """Whether this request must not reach a protected address: a redirect by an unprotected host led to it."""
+        """Whether an unprotected host redirected to this request, which then must not reach a protected address."""
         return self.led_by is not None and not is_protected(urlsplit(self.led_by).hostname or "")
 
 

@@ -1,7 +1,8 @@
 """Positions: the places at which a stream of records can continue, and the texts that checkpoints store for them.
 
-This module must not do I/O. No other module decides what such a text contains. To change the content, raise
-`_FORMAT`, and let `Position.from_text` still parse the texts of earlier formats.
+This module must not do I/O. It decides what the text of a `Position` contains; `streams/datasets/mixture.py` decides
+it for mixtures. To change the content, raise `_FORMAT`, and let `Position.from_text` still parse the texts of earlier
+formats.
 """
 
 from __future__ import annotations
