@@ -4,7 +4,7 @@ To add a format, describe it here and append it to `COMPRESSIONS`: `sniff.py` re
 `decompression.py` reads it.
 
 A compressed shard consists of one or more frames, one after another. gzip calls a frame a member; xz and bzip2 call
-it a stream. In this package it is always a frame.
+a frame a stream. This package always says frame.
 """
 
 from __future__ import annotations
@@ -46,16 +46,22 @@ class Compression:
     name: str
     magic: bytes  # the first bytes of every frame
     open: Callable[[Limits], Frame]  # returns a decompressor for one frame
-    errors: Callable[[], tuple[type[Exception], ...]]  # returns the library's errors for damaged bytes; may import it
-    memory_message: str | None = None  # part of the library's error if a frame needs more than Limits.window_bytes
-    padding: int = 0  # zeros after a frame come in multiples of this number; 0: the format has no padding
+    # Returns the exceptions that the library raises for damaged bytes. It may have to import the library.
+    errors: Callable[[], tuple[type[Exception], ...]]
+    # A part of the error's text by which the library refuses a frame that needs more memory than Limits.window_bytes.
+    # None: the library does not refuse such a frame.
+    memory_message: str | None = None
+    padding: int = 0  # a frame may be followed by a multiple of so many zeros; 0: the format has no padding
     skippable: bool = False  # the format has frames without content, which the reader skips
-    input_bytes: int = 256 * KIB  # the most input of one call; few, as libraries copy input that they cannot use yet
-    # The most output of one call. Smaller outputs cut more members in two; larger ones exceed the processor's cache.
+    # The most bytes that are passed to one call of `decompress`. They are few, because libraries copy input that they
+    # cannot use yet.
+    input_bytes: int = 256 * KIB
+    # The most bytes that one call of `decompress` returns. With smaller outputs, more members are cut in two; larger
+    # outputs do not fit in the processor's cache.
     output_bytes: int = 1 * MIB
 
 
-@functools.cache  # before Python 3.14, each search for `compression` takes longer than decompressing a small frame
+@functools.cache  # before Python 3.14, a search for the missing `compression` takes longer than reading a small frame
 def _zstd() -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found]  # from Python 3.14 on
@@ -83,9 +89,11 @@ GZIP = Compression(
     magic=b"\x1f\x8b",
     open=lambda _limits: cast("Frame", igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
     errors=lambda: (cast("type[Exception]", igzip_lib.IsalError),),  # isal's type stub declares it as an instance
-    padding=1,  # the gzip program accepts any number of zeros
-    input_bytes=1 * MIB,  # isal consumes its whole input, unless a decompression bomb fills the output
-    output_bytes=3 * MIB,  # one call then usually suffices for an input; each call waits for the interpreter's lock
+    padding=1,  # any number of zeros, as the gzip program accepts
+    # isal seldom copies input: it uses up its input in one call, unless a decompression bomb fills the output.
+    input_bytes=1 * MIB,
+    # So large that one call usually suffices for an input. Each call waits for the interpreter's lock.
+    output_bytes=3 * MIB,
 )
 ZSTD = Compression(
     name="zstd",
@@ -97,7 +105,7 @@ ZSTD = Compression(
 )
 LZ4 = Compression(
     name="lz4",
-    magic=b"\x04\x22\x4d\x18",  # of lz4's frame format, which the lz4 program writes
+    magic=b"\x04\x22\x4d\x18",  # the magic bytes of the frame format, which the lz4 program writes
     open=_open_lz4,
     errors=lambda: (RuntimeError,),
     skippable=True,
@@ -115,7 +123,7 @@ XZ = Compression(
     open=lambda limits: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.window_bytes),
     errors=lambda: (lzma.LZMAError,),
     memory_message="memory usage limit",
-    padding=4,  # as the format demands
+    padding=4,  # the format demands a multiple of four zeros
     input_bytes=64 * KIB,
 )
 COMPRESSIONS = (GZIP, ZSTD, LZ4, BZIP2, XZ)

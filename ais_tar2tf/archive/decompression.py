@@ -1,8 +1,8 @@
 """Decompression of a shard: compressed blocks in, decompressed blocks of bounded size out.
 
 A compressed stream consists of *frames*, one after the other, and each frame can be decompressed by itself. The
-library of the format decompresses a frame, and verifies the checksums and lengths in it. This module finds where
-frames begin and end, and bounds the memory of the library and the ratio of output to input. It must not do I/O.
+library of the format decompresses a frame, and verifies the checksums and lengths in the frame. This module finds
+where frames begin and end. It bounds the memory of the library, and the ratio of output to input. It must not do I/O.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from ais_tar2tf.options import KIB, MIB, Limits
 __all__ = ["RATIO_SLACK", "FrameDecoder"]
 
 RATIO_SLACK = 1 * MIB  # bytes of output that are always allowed, since the ratio means nothing for little input
-_FIRST_INPUT = 8 * KIB  # bytes of the first input of a frame; few, as libraries copy the bytes after a tiny frame
-_SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))  # magic bytes of frames to skip
-_SKIPPABLE_HEAD = 8  # bytes: the magic bytes, and the number of bytes to skip
+# The number of bytes that the decompressor of a frame gets first. They are few, because a frame may be tiny, and
+# libraries copy the bytes that follow its end.
+_FIRST_INPUT = 8 * KIB
+# The magic bytes of *skippable* frames, which have no content for the reader.
+_SKIPPABLE = frozenset(bytes([0x50 + low, 0x2A, 0x4D, 0x18]) for low in range(16))
+_SKIPPABLE_HEAD = 8  # bytes at the begin of a skippable frame: the magic bytes, and the number of bytes to skip
 
 
 class FrameDecoder:
@@ -36,7 +39,7 @@ class FrameDecoder:
         self._input_bytes = _FIRST_INPUT  # the largest size of the next input of the frame; it doubles at each input
         self._skip = 0  # remaining bytes of a skippable frame
         self._zeros = 0  # zero bytes of padding since the last frame
-        self._head = b""  # the first bytes of the next frame, if they are too few to recognise the frame
+        self._head = b""  # the first bytes of the next frame, while they are too few to recognise it
 
     def feed(self, block: Bytes) -> Iterator[bytes]:
         """Yield the decompressed bytes of a block. The block may end anywhere, also within a frame."""
@@ -78,7 +81,7 @@ class FrameDecoder:
             data = b""
 
     def _decompress(self, frame: Frame, data: Bytes) -> bytes:
-        """Feed `data` to a frame and return some of its output. Translate the errors of the library."""
+        """Feed `data` to a frame and return a piece of output. An error of the library becomes an `ArchiveError`."""
         compression = self._compression
         try:
             return frame.decompress(data, compression.output_bytes)
@@ -143,7 +146,7 @@ class FrameDecoder:
         return position + zeros
 
     def _check_padding(self) -> None:
-        """Check that the number of zeros since the last frame is valid, and count from 0 again."""
+        """Check that the number of zeros since the last frame is valid, and reset the count to 0."""
         zeros, self._zeros = self._zeros, 0
         padding = self._compression.padding
         if padding and zeros % padding:

@@ -1,4 +1,7 @@
-"""Recognises the format of a shard by the first bytes of the shard, never by its name. No I/O."""
+"""Recognises the format of a shard by the first bytes of the shard, never by its name.
+
+This module must do no I/O: callers feed it the bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,15 @@ Container = Literal["tar", "zip", "tfrecord"]
 """A format that holds members."""
 
 SUPPORTED = "tar, zip and TFRecord are read, and these within gzip, zstd, lz4, bzip2 or xz"
-# A text may begin with bzip2's magic bytes "BZh", too. In a bzip2 file, the magic bytes of a block, or of the end of
-# the file, follow at offset 4.
+# A text may also begin with bzip2's magic bytes "BZh". So the bytes from offset 4 are compared, too. There, a bzip2
+# file has the magic bytes of its first block or, if the file has no block, the magic bytes of its end.
 _BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")
-# Bytes 1 to 3 of a skippable frame of zstd. Byte 0 is 0x50 to 0x5F. Files by pzstd begin with such a frame.
+# A zstd file may begin with a skippable frame: pzstd writes such files. Byte 0 of this frame is 0x50 to 0x5F. These
+# are its bytes 1 to 3.
 _SKIPPABLE = b"\x2a\x4d\x18"
+# The first bytes of formats that are not supported, and the names of these formats for the error.
 _REFUSED = {
-    b"\x02\x21\x4c\x18": "an lz4 file of the legacy format",  # `lz4 -l` writes it, for old Linux kernels
+    b"\x02\x21\x4c\x18": "an lz4 file of the legacy format",  # `lz4 -l` writes such files, for old Linux kernels
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
     b"Rar!\x1a\x07": "a rar file",
     b"PK\x07\x08": "one volume of several of a zip",
@@ -48,7 +53,7 @@ class FormatSniffer:
         return len(self._first)
 
     def feed(self, block: Bytes) -> tuple[Compression | Container | None, Bytes]:
-        """Add a block; return the format, and all bytes fed so far. The format is None while the bytes are too few.
+        """Add a block; return the format, and all bytes fed so far. The format is None while more bytes are needed.
 
         Raises:
             UnsupportedArchive: The bytes do not begin a supported format.
@@ -81,7 +86,7 @@ class FormatSniffer:
             return None
         if first != ZERO_BLOCK and first[257:262] != b"ustar":
             try:
-                parse_header(first, self._shard, 0)  # a tar of the old v7 format has no magic bytes, but a checksum
+                parse_header(first, self._shard, 0)  # a v7 tar has no magic bytes: check its checksum
             except ArchiveError as error:
                 raise self._refused(f"this is not an archive: it begins with {first[:16]!r}; {SUPPORTED}") from error
         return "tar"

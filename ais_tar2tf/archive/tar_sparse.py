@@ -1,7 +1,8 @@
 """Reads sparse members of a tar. A tar stores only parts of a sparse file; zeros lie between the parts. No I/O.
 
-A map states the offset in the file and the length of each part. In this module, a block is a tar block of 512 bytes.
-Names that begin with GNU.sparse are keys of PAX records. Four formats exist:
+A sparse member has a map of its parts. For each part, the map states the part's offset in the file, and its length.
+In this module, a block is a tar block of 512 bytes. This table lists the four formats of sparse members. Names that
+begin with GNU.sparse are keys of PAX records:
 
 format    size of the file      map
 Old GNU   byte 483 of header    up to 4 pairs (offset, length) in the header, up to 21 in each block after it
@@ -24,8 +25,8 @@ __all__ = ["SparseMember", "gnu_parts", "gnu_real_size", "is_sparse", "pax_spars
 Parts = list[tuple[int, int]]
 _PREFIX = b"GNU.sparse"
 _ENTRY = 24  # bytes of an entry of an old GNU map: an offset and a length
-# The offsets of the entries in a header, and in a block after it. The last number of each line is the offset of the
-# byte that is not 0 if another block of the map follows.
+# The first line is about a header, the second about a block of the map after the header. Each line has the offsets of
+# the entries, and then the offset of a byte that is not 0 if another block of the map follows.
 _HEADER_ENTRIES, _HEADER_CONTINUES = range(386, 386 + 4 * _ENTRY, _ENTRY), 482
 _BLOCK_ENTRIES, _BLOCK_CONTINUES = range(0, 21 * _ENTRY, _ENTRY), 504
 _MAX_DIGITS = 20  # the most digits of a number in a PAX map; the size of any file has fewer
@@ -34,19 +35,22 @@ _NEWLINE = b"\n"
 
 @dataclass(slots=True)
 class SparseMember:
-    """The size of a sparse file, and the map of its stored parts. The caller must bound `real_size`."""
+    """The size of a sparse file, and the map of its stored parts.
+
+    The caller must bound `real_size`, because `expand` makes a file of this size.
+    """
 
     real_size: int  # bytes of the whole file
-    parts: Parts | None  # the map; None: it is at the beginning of the stored bytes
+    parts: Parts | None  # the map; None if the map is at the beginning of the stored bytes
     shard: str  # for errors
-    offset: int  # of the member in the shard, for errors
+    offset: int  # offset of the member in the shard, for errors
 
     def expand(self, stored: bytes, map_bytes: int) -> bytes:
         """Return the whole file, with its zeros.
 
         Args:
             stored: The stored bytes of the member.
-            map_bytes: The largest permitted size of a map at the beginning of the stored bytes.
+            map_bytes: The largest permitted size of the map in bytes, if the map is in the stored bytes.
         """
         parts, at = self.parts, 0
         if parts is None:
@@ -57,7 +61,7 @@ class SparseMember:
             whole.seek(begin)  # the next write fills the gap with zeros
             whole.write(view[at : at + length])
             at += length
-        if whole.seek(0, SEEK_END) < self.real_size:  # the file ends with zeros, which no part wrote
+        if whole.seek(0, SEEK_END) < self.real_size:  # zeros at the end of the file, after the last part
             whole.seek(self.real_size - 1)
             whole.write(b"\0")
         return whole.getvalue()

@@ -1,10 +1,11 @@
-"""Finds the plain tar headers of a block with few, large members, by going from each header to the next. No I/O.
+"""Finds the plain tar headers of a block with few, large members, by going from each header to the next.
 
-For such a block, a `HeaderTable` (`tar_table.py`) would be slower: it loads every 512 bytes from memory, and calls
-numpy for few rows.
+For such a block, a `HeaderTable` (`tar_table.py`) would be slower: the table looks at every row of 512 bytes in the
+block, and calls numpy functions for the few rows that are headers.
 
-A *plain* header is a ustar or GNU header with ordinary octal numbers and a correct checksum. Both modules must accept
-the same headers as plain. This module leaves all other headers to the caller.
+A *plain* header is a ustar or GNU header with ordinary octal numbers and a correct checksum. This module
+and `tar_table.py` must accept the same headers as plain. This module leaves all other headers to the caller, and must
+not do I/O.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ _FILE, _PAX = ord("0"), ord("x")
 def _byte_sum(data: bytes) -> int:
     """Return the sum of at most 256 bytes.
 
-    The lower half of Adler-32 is this sum plus 1, modulo 65521. The sum of 256 bytes is smaller than that.
+    The lower half of Adler-32 is this sum plus 1, modulo 65521. The sum of 256 bytes plus 1 is smaller than 65521.
     """
     return (zlib.adler32(data) & 0xFFFF) - 1
 
 
 class HeaderWalk:
-    """Finds the plain headers of `block[start:]` of members with at most `member_bytes` bytes.
+    """Finds the plain headers in `block[start:]`. The header of a member larger than `member_bytes` is not plain.
 
-    Its lists have the same meaning as the lists of `HeaderTable`.
+    The lists `rows`, `types`, `sizes` and `names` have the same meaning as in `HeaderTable`, but have no entries for
+    rows that are not headers. Rows are the pieces of 512 bytes of `block[start:]`.
     """
 
     def __init__(self, block: memoryview, start: int, member_bytes: int) -> None:
@@ -52,7 +54,7 @@ class HeaderWalk:
     def run(self, row: int) -> range:
         """Return the chain of plain headers from `row` on, as indices into the lists.
 
-        A header that is not plain ends the chain.
+        A header that is not plain ends the chain. If the header at `row` is not plain, the result is empty.
         """
         first = bisect_left(self.rows, row)
         if first == len(self.rows):

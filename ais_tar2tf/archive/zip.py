@@ -3,12 +3,12 @@
 In a zip, a local header stands before each member. The directory at the end has a central entry for each member. In
 this module, a record is a header, an entry or another structure of the zip format (see `zip_records.py`).
 
-The reader yields members in the order of the file, before the directory arrives. If a local header states the sizes
-of its member, the reader uses these sizes. When the directory arrives, `zip_check.py` compares it with all local
-headers.
+The reader yields members in the order in which they stand in the zip, before the directory arrives. If a local header
+states the sizes of its member, the reader uses these sizes. When the directory arrives, `zip_check.py` compares the
+directory with all local headers.
 
 A local header may instead leave the sizes to a data descriptor after the member. Then the reader cannot know where
-the member ends. It sets `needs_directory`, and continues when the caller passes the directory to `resume()`.
+the member ends. The reader sets `needs_directory`, and continues when the caller passes the directory to `resume()`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from ais_tar2tf.options import KIB, MIB, Limits
 __all__ = ["ZipReader"]
 
 _GROUP_BYTES = 1 * MIB  # small members are handed out together, in groups of about this size
-_INPUT_BYTES = 256 * KIB  # deflated bytes that are inflated in one call
-_OUTPUT_BYTES = 1 * MIB  # inflated bytes that one call returns at most
-_INFLATE_ERROR = cast("type[Exception]", igzip_lib.IsalError)  # isal's stub takes the class for an instance
+_INPUT_BYTES = 256 * KIB  # the most deflated bytes that are passed to one call of `decompress`
+_OUTPUT_BYTES = 1 * MIB  # the most inflated bytes that one call of `decompress` returns
+_INFLATE_ERROR = cast("type[Exception]", igzip_lib.IsalError)  # isal's type stub declares an instance
 
 
 class _RatioExceeded(Exception):
@@ -51,9 +51,9 @@ class _RatioExceeded(Exception):
 
 
 class _ZipBody:
-    """Collects the bytes of one member, and inflates and checks them. Without `keep`, it only counts these bytes.
+    """The body of one member. With `keep`, its bytes are inflated, checked and collected. Otherwise they are counted.
 
-    It raises ValueError if the bytes are damaged.
+    `add` and `finish` raise ValueError if the bytes are damaged.
     """
 
     def __init__(self, entry: ZipEntry, *, keep: bool) -> None:
@@ -72,7 +72,7 @@ class _ZipBody:
         return self._content.size
 
     def add(self, view: memoryview, most: int) -> None:
-        """Add the next bytes of the member, which may inflate to at most `most` bytes."""
+        """Add the next bytes of the member. Raise `_RatioExceeded` if they inflate to more than `most` bytes."""
         self.left -= len(view)
         if not self._keep:
             return
@@ -127,28 +127,31 @@ class ZipReader:
     Args:
         shard: The shard, for errors.
         limits: Bound the sizes of members, names and headers.
-        start: The offset in the zip of the first block, which begins with a local header.
+        start: The offset at which the first block begins in the zip. A local header must begin at this offset.
         wanted: Tells by a member's name whether the member is wanted. The bytes of other members are not collected.
+            None: all members are wanted.
     """
 
     def __init__(self, shard: str, limits: Limits, *, start: int = 0, wanted: Wanted | None = None) -> None:
-        self.ignored: int = 0
+        self.ignored: int = 0  # members so far that are directories or symbolic links
         self.needs_directory: bool = False  # while true, `resume()` must be called next
         self._shard = shard
         self._limits = limits
         self._wanted = wanted
         self._at = start  # offset of the next byte
-        self._record = b""  # the beginning of a record or data descriptor that continues in the next block
+        # The beginning of a record or data descriptor that continues in the next block. While `needs_directory` is
+        # true: the local header of the member that needs the directory.
+        self._record = b""
         self._held = b""  # the rest of the last block, which `resume()` reads
-        self._descriptor_bytes = 0  # size of the data descriptor that comes next; 0: none comes
+        self._descriptor_bytes = 0  # size of the data descriptor that comes next; 0 if no descriptor comes next
         self._body: _ZipBody | None = None
         self._packed = self._unpacked = 0  # bytes of the members so far: as stored in the zip, and unpacked
-        self._directory: Directory | None = None  # None until it is needed
+        self._directory: Directory | None = None  # None until `resume()` gets the directory
         self._entries: Iterator[ZipEntry] = iter(())  # central entries of the members to come
         self._next: ZipEntry | None = None  # the central entry of the next member
         self._last: ZipEntry | None = None  # the member that was read last
         self._check = DirectoryCheck(shard, limits, start)
-        # The members that are handed out next.
+        # Names, offsets and contents of the members that are handed out next.
         self._names, self._offsets, self._bodies = list[str](), list[int](), list[bytes]()
         self._group_bytes = 0
 
@@ -170,7 +173,7 @@ class ZipReader:
             try:
                 position += self._step(view[position:])
             except ArchiveError:
-                if self._names:  # hand out the members before the error first
+                if self._names:  # first hand out the members that end before the error
                     yield self._hand_out()
                 raise
             next_is_large = self._body is not None and self._body.entry.size >= _GROUP_BYTES
@@ -197,7 +200,7 @@ class ZipReader:
         """Check that the zip is complete.
 
         Raises:
-            TruncatedArchive: The bytes end before the end record.
+            TruncatedArchive: The bytes end before the last record of the zip, which states where the directory is.
         """
         if self._check.ended:
             return
@@ -228,7 +231,7 @@ class ZipReader:
     def _read_descriptor(self, view: memoryview) -> int:
         """Read the next part of a data descriptor; return the number of bytes consumed.
 
-        A whole descriptor must be one of the valid descriptors of the central entry before it.
+        Once all its bytes have arrived, the descriptor must agree with the central entry of the member before it.
         """
         piece = view[: self._descriptor_bytes - len(self._record)]
         self._record += piece
@@ -257,7 +260,10 @@ class ZipReader:
         return len(piece)
 
     def _use_record(self, raw: bytes, begin: int) -> None:
-        """Begin a member if the record is its local header. Pass any other record to `DirectoryCheck`."""
+        """Begin a member if the record is a local header. Pass any other record to `DirectoryCheck`.
+
+        If the local header leaves the sizes to a data descriptor, and there is no directory, set `needs_directory`.
+        """
         if raw[:4] != LOCAL:
             self._check.add_record(raw, begin)
             return
@@ -293,7 +299,7 @@ class ZipReader:
             )
 
     def _listed(self, entry: ZipEntry) -> ZipEntry:
-        """Return the central entry of a member, after checking that its local header `entry` agrees with it."""
+        """Return the central entry of the member with the local header `entry`. Check that the two agree."""
         listed = self._next
         if listed is None or (listed.offset, listed.raw_name, listed.method) != (
             entry.offset,

@@ -1,11 +1,11 @@
 """Locks that stay usable in a forked child, and a hook for objects that must act on a fork.
 
-A fork copies every lock in its current state. A lock that another thread of the parent holds is never released in the
-child, because that thread does not exist there. So this package makes all its locks here, and each of these locks
-is free again in a forked child.
+A fork copies every lock in its current state. If another thread of the parent holds a lock, the copy in the child is
+never released, because that thread does not exist in the child. So this package makes all its locks by the functions
+of this module. At a fork, this module makes the child's copies of these locks free again.
 
-This module must not repair the state that a lock protects. At the fork, this state may be half changed. An object for
-which this matters repairs its state in `forked()`.
+This module must not repair the data that a lock protects. A fork may happen while a thread has changed only a part of
+these data. An object whose data would then be wrong repairs them in its method `forked()`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Inherited(Protocol):
     """An object that acts on a fork: in a child, it drops sockets and threads, which only the parent may use."""
 
     def forked(self) -> None:
-        """Adapt to a forked child. All locks are free again, and no other code of the child has run yet."""
+        """Adapt to a forked child. All locks of this module are free again, and `os.fork` has not returned yet."""
         ...
 
 
@@ -39,14 +39,14 @@ def lock() -> threading.Lock:
 
 
 def condition() -> threading.Condition:
-    """Return a new condition that no thread holds or waits for in a forked child."""
+    """Return a new condition. In a forked child, no thread holds this condition, and no thread waits for it."""
     made = threading.Condition()
     _locks.add(made)
     return made
 
 
 def event() -> threading.Event:
-    """Return a new event that a forked child can set and wait for. The child inherits whether the event is set."""
+    """Return a new event that also works in a forked child. The child inherits whether the event is set."""
     made = threading.Event()
     _locks.add(made)
     return made

@@ -1,9 +1,9 @@
 """The number of this process among the processes of a training (the *hosts*), and the number of all these processes.
 
-Both are read from the environment variables of the program that launched the processes. This module must not do I/O.
-The variables, and the programs that set them:
+Both numbers are read from environment variables, which the program that launched the processes has set. This module
+must not do I/O. The variables, and the programs that set them:
 
-TF_CONFIG                                   tf.distribute; the chief is numbered first, then the workers
+TF_CONFIG                                   tf.distribute; the chief has number 0, the workers follow
 SLURM_PROCID, SLURM_NTASKS                  srun
 OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE  mpirun (Open MPI), horovodrun over it
 PMI_RANK, PMI_SIZE                          MPICH, Intel MPI
@@ -23,6 +23,7 @@ from ais_tar2tf.errors import OptionError
 
 __all__ = ["hosts"]
 
+# Pairs of variables: the number of this process, and the number of all processes.
 _RANKS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -31,7 +32,7 @@ _RANKS = (
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
     ("RANK", "WORLD_SIZE"),
 )
-_READERS = ("chief", "master", "worker")  # tasks that read a share; evaluators and parameter servers read no records
+_READERS = ("chief", "master", "worker")  # tasks in TF_CONFIG that have a share; evaluators, for example, have none
 
 
 def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
@@ -58,7 +59,10 @@ def hosts(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
 
 
 def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield (name, (i, n)) for TF_CONFIG and for each pair that states a host; the first variable names the pair."""
+    """Yield (name, (i, n)) for TF_CONFIG and for each pair of variables, if they state a host.
+
+    The name of a pair is the name of its first variable.
+    """
     config = environ.get("TF_CONFIG", "")
     if config.strip():
         host = _host_in_cluster(config)
@@ -77,7 +81,7 @@ def _stated(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, int]]]
 
 
 def _missing(environ: Mapping[str, str]) -> str:
-    """Return advice on what to set: the missing variable of an incomplete pair, else TF_CONFIG or any pair."""
+    """Return advice for the error: to complete an incomplete pair of variables, or else to set any of them."""
     for pair in _RANKS:
         present = [name for name in pair if environ.get(name, "")]
         if present:

@@ -1,7 +1,7 @@
 """Errors for misspelt names of fields, options and splits. Each error suggests the most similar name.
 
-The decorators of this module let a function check its arguments before it runs. They check the names of the arguments
-here, and leave their number and types to `Arguments`. This module must not do I/O.
+The decorators of this module make a function check its arguments before it runs. The decorators themselves check the
+names of the arguments; `Arguments` checks the number and the types. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
-_PUBLIC = {"open_source": "open", "index_shards": "index"}  # functions, and the names by which users call them
+_PUBLIC = {"open_source": "open", "index_shards": "index"}  # from a function's name to its public name
 _SYNONYMS = {
     "buffer_size": "shuffle",
     "columns": "fields",
@@ -39,14 +39,16 @@ _SYNONYMS = {
     "proxy_url": "endpoint",
     "transform": "map",
 }
-"""Names of options that users know from elsewhere, such as tf.data, and the names that are used here instead."""
+"""From names of options that users know from elsewhere, such as tf.data, to the names that are used here instead."""
 
-_SIMILAR = 0.6  # the least ratio of difflib: `jgp` is similar to `jpg`, `shufle` to `shuffle`, but not `jpg` to `cls`
-_PREFIX_LETTERS = 3  # from so many letters on, a name that begins with them is suggested: `skip-record` for `skip`
+# The least ratio that difflib must give for a suggestion: `jpg` is suggested for `jgp`, but `cls` is not for `jpg`.
+_SIMILAR = 0.6
+# The fewest letters for which a longer name that begins with them is suggested, such as `skip-record` for `skip`.
+_PREFIX_LETTERS = 3
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: it suggests the known name most similar to `name`, or is empty.
+    """Return the end of an error message, which suggests the most similar known name; "" if none is similar.
 
     >>> suggestion("jgp", ["cls", "jpg"])
     "; did you mean 'jpg'?"
@@ -105,7 +107,7 @@ def known_options_and_those_of(other: Callable[..., Any]) -> Callable[[_Function
 def known_options_with_hints_to(*methods: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """Return a decorator like `known_options`, for a function whose result has the given methods.
 
-    If some of the methods have an option that the function lacks, the error for this option names these methods.
+    If a user gives the function an option that it lacks, the error names the methods that have this option.
     """
     return lambda function: _checked(function, lambda _: [], methods=methods)
 
@@ -121,9 +123,10 @@ def _checked(
 
     Args:
         function: The function.
-        further_names: Gets the name that errors use for the function; returns the names of more options to accept.
-        within: The name of the class, if `function` is a constructor.
-        methods: Methods of the function's result. The error for an unknown option names those that have this option.
+        further_names: A function that gets the name of `function` in errors, and returns the names of further options
+            to accept.
+        within: The name of the class if `function` is a constructor; otherwise "".
+        methods: Methods of the function's result. The error for an unknown option names the methods that have it.
     """
     shown = _PUBLIC.get(function.__qualname__, function.__qualname__.removesuffix(".__init__"))
     parameters = Arguments(function, shown, within=within)
@@ -157,6 +160,6 @@ def takes_an_argument(function: Callable[..., Any]) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a C function without a signature
+    except (TypeError, ValueError):  # no signature is known, as for some functions in C
         return False
     return any(each.kind in positional and each.default is each.empty for each in parameters)

@@ -25,7 +25,7 @@ class Tries:
     """The tries of one request. `after_failure` decides after each failed try whether another try follows."""
 
     retry: Retry
-    failed: int = 0  # consecutive tries without progress
+    failed: int = 0  # consecutive failed tries; counted from 1 again if bytes arrived in the latest of them
     _silent_seconds: float = 0.0  # seconds since the first try if the endpoint has never answered, else 0
 
     def after_failure(
@@ -34,8 +34,11 @@ class Tries:
         """Return the seconds until the next try, or None if no try follows.
 
         An endpoint that has never answered is tried for `Retry.unreachable` seconds, or for `Retry.unanswered`
-        seconds if it accepts connections. The next try is expected to take as long as the previous try. If it would
-        end after these seconds have passed, it is not begun.
+        seconds if it accepts connections. The next try is expected to take as long as the previous try. If the next
+        try would end after these seconds have passed, the next try is not begun.
+
+        For any endpoint, no try follows an error that is `final`, or a failure with which `failed` reaches
+        `Retry.attempts`. If a try follows, `error.next_try` is set to the result.
 
         Args:
             error: The error of the try that has just failed.
@@ -58,7 +61,8 @@ class Tries:
     def final_error(self, error: TransportError) -> TransportError:
         """Return the error to raise when no try follows.
 
-        Its text states the number of tries, and the option that permits more of them.
+        An error that is `final` is returned unchanged, because no retry can help. For any other error, the result's
+        text states the number of tries, and the option that permits more tries.
         """
         if error.final:
             return error
@@ -70,7 +74,8 @@ class Tries:
                 f"given up after {tries} in {self._silent_seconds:.1f} s, since nothing has ever answered there "
                 f"(Retry.{'unanswered' if error.silence.accepts else 'unreachable'})"
             )
-        # The message may end with a question, such as "; is the endpoint right, and is it up?". It stays at the end.
+        # The message may end with a question, such as "; is the endpoint right, and is it up?". The question
+        # stays at the end.
         fault, separator, question = error.message.removeprefix(f"{error.url}: ").partition("; is ")
         message = f"{fault}; {why}{separator}{question}"
         return TransportError(message, url=error.url, retry_after=error.retry_after, silence=error.silence)
@@ -119,7 +124,7 @@ def repeat(
 def is_progress(count: int, seconds: float, min_rate: float) -> bool:
     """Return whether `count` bytes arrived in `seconds` at `min_rate` bytes a second or faster.
 
-    The rate is required so that a server that sends one byte in each try makes no progress.
+    Without this minimum rate, a server that sends one byte in each try would be retried for ever.
 
     >>> is_progress(0, 0.0, 1024), is_progress(1, 0.2, 1024), is_progress(1_000, 0.2, 1024)
     (False, False, True)

@@ -30,13 +30,14 @@ from ais_tar2tf.streams.naming import shard_names
 __all__ = ["ORDERS", "ShuffleJob", "ShuffleProgress", "shuffle"]
 
 ORDERS = {"random": "shuffle", "name": "alphanumeric", "md5": "md5", "none": "none"}
-"""The name of each order here, and its name in dSort: at random, by key, by the MD5 hash of the key, or unchanged."""
+"""From each value of the option `order` of `shuffle` to the name that dSort has for this order."""
 
 _FIELD_TYPES = ("int", "float", "string")  # the types that a field's values may have if dSort sorts by this field
-_EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")
+_EXTENSIONS = (".tar.gz", ".tar.lz4", ".tar", ".tgz", ".zip")  # the shards that dSort can read and write
 _NO_DSORT = frozenset({501})  # the HTTP status of a cluster that was built without dSort
 _WRONG_METHOD = frozenset({405})  # the HTTP status of dSort for an unknown method
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two requests for the progress; jobs take 0.1 s to hours
+# Seconds between two requests for the progress. The pause grows, because jobs take from 0.1 s to hours.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ShuffleProgress:
 
     @classmethod
     def from_targets(cls, targets: list[dict[str, Any]], shards: int) -> ShuffleProgress:
-        """Add up the reports of all targets on their progress in one job, which reads `shards` shards."""
+        """Add up the progress that each target reports on one job. The job reads `shards` shards."""
         metrics: list[dict[str, Any]] = [target["Metrics"] for target in targets]
         reading = [each.get("local_extraction") or {} for each in metrics]
         writing = [each.get("shard_creation") or {} for each in metrics]
@@ -89,7 +90,7 @@ class ShuffleJob:
         calls: The connection to the cluster.
         job: The job's id.
         shards: How many shards the job reads.
-        urls: Called with a number N; returns the URLs of the first N new shards.
+        urls: A function that gets a number n and returns the URLs of the first n new shards.
     """
 
     def __init__(self, calls: ClusterCalls, job: str, shards: int, urls: Callable[[int], list[str]]) -> None:
@@ -223,7 +224,7 @@ def shuffle(
                 job = _start(calls, source, names, store, out_name, size, algorithm, read)
                 if wait:
                     return job.wait(progress)
-                until_started.pop_all()  # the job uses the connection
+                until_started.pop_all()  # keep `calls` open, because the job uses it
                 return job
         if not local:
             raise StoreError(
@@ -237,7 +238,7 @@ def shuffle(
 def _has_dsort(calls: ClusterCalls) -> bool:
     """Return whether the cluster was built with dSort.
 
-    This must be known before old shards are deleted. The request changes nothing: dSort has no method PUT.
+    `shuffle` asks this before it deletes old shards. The request changes nothing, because dSort has no method PUT.
     """
     return calls.call("PUT", "sort", accept=_NO_DSORT | _WRONG_METHOD).status not in _NO_DSORT
 
@@ -263,7 +264,7 @@ def _start(
         "output_extension": _extension([out_name]),
         "output_shard_size": f"{size}B",
         "algorithm": algorithm,
-        "dsorter_type": "dsort_general",  # on machines with much memory, the default is a type that some builds lack
+        "dsorter_type": "dsort_general",  # with much memory, the default is a type that some builds lack
         # By default the cluster skips missing shards and duplicate records silently.
         "Config": {"missing_shards": "abort", "duplicated_records": "abort"},
         "description": f"ais_tar2tf: {len(names)} shards",
@@ -301,7 +302,7 @@ def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> 
 
 
 def _one_bucket(template: Locations, bucket: str | None) -> tuple[str, list[str]]:
-    """Return the bucket of all templates, and the templates of names in it."""
+    """Return the bucket of all templates, and the part of each template after the bucket."""
     if not isinstance(template, os.PathLike) and not template:
         raise SchemaError("no shards are named: pass a URL, or names and bucket=")
     buckets, names = zip(*(_bucket_and_name(text, bucket) for text in location_texts(template)), strict=True)
@@ -351,10 +352,10 @@ def _check_apart(source: AisStore, names: Sequence[str], store: AisStore, out_na
 
 
 def _old_names(store: AisStore, template: str, read: Read, *, replace: bool) -> list[str]:
-    """Create the bucket if it does not exist, and list all shards with new names. Without `replace`, refuse them.
+    """Create the bucket if it does not exist, and list the existing shards that have names of new shards.
 
-    The caller deletes the listed shards once the shuffle can begin. The job may write fewer shards than an earlier
-    job, and old shards with the last names must not stay among the new shards.
+    If `replace` is False and there are such shards, raise an error. If `replace` is True, the caller deletes them
+    once the shuffle can begin. Otherwise, old shards could stay among the new shards if the job writes fewer shards.
     """
     new_names = set(_out_names(template, read))
     store.create()

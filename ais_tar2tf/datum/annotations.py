@@ -1,6 +1,7 @@
 """The parser of Pascal VOC annotations: XML files that list the objects in an image. No I/O.
 
-The objects become columns, such as "xmin" and "labels". Coordinates are divided by the size of the image.
+The objects become columns, such as "xmin" and "labels". Coordinates are divided by the width or the height of the
+image, and so lie between 0 and 1 if the object lies within the image.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _INTEGERS = ("labels", "is_truncated", "labels_difficult")
 
 
 def parse_class_ids(data: bytes, where: str) -> dict[str, int]:
-    """Return the id of each class in a file `classes.names`, which has one name on each line. The first id is 1."""
+    """Return the id of each class in a file `classes.names`. Each line has one class; the first id is 1."""
     names = [line.strip() for line in data.decode("utf-8", "surrogateescape").splitlines() if line.strip()]
     if not names:
         raise SchemaError(f"{where}: there are no names of classes in it, one on each line")
@@ -29,15 +30,21 @@ def parse_class_ids(data: bytes, where: str) -> dict[str, int]:
 
 
 def empty_objects() -> dict[str, Any]:
-    """Return the columns of an image without annotations."""
+    """Return the columns of an image that has no annotations, and so no objects: all columns are empty."""
     return _columns([])
 
 
 def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict[str, Any]:
     """Parse an annotation file, and return its objects as columns: for each property, the values of all objects.
 
+    Args:
+        data: The bytes of the file.
+        class_ids: The id of each class.
+        where: The file, for errors.
+
     Raises:
-        SchemaError: The file is no annotation, defines XML entities, or has an object whose class is unknown.
+        SchemaError: The file is no annotation, defines XML entities, states an impossible size or box, or has an
+            object whose class is not in `class_ids`.
     """
     if b"<!ENTITY" in data:
         raise SchemaError(f"{where}: an annotation that defines entities is not read")

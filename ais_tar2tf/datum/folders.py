@@ -1,11 +1,11 @@
-"""The readers of Datum's folder layouts. Each problem (the kind of task) has one layout.
+"""The readers of Datum's folder layouts. A *problem* is a kind of task, and each problem has one layout.
 
     classification  <split>/*.jpg, <split>.csv with a header: filename, and a column for each label
     detection       JPEGImages/, Annotations/*.xml, ImageSets/<split>.txt, classes.names
     segmentation    JPEGImages/, SegmentationClass/, <split>.txt
     text            <split>*.json: {id: {"text": …, "label": {name: value}}}
 
-The readers yield examples as dicts, and must not serialize them. An error names the wrong row or file.
+The readers yield each example as a dict, and must not serialize it. An error names the faulty row or file.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", "
 
 
 class ProblemFolder:
-    """A data set in a folder. Call the object with a split and its attributes to read the examples of that split.
+    """A data set in a folder. To read the examples of a split, call the object with the split and its attributes.
 
     Args:
         path: The folder.
-        splits: All splits that will be read, with their attributes. The labels of a column have the same type in all
-            splits, so the labels of all splits decide this type.
+        splits: All splits that will be read, with their attributes. Labels of one column have the same type in all
+            splits, so this type is derived from the labels of all splits.
     """
 
     def __init__(self, path: str | os.PathLike[str], splits: Mapping[str, Attributes]) -> None:
@@ -67,19 +67,19 @@ class ProblemFolder:
             raise SchemaError(f"{path}: this {what} can't be read ({error.strerror})") from error
 
     def read_ids(self, path: Path) -> list[str]:
-        """Return the image ids in a file that lists a split: the first word of each line.
+        """Return the ids of images in a file that lists a split: the first word of each line.
 
-        In Pascal VOC, more words may follow in a line.
+        The rest of a line is ignored: lists of the data set Pascal VOC may have more words there.
         """
         lines = self.read(path, "list of a split").decode("utf-8", "surrogateescape").splitlines()
         return [line.split()[0] for line in lines if line.strip()]
 
 
 def _find_image(folder: Path, name: str, extension: str) -> Path:
-    """Return the path of the image `name` in a folder. Usually `name` has no extension.
+    """Return the path of an image in a folder.
 
-    If there is no file of this name with `extension`, look for a file that is called exactly `name`, and then for a
-    file with another image extension. If there is none, return the path with `extension`: reading it raises an error.
+    Look for the file `name` + `extension`, then for the file `name`, and then for `name` with other extensions of
+    images. If there is no such file, return the path of `name` + `extension`: reading this path raises an error.
     """
     paths = [folder / f"{name}{each}" for each in (extension, "", *_IMAGE_EXTENSIONS)]
     return next((path for path in paths if path.is_file()), paths[0])
@@ -146,7 +146,7 @@ class DetectionFolder(ProblemFolder):
             yield name, {"image": data, **self._objects(annotations, name)}
 
     def _objects(self, folder: str | None, name: str) -> dict[str, Any]:
-        if folder is None:  # a split without annotations
+        if folder is None:  # `annotation_dir` is None: the split has no annotations
             return empty_objects()
         path = self.path / folder / f"{name}.xml"
         return parse_objects(self.read(path, "annotation"), self._class_ids, str(path))
@@ -205,4 +205,4 @@ FOLDERS: dict[str, type[ProblemFolder]] = {
     IMAGE_SEG: SegmentationFolder,
     TEXT_CLF: TextFolder,
 }
-"""From each problem to the class that reads its folder."""
+"""From each problem to the class that reads a folder in the layout of this problem."""

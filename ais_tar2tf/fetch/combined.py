@@ -1,7 +1,7 @@
 """Downloads several small ranges by one *combined* store request, if the store supports this (`stores.MultiRange`).
 
-This module must not retry a request, and must not raise an error of a store. It returns the range requests that it
-cannot fill to the caller, which sends them one by one.
+This module must not retry a request, and must not raise an error of a store. Instead, it returns to the caller the
+range requests that were not filled. The caller sends these one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ais_tar2tf.stores import Identity, Interrupt, MultiRange, Store
 
 __all__ = ["CombinedRequests"]
 
-# Every 64th range of a shard is requested by itself, because a combined answer may not state the shard's identity.
+# Every 64th range of a shard is requested by itself. Some stores state no identity in a combined answer, but the
+# answer to a single request shows whether the shard has changed.
 _SINGLE_INTERVAL = 64
 
 
@@ -26,12 +27,12 @@ class CombinedRequests:
         self._state = state
         self._interrupts = interrupts
         self._store = store
-        self._counts: dict[str, int] = {}  # by shard name: the number of its latest range request, from 0
+        self._counts: dict[str, int] = {}  # by shard name: the number of the shard's latest range request, from 0
 
     def download(self, requests: Sequence[RangeRequest]) -> list[RangeRequest]:
-        """Fill range requests by one combined request. Return those that the caller must send one by one.
+        """Fill range requests by one combined request. Return the range requests that must be sent one by one.
 
-        Some stores state no identity in a combined answer. So the result includes every 64th request of a shard.
+        The result includes every 64th range request of a shard: its answer shows whether the shard has changed.
         """
         with self._state.lock:
             single = [request for request in requests if self._is_single(request)]
@@ -50,9 +51,10 @@ class CombinedRequests:
         return single
 
     def _answer(self, requests: Sequence[RangeRequest], interrupt: Interrupt) -> Sequence[memoryview | None] | None:
-        """Return the bytes of each request, or None for all if the combined request failed.
+        """Return the bytes of each request. An item is None if its request must be sent by itself.
 
-        None in place of the bytes of a single request means that this request must be sent by itself.
+        The whole result is None if all requests must be sent one by one. This is so if the store supports no combined
+        requests, if the combined request failed, or if the answer states another identity than a shard has.
         """
         if not isinstance(self._store, MultiRange):
             return None

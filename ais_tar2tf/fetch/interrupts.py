@@ -16,11 +16,11 @@ from ais_tar2tf.stores import Interrupt
 
 __all__ = ["Interrupts"]
 
-_LET_FINISH = 256 * KIB  # an abandoned request with so few bytes left costs less than a new connection
+_LET_FINISH = 256 * KIB  # to receive so few remaining bytes of a request costs less than a new connection
 
 
 class Interrupts:
-    """The `Interrupt` of each store request in flight. `DownloadState.lock` guards this list."""
+    """A list of the store requests in flight, with the `Interrupt` of each. `DownloadState.lock` guards this list."""
 
     def __init__(self, state: DownloadState) -> None:
         self._state = state
@@ -30,7 +30,8 @@ class Interrupts:
     def register(self, requests: Sequence[RangeRequest]) -> Generator[Interrupt | None]:
         """Register a store request while the `with` statement runs; yield its `Interrupt`.
 
-        If no range request needs bytes any more, register nothing and yield None.
+        `requests` are the range requests whose bytes the store request brings. If none of them needs bytes any more,
+        register nothing and yield None.
         """
         with self._state.lock:
             interrupt = None if all(map(self._state.is_over, requests)) else Interrupt()
@@ -44,13 +45,14 @@ class Interrupts:
                     del self._in_flight[interrupt]
 
     def end_abandoned(self, abandoned: Sequence[RangeRequest], *, at_once: bool = False) -> None:
-        """Interrupt the store requests whose range requests are all abandoned. The caller holds the lock.
+        """Interrupt the store requests whose range requests are all in `abandoned`. The caller holds the lock.
 
-        A store request with few bytes left is not interrupted, so that another request can use its connection later.
+        A store request whose range requests each miss only few bytes is not interrupted, because then another request
+        can use its connection later.
 
         Args:
-            abandoned: The abandoned range requests.
-            at_once: Whether to interrupt also a store request with few bytes left.
+            abandoned: The range requests that the reader has just abandoned.
+            at_once: Whether to interrupt also store requests that miss only few bytes.
         """
         for interrupt, requests in self._in_flight.items():
             if all(request in abandoned for request in requests) and (at_once or any(map(_is_long, requests))):
@@ -59,8 +61,8 @@ class Interrupts:
     def end_all(self, grace: float) -> None:
         """Interrupt the store requests that do not end by themselves within `grace` seconds.
 
-        During this time a cache may park requests: it keeps them open for a later reader. The caller has closed the
-        `DownloadState`, and does not hold its lock.
+        During this time a cache may park requests: the cache keeps them open for a later reader. If `grace` is 0, no
+        request is parked. The caller has closed the `DownloadState`, and does not hold its lock.
         """
         with self._state.lock:
             for interrupt in self._in_flight if grace else ():
@@ -71,7 +73,7 @@ class Interrupts:
             interrupt.fire()
 
     def clear(self) -> None:
-        """Forget all store requests in a forked child, since they belong to its parent."""
+        """Forget all store requests. A forked child calls this method, because the requests belong to the parent."""
         self._in_flight.clear()
 
 

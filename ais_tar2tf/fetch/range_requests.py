@@ -33,6 +33,7 @@ class RequestState(Enum):
     ABANDONED = auto()
 
 
+# For each state, the states that may follow.
 _NEXT: dict[RequestState, frozenset[RequestState]] = {
     RequestState.PLANNED: frozenset({RequestState.IN_FLIGHT, RequestState.ABANDONED}),
     RequestState.IN_FLIGHT: frozenset({RequestState.RECEIVED, RequestState.FAILED, RequestState.ABANDONED}),
@@ -49,19 +50,22 @@ class ShardDownload:
 
     wanted: ShardRange
     url: str  # for errors
-    identity: Identity  # what a position or an index, and the first answer, state about the content
+    identity: Identity  # the identity that a position or an index states, completed by the first answer
     size: int | None  # bytes of the whole shard; None if the size is unknown
-    lacks_validator: bool  # the store states no strong validator, so one body must bring all wanted bytes
+    # Whether the store states no strong validator. If so, one body must bring all wanted bytes, because two bodies
+    # might be of two versions of the shard.
+    lacks_validator: bool
     window_bytes: int = 0  # size of the next prefetch window; 0 if no jump is expected
     is_answered: bool = False  # the store has answered a request for this shard
     planned_to: int = 0  # offset up to which ranges are planned
     is_fully_planned: bool = False  # no further range will be planned, except prefetch windows
-    honours_ranges: bool = False  # the store answered a range request with less than the whole shard
-    prefix_hash: str = ""  # hash of the shard up to the last delivered block, if the shard lacks a validator
+    honours_ranges: bool = False  # the first answer ended before the end of the shard, as requested
+    prefix_hash: str = ""  # hash of the shard to the end of the last delivered block; "" with a strong validator
     is_jumping: bool = False  # the reader jumps in this shard, so only prefetch windows are planned
-    windows_since_jump: int = 0  # prefetch windows that were planned at the reader's position since its last jump
+    windows_since_jump: int = 0  # number of prefetch windows planned at the reader's position since the last jump
     jump_target: int = 0  # offset to which the last jump led, or at which reading began
-    predicted: PredictedWindows | None = None  # the windows around the next records; None without an index
+    # The prefetch windows around the next records. None if the reader does not jump, or no index lists the records.
+    predicted: PredictedWindows | None = None
 
     @property
     def is_bound(self) -> bool:
@@ -72,8 +76,8 @@ class ShardDownload:
     def body_start(self) -> int:
         """The offset at which the single body of a shard without a strong validator begins.
 
-        If the position to read from states a hash of the bytes before it, the body begins at offset 0, because these
-        bytes must be hashed again.
+        If `wanted` states a hash of the bytes before its start, the body begins at offset 0, because these bytes must
+        be hashed again.
         """
         return 0 if self.wanted.identity.fingerprint else self.wanted.start
 
@@ -91,19 +95,21 @@ class RangeRequest:
 
     shard: ShardDownload
     start: int
-    stop: int | None  # None: the end of the shard, which is unknown
-    # The read-ahead counts the bytes that were planned in all shards. This is the count at which the request begins.
+    stop: int | None  # None: the range ends with the shard, whose size is not known yet
+    # The number of bytes, in all shards, that were planned before this request. The read-ahead compares this number
+    # with the number of bytes that the reader has passed. For a prefetch window, both numbers are equal, so that its
+    # request can begin at once.
     plan_offset: int
     may_be_combined: bool = False  # one store request may bring this range together with other ranges
     state: RequestState = RequestState.PLANNED
-    error: StoreError | None = None  # the error because of which the state is FAILED
+    error: StoreError | None = None  # the error that made the state FAILED; None without such an error
     received: int = 0  # bytes that arrived
     consumed: int = 0  # bytes that the reader consumed
-    blocks: deque[Block] = field(default_factory=deque[Block])  # blocks that were received and not consumed
-    unverified: list[Block] = field(default_factory=list[Block])  # blocks whose content later bytes must prove first
+    blocks: deque[Block] = field(default_factory=deque[Block])  # blocks that the reader may consume next
+    unverified: list[Block] = field(default_factory=list[Block])  # blocks that later bytes must prove first
     prefix: Prefix | None = None  # hash of the received bytes; None if the store states a strong validator
-    blocked_seconds: float = 0.0  # seconds in which the read-ahead had no room for the next block
-    last_error: TransportError | None = None  # the error of the last try, until the next try receives bytes
+    blocked_seconds: float = 0.0  # seconds that the download waited because the read-ahead had no room
+    last_error: TransportError | None = None  # the error of the last failed try; None once a later try receives bytes
 
     @property
     def size(self) -> int:
@@ -141,6 +147,6 @@ class RangeRequest:
         return self.prefix is not None and self.prefix.is_pending
 
     def enter(self, state: RequestState) -> None:
-        """Change the state, as the table in `state.py` allows. Only that module calls this method."""
+        """Change the state, as the table in `state.py` allows. Only `state.py` calls this method."""
         assert state in _NEXT[self.state], f"{self.state.name} → {state.name}"
         self.state = state

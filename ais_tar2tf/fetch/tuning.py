@@ -1,12 +1,12 @@
-"""Chooses four numbers from measurements, within bounds. No I/O.
+"""Chooses four numbers from measurements, within bounds.
 
     connections   doubled while the reader mostly waits for bytes; halved again if reading did not become faster
-    read-ahead    as many bytes as arrive in 8 round trips, and in 0.1 s more because links and readers are uneven
-    chunk         as many bytes as arrive in 50 ms, so that over a slow link, records do not wait for a full chunk
-    parallel      simultaneous calls of a mapping: doubled while they mostly wait; see `Climb` and `calls_at_once`
+    read-ahead    the bytes that are read in 8 round trips, and in 0.1 s more, since links and readers are uneven
+    chunk         the bytes that are read in 50 ms, so that over a slow link, no record waits long for a full chunk
+    parallel      simultaneous calls of a mapping: doubled while the calls mostly wait; `Tuning` does not choose it
 
-This module must not change a number that the user sets. The choices must not change which records are read, or their
-order.
+This module must not do I/O, and must not change a number that the user sets. The choices must not change which
+records are read, or their order.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ais_tar2tf.options import KIB, MIB, Limits, Read
 
 __all__ = ["Climb", "ReadingRate", "Tuning", "calls_at_once", "chunk_for", "read_ahead_for"]
 
-INTERVAL = 0.5  # seconds of measurement before each decision: some hundred round trips
+INTERVAL = 0.5  # seconds of measurement before each decision: the time of some hundred round trips
 
 _WAITING = 0.5  # fraction of the interval; if less time is spent waiting, more connections or calls would not help
 _MIN_GAIN = 1.15  # doubling a number is worth its cost if the rate grows at least by this factor
 _UNIT = 2 * MIB  # ranges are multiples of this number of bytes, the size of a cache block
-_PER_CONNECTION = 2 * _UNIT  # bytes of read-ahead: a block being received, and a block being read
-_ROUND_TRIPS = 8  # the read-ahead holds the bytes of 8 round trips: then 1/8 of the time is waiting for answers
+_PER_CONNECTION = 2 * _UNIT  # bytes of read-ahead for a connection: a block being received, and one being read
+_ROUND_TRIPS = 8  # the read-ahead lasts for 8 round trips, so that 1/8 of the time is spent waiting for answers
 _UNEVEN = 0.1  # seconds of reading that the read-ahead also holds, since links and training steps are uneven
-_CHUNK_SECONDS = 0.05  # a chunk holds the bytes of this time; nobody notices that a step begins 50 ms later
+_CHUNK_SECONDS = 0.05  # a chunk holds the bytes read in this time; nobody notices that a step begins 50 ms later
 _MIN_CHUNK = 256 * KIB  # bytes; a call for a smaller chunk costs more than it saves
 _CALLS = 16  # calls of a mapping at once; with only two, waking threads takes longer than a small mapping
 _CALLS_BYTES = 64 * MIB  # bytes of the records in all calls together; a quarter of the memory that a dataset may use
@@ -39,8 +39,8 @@ class ReadingRate:
     """The measurements of an interval of reading."""
 
     rate: float  # bytes a second that the reader consumed
-    waiting: float  # fraction of the time in which the reader waited for bytes
-    first_byte: float = 0.0  # seconds from a request to its answer
+    waiting: float  # fraction of the interval that the reader spent waiting for bytes
+    first_byte: float = 0.0  # seconds from a request to the first byte of its answer: a moving average
 
     def __str__(self) -> str:
         waited = f"waited for bytes {self.waiting:.0%} of the time"
@@ -69,7 +69,10 @@ def chunk_for(measured: ReadingRate, bound: int) -> int:
 
 
 def calls_at_once(record_bytes: int, cores: int) -> int:
-    """Return how many calls of a mapping may run at once by default: one for each core or more, and at most 16.
+    """Return how many calls of a mapping may run at once by default.
+
+    These are 16 calls, or fewer if the records in all calls would take more than `_CALLS_BYTES`. As long as there are
+    at most 16 cores, there is at least one call for each core.
 
     >>> [calls_at_once(size, 4) for size in (0, 8 * MIB, 200 * MIB)]
     [16, 8, 4]
@@ -79,14 +82,14 @@ def calls_at_once(record_bytes: int, cores: int) -> int:
 
 
 def _doubled(number: int, wanted: float) -> int:
-    """Return the number after doubling it until it reaches `wanted`."""
+    """Return `number`, doubled as often as needed to reach `wanted`."""
     while number < wanted:
         number *= 2
     return number
 
 
 class Climb:
-    """A number of connections or calls, which doubles while these mostly wait.
+    """A number of connections or calls. The number doubles while most of the time is spent waiting.
 
     If the rate has grown too little after a doubling, the number returns to its previous value and stays there.
     """
@@ -98,7 +101,12 @@ class Climb:
         self._before: tuple[int, float] | None = None  # the number and the rate before the last doubling
 
     def note(self, rate: float, waiting: float) -> None:
-        """Choose the next value from the rate (in any unit) and the fraction of waiting in the last interval."""
+        """Choose the next value.
+
+        Args:
+            rate: The rate in the last interval, in any unit.
+            waiting: The fraction of the last interval that was spent waiting.
+        """
         if self._before is not None:
             before, rate_before = self._before
             self._before = None
@@ -111,13 +119,13 @@ class Climb:
 
 
 class Tuning:
-    """The numbers chosen for one source. All readers of the source share them. Safe to use from several threads.
+    """The connections, read-ahead and chunk chosen for one source. All its readers share them. Thread-safe.
 
     Args:
         read: The options of reading; their values bound the choices.
         sharing: How many readers share these numbers at once. Each of them reports its measurements.
-        given: The limits that the user set, before they were divided among the readers. A number is chosen only if
-            its limit still has the default value.
+        given: The limits that the user set, before they were divided among the readers. Read-ahead and chunk are
+            each chosen only if the user's limit has the default value. Default: `read.limits`.
     """
 
     def __init__(self, read: Read, *, sharing: int = 1, given: Limits | None = None) -> None:
@@ -163,7 +171,13 @@ class Tuning:
             self._first_byte += weight * (seconds - self._first_byte)
 
     def note(self, now: float, received: int, waited: float) -> dict[str, AutoChoice]:
-        """Note received bytes, and how many seconds the reader waited for them; return the choices that change."""
+        """Note bytes that were received up to the time `now`; return the choices that change.
+
+        Args:
+            now: The time in seconds.
+            received: The number of bytes received since the previous call.
+            waited: How many seconds the reader waited for bytes since the previous call.
+        """
         with self._lock:
             if self._since is None:
                 self._since = now

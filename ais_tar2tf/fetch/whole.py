@@ -1,6 +1,7 @@
-"""Reads a small object whole into memory. Its size is bounded, and failed requests are retried as for shards.
+"""Reads a whole small object, such as a document, into memory.
 
-This module must not read shards: they are never held whole in memory.
+The size of the object is bounded. Failed requests are retried in the same way as requests for shards. This module
+must not read shards, because a shard is never held whole in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def fetch_whole(store: Store, name: str, read: Read, *, limit: str) -> bytes:
     Args:
         store: The store of the object.
         name: The object's name in the store.
-        read: The options of reading.
+        read: The options for reading, such as timeouts and limits.
         limit: The name of the field in `read.limits` that bounds the size of the object in bytes.
 
     Raises:

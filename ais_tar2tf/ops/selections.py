@@ -21,7 +21,7 @@ __all__ = ["Select", "SelectDict", "SelectJSON", "SelectList", "fields_read", "s
 @checked_class
 @dataclass(frozen=True)
 class Select(SelectionOp):
-    """A selection of one field. Where a selection is expected, the name of a field stands for a `Select` of it.
+    """A selection of one field. Where a selection is expected, users may write `"jpg"` for `Select("jpg")`.
 
     Args:
         field: The field.
@@ -41,9 +41,9 @@ class SelectJSON(SelectionOp):
     Args:
         field: The field.
         path: The way to the value: a key of a dict, a position in a list, or a list of keys and positions.
-        dtype: The type of the value. A graph needs this type. If it is None, the mapping that contains this selection
-            runs as Python, and needs `output_types`.
-        shape: The shape of the value in a graph, if the value is a list.
+        dtype: The type of the value, which a graph needs. If `dtype` is None, a mapping with this selection runs as
+            Python, and the dataset needs its option `output_types`.
+        shape: The shape of the value in a graph if the value is a list; () if the value is not a list.
 
     Raises:
         OptionTypeError: `path` has a part that is neither a key nor a position.
@@ -144,7 +144,7 @@ def selection_of(given: Any) -> SelectionOp:
 
 
 def fields_read(ops: Sequence[Op]) -> frozenset[str] | None:
-    """Return all fields that the ops read; None if the fields of any op are unknown."""
+    """Return all fields that the ops read; None if it is unknown which fields one of the ops reads."""
     reads = [op.reads for op in ops]
     known = [fields for fields in reads if fields is not None]
     return frozenset().union(*known) if len(known) == len(reads) else None
@@ -184,7 +184,8 @@ class SelectDict(SelectionOp):
     """A selection of several values as a dict: `SelectDict({"image": "jpg", "id": SelectJSON("json", "id")})`.
 
     Args:
-        items: A dict. Its keys are the names that the values get, its values are selections or names of fields.
+        items: A dict of selections or names of fields. In the result, each selected value has the key that its
+            selection has in `items`.
 
     Raises:
         OptionTypeError: `items` is no dict.
@@ -195,7 +196,7 @@ class SelectDict(SelectionOp):
     def __post_init__(self) -> None:
         if not isinstance(
             self.items, Mapping | tuple
-        ):  # `dataclasses.replace` passes the tuple of pairs that is made below
+        ):  # `dataclasses.replace` passes `self.items`, which is a tuple of pairs (see below)
             raise OptionTypeError(
                 f"SelectDict takes what to select by name, as {{'image': 'jpg'}}, not {self.items!r}"
             )

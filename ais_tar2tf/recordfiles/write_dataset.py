@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_dataset"]
 
-# Numbers of these types are stored as lists of a tf.train.Example, except in dense arrays of two or more dimensions.
+# Numbers of these types are stored as number lists in a tf.train.Example. Only dense arrays of two or more dimensions
+# are stored as their bytes instead.
 _LISTED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32")
 _KINDS = {"TensorSpec": "dense", "RaggedTensorSpec": "ragged", "SparseTensorSpec": "sparse"}
 
@@ -62,20 +63,23 @@ def write_dataset(
     """Write every element of a tf.data.Dataset to record files.
 
     Elements may be dicts, tuples, single tensors or serialized tf.train.Examples. The fields of nested dicts get
-    names such as `image/raw`, those of tuples get the names `0`, `1` and so on, and a single tensor gets the name
-    `value`. Elements that are single strings are written unchanged if the first one is a serialized tf.train.Example.
+    names such as `image/raw`, the items of tuples get the names `0`, `1` and so on, and a single tensor gets the name
+    `value`. If the elements are single strings, and the first element is a serialized tf.train.Example, all elements
+    are written unchanged.
 
-    `t2t.load` returns the same types and shapes, also of ragged and sparse tensors. Dense arrays of two or more
-    dimensions are stored as their bytes. If the dataset does not state the number of dimensions of a field, the first
-    element decides. A run that was interrupted cannot be resumed, because a dataset may have other elements when
-    it is read again.
+    `t2t.load` returns tensors of the same types and shapes, also ragged and sparse tensors. Dense arrays of two or
+    more dimensions are stored as their bytes. If the dataset does not state how many dimensions a field has, the
+    first element shows this number. A run that was interrupted cannot be resumed, because a dataset may have other
+    elements when it is read again.
 
     Args:
         dataset: The dataset.
         out: The folder or URL of the files.
         split: The name of the split.
-        shard_size: The largest size of a file, in bytes or as "100MB".
-        shard_records: The largest number of records in a file. With `shard_size=None`, this is the only bound.
+        shard_size: The largest size of a file, in bytes or as a text such as "100MB". A record that is larger gets
+            a file of its own. None: no bound on the size.
+        shard_records: The largest number of records in a file. If it is given without `shard_size`, there is no bound
+            on the size. Default: no bound on the number.
         format: "tfrecord" or "array_record".
         name: The name of the export, with which the names of its files begin.
         exists: "error" refuses to write over an existing export; "replace" replaces it.
@@ -130,7 +134,7 @@ def write_dataset(
 
 
 def _events(payloads: Iterator[bytes], record_format: RecordFormat) -> Generator[Event]:
-    """Yield the events of an export that has one input shard with these payloads, which are serialized records."""
+    """Yield the events of an export whose only input shard has these payloads: the serialized records."""
     statistics, stats, begin = SplitStatistics(), Stats(), 0
     for batch in payload_batches(payloads):
         statistics.add_examples(batch)
@@ -141,7 +145,7 @@ def _events(payloads: Iterator[bytes], record_format: RecordFormat) -> Generator
 
 
 def _payloads(dataset: tf.data.Dataset[Any], schema: Schema | None) -> Iterator[bytes]:
-    """Yield each element as a serialized Example. Without a schema, elements are serialized Examples already."""
+    """Yield each element as a serialized Example. If `schema` is None, nothing has to be serialized."""
     elements: Any = _with_sparse_parts(dataset).as_numpy_iterator()
     if schema is None:
         yield from elements
@@ -177,7 +181,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _schema_of(dataset: tf.data.Dataset[Any]) -> Schema | None:
-    """Return the schema of the elements, or None if they are serialized Examples."""
+    """Return the schema of the elements, or None if the elements are serialized Examples."""
     import tensorflow as tf
 
     spec = dataset.element_spec
@@ -225,7 +229,10 @@ def _is_example(data: bytes) -> bool:
 
 
 def _named_leaves(prefix: str, element: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested dicts and tuples, each with its path such as `image/raw` as its name."""
+    """Yield (name, leaf) for each leaf of nested dicts and tuples. The name is the leaf's path, such as `image/raw`.
+
+    An element that is itself a leaf has the name `value`. A `Sparse` is a leaf, although it is a tuple.
+    """
     if isinstance(element, Mapping):
         parts = element.items()
     elif isinstance(element, tuple | list) and not hasattr(element, "dense_shape"):

@@ -1,8 +1,11 @@
-"""The set of the keys that were read from a shard so far, which shows whether a key comes twice. No I/O.
+"""The set of the keys that were read from a shard so far, which shows whether a key comes twice.
+
+This module must do no I/O.
 
 The keys of most shards are sorted. As long as each key is greater than the key before, every key is new: no lookup is
-needed, and the keys are kept in a list. As soon as a key is not greater, a set with digests of all keys replaces the
-list. The set also replaces the list as soon as the keys take more memory than their digests.
+needed, and the keys are kept in a list. As soon as a key is not greater than the key before, a set with the digests
+of all keys replaces the list. The set also replaces the list as soon as the keys take much memory, and more memory
+than their digests would take.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from xxhash import xxh3_128_digest
 __all__ = ["KeySet"]
 
 _DIGEST_BYTES = 128  # the memory that a digest takes in a set, approximately
-_KEPT_CHARACTERS = 1 << 20  # ascending keys of so many characters in all stay in the list, even if digests take less
+_KEPT_CHARACTERS = 1 << 20  # up to so many characters of keys stay in the list, even if digests take less
 
 
 class KeySet:
@@ -25,7 +28,7 @@ class KeySet:
         self.size: int = 0  # characters of all keys
         self._count = 0
         self._greatest = ""
-        self._ascending: list[list[str]] = []  # the keys as they came; empty as soon as there are digests
+        self._ascending: list[list[str]] = []  # the lists given to `add_all`; empty as soon as there are digests
         self._digests: set[bytes] | None = None
 
     def __len__(self) -> int:
@@ -56,7 +59,10 @@ class KeySet:
         return True
 
     def _is_light(self, size: int) -> bool:
-        """Return whether the keys so far and `size` more characters take little memory, or no more than digests."""
+        """Return whether `size` more characters of keys may be kept in the list.
+
+        They may if all keys then take little memory, or no more memory than the digests of the keys so far.
+        """
         return self.size + size <= max(_KEPT_CHARACTERS, _DIGEST_BYTES * self._count)
 
     def _ascend(self, keys: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Selections: which fields of a record are read, and under which names. No I/O."""
+"""Selections: which fields of a record are read, and under which names. This module must do no I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Want:
 
     Attributes:
         name: The name of the field in the record that the user gets.
-        sources: The names, in lower case, of the fields to read. The first of these fields that a record has is used.
-        optional: Whether a record may lack all of these fields.
+        sources: The names, in lower case, of alternative fields. The first of these fields that a record has is read.
+        optional: Whether a record may lack all of these alternative fields.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Want:
         """Parse the text by which a user asks for a field.
 
         `"jpg"` asks for a field, and `"cls?"` for a field that may be absent. `"jpg;png"` asks for the field `jpg`,
-        or for the field `png` of a record that has no `jpg`. Either field gets the name `jpg`. `"image=jpg;png"` asks
-        for the same fields under the name `image`.
+        or, if a record has no `jpg`, for the field `png`. The user gets either field under the name `jpg`.
+        `"image=jpg;png"` asks for the same fields, under the name `image`.
 
         Raises:
             OptionError: The text names no field, or is a list of fields.
-            OptionTypeError: The argument is no text.
+            OptionTypeError: `text` is not a str.
 
         >>> Want.parse("image=jpg;png?")
         Want(name='image', sources=('jpg', 'png'), optional=True)
@@ -59,8 +59,8 @@ class Selection:
     """The fields that are read. All other fields are skipped without being copied.
 
     Attributes:
-        wants: The requests, one for each field of the selected record.
-        sources: All fields that any request may read.
+        wants: The requests, one for each field of the record that the user gets.
+        sources: The names of all fields that any request may read.
     """
 
     def __init__(self, fields: str | Iterable[str | Want]) -> None:
@@ -77,15 +77,17 @@ class Selection:
 
     @property
     def names(self) -> list[str]:
-        """The names of the fields in the selected record."""
+        """The names of the fields in the record that the user gets."""
         return [want.name for want in self.wants]
 
     def apply(self, fields: Mapping[str, Any], existing: Iterable[str], shard: str, key: str) -> Record:
-        """Return the selected fields of a record, under the names that their requests state.
+        """Return the selected fields of a record, under the names that the user asked for.
+
+        An optional field that the record lacks is left out.
 
         Args:
-            fields: The fields of the record that were read.
-            existing: The names of all fields of the record, for the error.
+            fields: The fields that were read from the record.
+            existing: The names of all fields that the record has, for the error.
             shard: The URL of the shard, for the error.
             key: The key of the record, for the error.
 

@@ -1,4 +1,4 @@
-"""`OpenedShards`: the state of a `Source`, on which the other modules of `source/` work.
+"""`OpenedShards` holds the state of a `Source`. The other modules of `source/` work on this state.
 
 This module must not decide which records are read, or in which order.
 """
@@ -22,16 +22,17 @@ __all__ = ["OpenedShards"]
 
 @dataclass(kw_only=True, eq=False)
 class OpenedShards:
-    """Opened shards of one store: the shards with a selection of fields, and the objects that their readers share.
+    """The shards of one store with a selection of fields, and the objects that all readers of these shards share.
 
     Attributes:
         session: The shards, and the open streams of their records.
         index: The index of the shards, which is loaded on demand.
-        account: Counts records and errors, and decides whether an error is raised, or skips a record or a shard.
+        account: Counts records and errors. Decides whether to raise an error, or to skip the faulty record or shard.
         access: The endpoint and the token that the store was opened with.
-        in_cluster: Whether AIStore selects the members that are read, so that only these members are sent. If
-            `in_cluster` is None, AIStore does so only for shards where this moves fewer bytes.
-        extracted: Counts the shards from which AIStore selected members, and their bytes.
+        in_cluster: Whether AIStore selects the members that are read, and sends only these members. True: wherever
+            AIStore can. False: never. None: only for shards where this moves fewer bytes.
+        extracted: Counts the shards from which AIStore selected members, the bytes of these shards, and the bytes of
+            the selected members.
     """
 
     session: ReadSession
@@ -49,7 +50,7 @@ class OpenedShards:
 
     @property
     def sample(self) -> Sample:
-        """The first records. Each use reads them again, unless they are so small that the first use keeps them."""
+        """The first records of the shards. They are kept if they are small; otherwise, each use reads them again."""
         if self._sample is not None:
             return self._sample
         sample = read_sample(self.session, self.account)
@@ -59,7 +60,10 @@ class OpenedShards:
 
     @cached_property
     def with_members(self) -> Shards | None:
-        """The shards as AIStore sends them, with only the selected members; None if AIStore selects no members."""
+        """The shards as AIStore sends them, with only the selected members.
+
+        None if `in_cluster` is False, or no fields are selected.
+        """
         if self.in_cluster is False:
             return None
         return with_selected_members(self.shards, self.extracted, always=bool(self.in_cluster))

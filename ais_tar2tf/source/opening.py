@@ -1,8 +1,8 @@
 """`t2t.open`: turn URLs into a `Source`, which has a store, the names of shards, and options.
 
 `OpenOptions` declares the options of every reader of shards, with their defaults and their documentation. To add an
-option, add it to `OpenOptions`, and to one of the TypedDicts above it. An option that becomes a field of
-`options.Read` must have the same name as the field. This module must not read records.
+option, add a field to `OpenOptions`, and a key to one of the TypedDicts above that class. An option that becomes a
+field of `options.Read` must have the same name as the field. This module must not read records.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReaderKeywords(ReadKeywords, total=False):
 
 
 class LocatedKeywords(ReaderKeywords, total=False):
-    """The options of readers that take an endpoint and an index, but no fields."""
+    """The options of readers that accept `endpoint`, `token` and `index`, but not `fields`."""
 
     endpoint: str | None
     token: TokenSource | None
@@ -70,8 +70,9 @@ class OpenOptions:
 
     Attributes:
         endpoint: The URL of the AIStore proxy, or of the cloud's endpoint. Default: from the environment variables.
-        token: An AuthN token for `ais://`, or a function that returns one. A refused token is requested anew.
-        fields: The fields to read, as `Source.select` takes them: one name, or a list. Default: all.
+        token: An AuthN token for `ais://`, or a function that returns one. If the store refuses a token, the
+            function is called again.
+        fields: The fields to read, as `Source.select` takes them: one name, or a list. Default: all fields.
         grouping: How members become records. `"first-dot"`: the key ends at the first dot of the file's name, so that
             `7.seg.png` is the field `seg.png` of record `7`. `"last-dot"`: the key ends at the last dot. A
             function: it gets the name of a member, and returns the key and the field.
@@ -84,8 +85,10 @@ class OpenOptions:
             more connections make reading faster.
         tls: The certificates to trust, and the certificate to present.
         allow_missing_end: Accept a tar that ends between two members, without its end mark.
-        allow_concatenated: Continue after a tar's end mark if another tar follows: `cat a.tar b.tar`.
-        index: The path or URL to which `t2t.index` wrote the index. True: next to the shards. False: use no index.
+        allow_concatenated: Continue after a tar's end mark if another tar follows, as in the output of
+            `cat a.tar b.tar`.
+        index: The path or URL to which `t2t.index` wrote the index. True: use the index next to the shards, if there
+            is one. False: use no index.
         cache: Where to keep shards for the next epoch: a folder, `"memory"` or an `options.Cache`. Default: no cache.
     """
 
@@ -190,7 +193,7 @@ def index_shards(
             states only how many records each shard has. Default: next to the shards.
         endpoint: As `t2t.open` takes it.
         token: As `t2t.open` takes it.
-        progress: Whether to show a progress bar. Default: on a terminal.
+        progress: Whether to show a progress bar. Default: only on a terminal.
         counts_only: Only count the records. Shards in AIStore are then listed by AIStore, and not read.
         **options: Further options, as `t2t.open` takes them.
 
@@ -203,8 +206,8 @@ def index_shards(
         StoreError: A shard cannot be read, or the index cannot be written.
         ArchiveError: A shard is damaged.
     """
-    # The endpoint and the token may be only for the place of the index. If `open_source` did not know this place, it
-    # would refuse them.
+    # The endpoint and the token may be meant only for the store of `out`. So `out` is passed as `index`: otherwise
+    # `open_source` would refuse an endpoint or a token that no store of `urls` uses.
     place = False if out is None else out
     with open_source(urls, endpoint=endpoint, token=token, index=place, **options) as source:
         return source.write_index(out, endpoint=endpoint, token=token, progress=progress, counts_only=counts_only)

@@ -1,4 +1,4 @@
-"""Stores read and write objects: one module for each kind of store, chosen by the scheme of a URL.
+"""Stores read and write objects. Each kind of store has a module, and the scheme of a URL says which kind it is.
 
 A store must not know what a shard is.
 """

@@ -1,6 +1,6 @@
-"""AIStore's GetBatch: one request for ranges of many objects. Its answer is a tar with one member for each range.
+"""Requests and answers of AIStore's GetBatch. One request asks for ranges of many objects.
 
-No I/O.
+The answer is a tar with one member for each range. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def batch_request(ranges: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
 
 def max_batch_bytes(ranges: Sequence[tuple[str, int, int]]) -> int:
     """Return the greatest possible size of the answer to a request for `ranges`."""
-    # The last term is for the end of the tar.
+    # The last `_OVERHEAD_BYTES` are for the blocks that end the tar.
     return sum(length + _OVERHEAD_BYTES for *_, length in ranges) + _OVERHEAD_BYTES
 
 

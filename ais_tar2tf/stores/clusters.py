@@ -19,7 +19,7 @@ _BUCKETS = listed(fields({"provider": text, "name": text}))
 
 
 class ClusterCalls:
-    """A client for the proxy of one cluster. Errors call the cluster `shown`, which is the endpoint by default."""
+    """A client for the proxy of one AIStore cluster. Errors name the cluster by `shown`; default: its endpoint."""
 
     def __init__(
         self,
@@ -50,7 +50,11 @@ class ClusterCalls:
     def call(
         self, method: str, path: str, *, json: Any = None, accept: frozenset[int] = frozenset()
     ) -> ControlAnswer:
-        """Call `path`, which is relative to `/v1/`. Return the answer if its status is 2xx or in `accept`."""
+        """Send a request to `/v1/` + `path`, and return the answer.
+
+        Raises:
+            StoreError: The status of the answer is neither 2xx nor in `accept`, or there was no answer.
+        """
         return self._control.call(method, f"{self._endpoint}/v1/{path}", shown=self.shown, json=json, accept=accept)
 
 
@@ -61,7 +65,7 @@ def bucket_names(endpoint: str | None, token: TokenSource | None = None, read: R
         endpoint, token, retry=read.retry, timeouts=read.timeouts, tls=read.tls, shown="ais://"
     ) as calls:
         content = calls.call("GET", "buckets", json={"action": "list"}).content
-        buckets = parsed_json(content, "list of buckets", calls.shown) or []  # null if there is no bucket
+        buckets = parsed_json(content, "list of buckets", calls.shown) or []  # null: no buckets
         fail = not_aistore(calls.shown, "the answer names no buckets")
         named = check(buckets, _BUCKETS, where=calls.shown, fail=fail)
         return sorted(f"{bucket['provider']}://{bucket['name']}" for bucket in named)

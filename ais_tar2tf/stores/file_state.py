@@ -1,4 +1,4 @@
-"""The state of a local file. Two states show whether the file was written to between them. No I/O."""
+"""The state of a local file. A comparison of two states shows whether the file was written to in between. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KIND = "file"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The fields of a file's `stat` that show a write.
+    """The fields of a file's `stat` that show whether the file was written to.
 
     Every write changes `modified` and `status_changed`. A program can set `modified` back to an earlier time, but not
     `status_changed`. New permissions, owners and hard links change `status_changed`, too, but not the content.
@@ -34,7 +34,10 @@ class FileState:
 
     @property
     def version(self) -> str:
-        """A text that is the same on every host that mounts the file, and changes with its content."""
+        """A text of `inode` and `modified`, which are the same on every host that mounts the file.
+
+        Every write changes this text, unless a program sets `modified` back afterwards.
+        """
         return f"{self.inode:x}-{self.modified:x}"
 
     @property
@@ -43,7 +46,10 @@ class FileState:
         return f"{_KIND}:{self.status_changed:x}:{self.others}"
 
     def difference(self, now: FileState) -> str:
-        """Return the change in the later state `now` that shows a write or a replacement; "" if there is none."""
+        """Describe how the later state `now` shows that the file was written to or replaced.
+
+        Return "" if `now` shows no write and no replacement.
+        """
         for name in ("device", "inode", "size", "modified"):
             if getattr(self, name) != getattr(now, name):
                 return f"its {_NAMES[name]} was {getattr(self, name):,} and is {getattr(now, name):,}"
@@ -55,8 +61,8 @@ class FileState:
         """Return whether the content may be the same as in the earlier state from which `fingerprint` was made.
 
         The content may be the same if `status_changed` is the same, or if `others` differs, because a change of
-        `others` may explain the change of `status_changed`. A fingerprint that was not made from a file's state
-        proves nothing, so every state fits it.
+        `others` also changes `status_changed`. If `fingerprint` was not made from a file's state, it proves nothing,
+        so return True.
         """
         kind, _, rest = fingerprint.partition(":")
         status_changed, _, others = rest.partition(":")

@@ -1,4 +1,4 @@
-"""The store of http:// and https:// URLs: any web server that answers GET, preferably with ranges.
+"""The store of http:// and https:// URLs: any web server that answers GET, preferably also GET for ranges.
 
 This store reads only. It must not list or write objects.
 """
@@ -27,7 +27,7 @@ _MAX_RANGES = 32  # in one request, so that its header stays short even if each 
 class HttpStore(Store, MultiRange):
     """The objects of one origin, `http://host:port`.
 
-    The name of an object is its path with its query, encoded as in a URL: `%20` is a space.
+    The name of an object is the path and the query of its URL, still percent-encoded: `%20` stands for a space.
     """
 
     def __init__(self, origin: str, read: Read) -> None:
@@ -40,7 +40,8 @@ class HttpStore(Store, MultiRange):
         self._origin = origin.rstrip("/")
         self._pool = HttpPool(read.timeouts, read.tls)
         self._control = ControlPlane(self._origin, None, read.timeouts, read.retry, tls=read.tls)
-        self._has_multipart = True  # False as soon as an answer shows that the server has no multipart/byteranges
+        # False once the server has answered a request for several ranges without multipart/byteranges.
+        self._has_multipart = True
 
     def __repr__(self) -> str:
         return f"HttpStore({self._origin})"
@@ -55,7 +56,8 @@ class HttpStore(Store, MultiRange):
         self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None
     ) -> HttpBody:
         body = body_of(self._request(name, range_header(start, stop), interrupt), name, start, stop)
-        # `body_of` returns None if the server refused a range that begins at 0: servers do this for an empty object.
+        # `body_of` returns None if the server refused a range that begins at 0. Servers do this for an empty object.
+        # The object is then requested without a range.
         return body if body is not None else self.open(name, interrupt=interrupt)
 
     across_objects: bool = False
@@ -67,7 +69,10 @@ class HttpStore(Store, MultiRange):
     def read_many(
         self, wanted: Sequence[tuple[str, int, int]], *, interrupt: Interrupt | None = None
     ) -> MultiRangeAnswer | None:
-        """Read several ranges of one object by one request; return None if the answer is not multipart/byteranges."""
+        """Read several ranges of one object by one request.
+
+        Return None if the answer is not multipart/byteranges with exactly these ranges.
+        """
         (name, *_), ranges = wanted[0], [(start, stop) for _, start, stop in wanted]
         answer = self._request(name, ranges_header(ranges), interrupt)
         headers, length = answer.response.headers, answer.response.length

@@ -1,8 +1,11 @@
-"""The identity of an object's content. It shows whether two answers certainly have the same content. No I/O.
+"""The identity of an object's content. It shows whether two answers certainly have the same content.
+
+This module must do no I/O.
 
 A validator is an ETag or a Last-Modified. RFC 9110, section 8.8, calls a validator *strong* if it changes with every
-change of the content. An ETag that begins with `W/` is weak. A Last-Modified is weak if it is so young that the
-object may be written again in the same second. This module marks a weak Last-Modified by the prefix `W/`, too.
+change of the content. Any other validator is *weak*. An ETag that begins with `W/` is weak. A Last-Modified is weak
+if it is so young that the object may be written again in the same second. This module marks a weak Last-Modified by
+the prefix `W/`, too.
 """
 
 from __future__ import annotations
@@ -20,21 +23,22 @@ _SEPARATOR = "\t"  # between an ETag and a Last-Modified; neither of them holds 
 # Seconds of age from which a Last-Modified is strong: HTTP states times in steps of 1 s, FAT in steps of 2 s, and the
 # clocks of two machines differ.
 _MIN_AGE = 5.0
-_TIME_AND_SIZE = re.compile('"([0-9a-f]{1,16})-[0-9a-f]{1,16}"')  # nginx's ETag: time and size of the file
+_TIME_AND_SIZE = re.compile('"([0-9a-f]{1,16})-[0-9a-f]{1,16}"')  # nginx's ETag: time and size of a file, in hex
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of one content of an object. A field is empty if the store does not state it."""
+    """The identity of one content of an object. A field that the store does not state is "", or None for `size`."""
 
     version: str = ""
     etag: str = ""  # the result of `validator_of`: an ETag, a Last-Modified, or both
     checksum: str = ""  # of the whole object: the algorithm and the hex digest, such as "xxhash2:0123456789abcdef"
-    size: int | None = None
+    size: int | None = None  # of the whole object, in bytes
     fingerprint: str = ""
     """The state of a local file, or a hash of an object's first bytes if its store states no strong validator.
 
-    A position stores it to recognise the content. `differs_from` and `is_proved_by` ignore it.
+    A position stores the fingerprint, so that a reader that continues there can recognise the content. `differs_from`
+    and `is_proved_by` ignore the fingerprint.
     """
 
     @property
@@ -48,7 +52,7 @@ class Identity:
         return bool(self.version or self.checksum or self.etag or self.fingerprint)
 
     def differs_from(self, other: Identity) -> str | None:
-        """Return the name of a field that both identities state and in which they differ; None if there is none."""
+        """Return the name of a field that both identities state, but differently; None if there is no such field."""
         for name in ("checksum", "version"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours and theirs and ours != theirs:
@@ -65,7 +69,7 @@ class Identity:
         return bool(same_fields) or not _strong(self.etag).isdisjoint(_strong(other.etag))
 
     def completed_by(self, other: Identity) -> Identity:
-        """Return this identity with its empty fields filled from `other`, as an answer may state only some fields."""
+        """Return this identity with its empty fields filled from `other`: an answer may state only some fields."""
         return Identity(
             self.version or other.version,
             self.etag or other.etag,
@@ -100,8 +104,8 @@ def validator_of(etag: str, modified: str, date: str) -> str:
     """Return the value of `Identity.etag` for an answer's ETag, Last-Modified and Date.
 
     A strong ETag is returned alone. If the ETag is weak or missing, the Last-Modified is returned, too, and marked as
-    weak if it is young. nginx's ETag is returned alone, and marked as weak if it was made from a Last-Modified that
-    is young.
+    weak if it is young. nginx makes its ETag from the file's time and size, without `W/`. Such an ETag is returned
+    alone, and marked as weak if its time is that of a young Last-Modified.
 
     >>> validator_of('"a"', "Thu, 01 Jan 2026 00:00:00 GMT", "")
     '"a"'
@@ -134,7 +138,7 @@ def _timestamp(date: str) -> float | None:
 
 
 def _parts(etag: str) -> dict[bool, str]:
-    """Split a value of `Identity.etag` into {False: the ETag, True: the Last-Modified}. Either may be missing."""
+    """Split a value of `Identity.etag` into {False: the ETag, True: the Last-Modified}. Either key may be missing."""
     return {part.endswith(" GMT"): part for part in etag.split(_SEPARATOR) if part}
 
 
@@ -144,7 +148,7 @@ def _strong(etag: str) -> frozenset[str]:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Return whether two values of `Identity.etag` differ in the ETag or in the Last-Modified, without their `W/`."""
+    """Return whether two values of `Identity.etag` differ in the ETag or in the Last-Modified. `W/` is ignored."""
     if one == other:
         return False
     ours, theirs = _parts(one), _parts(other)

@@ -1,4 +1,7 @@
-"""Checks every listing of a store: names are in order, confined to a folder, not too many, not too long. No I/O."""
+"""Checks every listing of a store: its names must be in order, confined to a folder, not too many, and not too long.
+
+This module must not do I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from ais_tar2tf.stores.base import ObjectInfo
 __all__ = ["MAX_EMPTY_PAGES", "checked_listing"]
 
 MAX_EMPTY_PAGES = 1_000
-"""The most consecutive empty pages of a listing. A store sends an empty page if a filter drops all names on it."""
+"""The most consecutive pages of a listing that may be empty.
+
+A store may divide names into pages first, and then drop names by a filter. So a page may become empty.
+"""
 
 
 def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator[ObjectInfo]:
@@ -22,14 +28,15 @@ def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: 
 
     Args:
         prefix: The beginning of the names.
-        found: All objects that the server lists. Some may come before or after the names with the prefix.
+        found: All objects that the server lists, in the order of their names. Objects whose names do not begin with
+            `prefix` may come first and last.
         url: The URL of the prefix, for errors.
         limits: The bounds on the number of names and on their length.
 
     Raises:
         StoreError: A name is repeated or out of order, so that names may be missing; there are too many names; or a
             name is too long.
-        UnsafeName: A name could leave the folder that it is joined to.
+        UnsafeName: A name leads out of any folder to which it is joined.
     """
     where = f"the listing of {url}"
     for info in _in_order(found, url, limits):

@@ -1,4 +1,4 @@
-"""Opens a store by the scheme of a URL. To add a kind of store, add a module, and an entry of the table `_SCHEMES`.
+"""Opens a store by the scheme of a URL. To add a kind of store, add a module, and an entry in the table `_SCHEMES`.
 
 `base/urls/locations.py` has another list of schemes, which only serves to suggest a scheme for a misspelt URL. This
 module must not import the module of a store before such a store is opened.
@@ -64,12 +64,12 @@ def _memory(bucket: str, *_: object) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
-    """The function that opens the stores of one scheme, and the options that these stores accept."""
+    """The function that opens the stores of one scheme, and what these stores accept and can do."""
 
-    open: Callable[[str, Read, str | None, TokenSource | None], Store]  # bucket or host, options, endpoint, token
-    has_endpoint: bool = True
-    has_listing: bool = True
-    takes_token: bool = False
+    open: Callable[[str, Read, str | None, TokenSource | None], Store]  # (bucket or host, options, endpoint, token)
+    has_endpoint: bool = True  # whether the stores accept an endpoint
+    has_listing: bool = True  # whether the stores can list names
+    takes_token: bool = False  # whether the stores accept a token
     is_portable: bool = True  # whether another process can open the same store
 
 
@@ -81,7 +81,7 @@ _SCHEMES = {
     "gs": _Scheme(functools.partial(_cloud, "gs")),
     "az": _Scheme(functools.partial(_cloud, "az")),
     "file": _Scheme(_file, has_endpoint=False),
-    # A store in memory accepts an endpoint and a token, because tests use it in place of any other store.
+    # A store in memory accepts an endpoint and a token, because tests use such a store in place of any other store.
     "memory": _Scheme(_memory, takes_token=True, is_portable=False),
 }
 
@@ -125,15 +125,15 @@ def has_listing(url: str) -> bool:
 
 
 def _scheme_of(url: str) -> _Scheme:
-    """Return the `_Scheme` of a URL; for an unknown scheme, which `open_store` refuses later, that of ais://."""
+    """Return the `_Scheme` of a URL. An unknown scheme counts as `ais` here: `open_store` refuses it later."""
     return _SCHEMES.get(split_url(url)[0], _SCHEMES["ais"])
 
 
 def check_access(*urls: str, endpoint: str | None, token: TokenSource | None) -> None:
     """Refuse an endpoint or a token that no store of these URLs and paths uses.
 
-    Pass only an endpoint and a token that the user gave as arguments. Those of environment variables may be meant for
-    other programs, so they are never refused.
+    Pass only an endpoint and a token that the user gave as arguments. An endpoint or a token in an environment
+    variable may be meant for other programs, so it must not be refused.
 
     Raises:
         OptionError: The endpoint or the token would have no effect.
@@ -169,7 +169,7 @@ class Access:
 
         A given endpoint or token is always used. If no endpoint is given, and the URL has the scheme of this store,
         the result has this store's endpoint, and also this store's token if no token is given. In all other cases
-        this store's token is not used, so that it goes to no other endpoint.
+        this store's token is not used, so that the token is never sent to another endpoint.
         """
         if endpoint or not has_endpoint(url) or split_url(url)[0] != self.scheme:
             return endpoint, token
@@ -209,8 +209,8 @@ def opener_of(store: Store) -> Callable[[], Store] | None:
 def portable_opener(store: Store) -> Callable[[], Store]:
     """Return a function that can be pickled, and opens the same store in another process.
 
-    The other process then knows the endpoints that have answered this process. So it also retries requests to them
-    for as long as this process does.
+    Requests to an endpoint that has answered are retried for longer than requests to an endpoint that never has. So
+    the function also tells the other process which endpoints have answered this process.
 
     Raises:
         StoreError: The store exists in this process only.
@@ -222,6 +222,6 @@ def portable_opener(store: Store) -> Callable[[], Store]:
 
 
 def _open_elsewhere(opener: Callable[[], Store], answered: tuple[Endpoint, ...]) -> Store:
-    """Open a store in another process. `answered` are the endpoints that have answered the first process."""
+    """Open a store in another process. `answered` are the endpoints that answered the first process."""
     CONTACTS.begin_with(answered)
     return opener()

@@ -32,13 +32,14 @@ __all__ = [
     "shuffle_option",
 ]
 
-_SMALLEST_WINDOW = 2  # records: a window of one record shuffles nothing
+_SMALLEST_WINDOW = 2  # the fewest records in the window of a shuffle: a window of one record shuffles nothing
 
 
 def read_options(**given: Unpack[ReadKeywords]) -> Read:
     """Return the given options as a `Read`. An option that is None or missing gets its default.
 
-    Without `connections`, the number of connections may grow while reading becomes faster, up to TUNED_CONNECTIONS.
+    If `connections` is not given, the number of connections is increased, up to TUNED_CONNECTIONS, as long as this
+    makes reading faster.
     """
     named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "connections" not in named:
@@ -47,7 +48,7 @@ def read_options(**given: Unpack[ReadKeywords]) -> Read:
 
 
 def epochs_of(repeat: Any) -> int:
-    """Return the number of epochs that `repeat=` asks for; -1, as in tf.data, for a dataset without end.
+    """Return the number of epochs that `repeat=` asks for. -1 means endlessly, as in tf.data.
 
     >>> epochs_of(None), epochs_of(-1), epochs_of(3)
     (-1, -1, 3)
@@ -61,7 +62,7 @@ def epochs_of(repeat: Any) -> int:
 
 
 def checked_slice(which: slice) -> slice:
-    """Return the slice with begin, end and step as Python's own int. Refuse the step 0."""
+    """Return the slice with its numbers as Python's own int; None stays None. Refuse the step 0."""
     start, stop, step = (
         None if each is None else whole_number(f"the {name} of a slice of records", each)
         for name, each in (("begin", which.start), ("end", which.stop), ("step", which.step))
@@ -72,15 +73,19 @@ def checked_slice(which: slice) -> slice:
 
 
 def seed_of(shuffle: Shuffle | None, *, shared: bool = False) -> Seed:
-    """Return the seed of an order. An order without a shuffle has a fixed seed.
+    """Return the seed of an order. An order without a shuffle has the seed 0.
 
-    If `shared` is True, several hosts share the order, so all of them need the same seed.
+    `shared` says whether several hosts share the order. If `shuffle` has no seed, a shared order gets SHARED_SEED
+    on all hosts; any other order gets a random seed.
     """
     return Seed(0) if shuffle is None else choose_seed(shuffle.seed, shared=shared)
 
 
 def shuffle_option(shuffle: bool | int | str | Shuffle | None, seed: int | None) -> Shuffle | None:
-    """Return the shuffle that `shuffle=` and `seed=` describe together; None if records are not to be shuffled."""
+    """Return the shuffle that `shuffle=` and `seed=` describe together; return None for no shuffle.
+
+    A seed without a shuffle is refused.
+    """
     if shuffle is None or shuffle is False:
         check_effect("seed", seed, "without shuffle=", "say shuffle=True, or leave it out")
         return None
@@ -108,7 +113,7 @@ def _window(shuffle: Any) -> int:
 
 
 def host_of(shard: Any) -> tuple[int, int]:
-    """Return the number of this host, and how many hosts there are.
+    """Return the number of this host, from 0 on, and how many hosts there are.
 
     Args:
         shard: The option `shard=`: these two numbers as a pair, a tf.distribute.InputContext that states them, "env"

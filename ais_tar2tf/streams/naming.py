@@ -19,19 +19,22 @@ from ais_tar2tf.streams.listing import is_shard, natural_order
 
 __all__ = ["refuse_folder", "shard_names", "split_locations"]
 
-_WHOLE_BUCKET = "**"
+_WHOLE_BUCKET = "**"  # the glob that matches all names in a bucket
+# A local template with one of these endings names shards. Only other local templates may name folders.
 _ENDINGS = (".bz2", ".gz", ".lz4", ".record", ".tar", ".tfr", ".tfrecord", ".tgz", ".xz", ".zip", ".zst")
 _MAX_SHOWN = 3  # the most files that one error names
 _MANIFEST = "manifest.json"  # the manifest of an export, next to its record files
 
 _log = logging.getLogger("ais_tar2tf")
+# Finds a star that no backslash escapes.
 _has_star = re.compile(r"(?<!\\)(?:\\\\)*\*").search
 
 
 def split_locations(urls: Locations) -> list[tuple[str, str, str]]:
     """Split each URL or path into scheme, bucket and template of names.
 
-    A URL that names only a bucket stands for all shards of this bucket.
+    A URL that names only a bucket stands for all shards of this bucket. If the store of such a URL has no listing,
+    `shard_names` refuses the returned template.
 
     Raises:
         TemplateError: There is no URL, or a URL has no bucket.
@@ -40,9 +43,10 @@ def split_locations(urls: Locations) -> list[tuple[str, str, str]]:
 
 
 def _as_template(location: Location) -> str:
-    """Return a location as a template. Text is a template already.
+    """Return a location as a template.
 
-    An `os.PathLike` that names an existing file or folder is escaped, because its name may have braces.
+    Text is a template already. An `os.PathLike` that names an existing file or folder is escaped, because braces in
+    an existing name are not part of a template. Any other `os.PathLike` is used as a template without a change.
     """
     text = location_text(location)
     if isinstance(location, str) or escape(text) == text:
@@ -60,7 +64,8 @@ def _split(url: str) -> tuple[str, str, str]:
         )
     if name or scheme == "file":
         return scheme, bucket, name
-    # Where a store has no listing, `shard_names` refuses the template "/" with an error that gives this reason.
+    # If the store has no listing, return the template "/". `shard_names` refuses it, with an error that says that the
+    # store has no listing.
     return scheme, bucket, _WHOLE_BUCKET if has_listing(url) else "/"
 
 
@@ -69,18 +74,19 @@ def shard_names(
 ) -> Sequence[str]:
     """Return the names of all shards that the templates stand for.
 
-    Folders, prefixes and globs are listed. Their shards are sorted in natural order: `s-9.tar` comes before
-    `s-10.tar`. Listed files that are no shards are left out, and counted in `account`.
+    For a folder, a prefix or a glob, the store is asked for a listing. The listed shards are sorted in natural order:
+    `s-9.tar` comes before `s-10.tar`. Listed files that are no shards are left out.
 
     Args:
         store: The store of the shards.
         templates: One template, or several.
-        limits: Bounds the number of names.
-        account: Counts the files that are left out.
-        listable: Whether the store can list names.
+        limits: `limits.template` is the largest number of names.
+        account: Counts the listed files that are left out. If it is None, these files are not counted.
+        listable: Whether the store can list names. If not, folders, prefixes and globs are refused.
 
     Raises:
-        ShardNotFound: A folder, a prefix or a glob has no shards.
+        ShardNotFound: A folder, a prefix or a glob has no shards, or the first name is that of a folder without the
+            slash at its end (see `refuse_folder`).
         TemplateError: A template is malformed, names too many shards, or needs a listing that the store lacks.
     """
     texts = location_texts(templates)
@@ -108,10 +114,10 @@ def _needs_listing(pattern: str) -> bool:
 
 
 def refuse_folder(store: Store, name: str) -> None:
-    """Refuse a name that lacks a slash at its end, and that only a folder has.
+    """Raise an error if a name is that of a folder, written without the slash at its end.
 
-    Names with an extension are not checked. Local names are not checked either, because `_with_folders` adds the
-    slash to the names of local folders.
+    A name with an extension is not checked, because it is hardly the name of a folder. Local names are not checked
+    either, because `_with_folders` adds the slash to the names of local folders.
 
     Raises:
         ShardNotFound: The store has a folder of this name, and no object of this name.
@@ -122,7 +128,7 @@ def refuse_folder(store: Store, name: str) -> None:
         is_folder = next(iter(store.list(f"{name}/")), None) is not None
     except TransportError:
         raise
-    except StoreError:  # objects may be readable where listing is denied
+    except StoreError:  # the user may be allowed to read objects, but not to list them
         is_folder = False
     if not is_folder:
         return
@@ -148,9 +154,10 @@ def _refuse_listings(store: Store, templates: Iterable[str]) -> None:
 
 
 def _with_folders(store: LocalFiles, template: str, limits: Limits) -> Iterator[str]:
-    """Yield the template, or one template for each of its names if the first name is the name of a local folder.
+    """Yield one template for each name of a template that names local folders. Yield any other template unchanged.
 
-    The templates that stand for folders end in a slash, and so their folders are listed.
+    A template names local folders if its first name is that of a local folder. Each folder gets a template that ends
+    in a slash, and is therefore listed.
     """
     if template.endswith(_ENDINGS) or _needs_listing(template):
         yield template
@@ -163,7 +170,7 @@ def _with_folders(store: LocalFiles, template: str, limits: Limits) -> Iterator[
 
 
 def _listed(store: Store, pattern: str, limits: Limits, account: Account | None) -> list[str]:
-    """List the shards below a prefix, or those that match a glob."""
+    """Return the names of the shards that begin with a prefix or match a glob, in natural order."""
     prefix = glob_prefix(pattern)
     matches: Callable[[str], bool] = glob_match(pattern) if is_glob(pattern) else bool
     folder = prefix[: prefix.rfind("/") + 1]

@@ -1,7 +1,8 @@
 """Errors for batches whose values have different shapes.
 
-TensorFlow's error states two shapes, and sometimes the number of a component, but no field. This module finds the
-field that they fit. It must not catch errors: `errors.original` passes the text of TensorFlow's error to it.
+TensorFlow's error states two shapes, and sometimes the number of a component (a value of the element), but no field.
+This module finds the field whose values may have both shapes. It must not catch errors: `errors.original` passes the
+text of TensorFlow's error to `BatchShapeErrors.original_of`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ class BatchShapeErrors:
     """Finds the field whose values have different shapes, from the text of TensorFlow's error.
 
     Args:
-        values: The names of all values of an element, in TensorFlow's order, and their shapes before batching.
+        values: For each value of an element, in TensorFlow's order: the name that errors show, and the value's shape
+            before batching.
     """
 
     def __init__(self, values: list[tuple[str, Any]]) -> None:
         self._values = values
 
     def original_of(self, text: str) -> Tar2TFError | None:
-        """Return the error that names the field; None if `text` is not about different shapes, or fits no field."""
+        """Return the error that names the field; None if `text` is about something else, or fits no field."""
         found = _BY_COMPONENT.search(text)
         if found is not None:
             return _error(self._values[int(found[1]) :][:1], found[2], found[3])
@@ -61,7 +63,8 @@ def explain_batch_errors(batched: Any) -> BatchShapeErrors | None:
 def _named(spec: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the name of each value, as errors show it, and its shape before batching.
 
-    The order is that of tf.nest, in which TensorFlow numbers components.
+    The order is that of tf.nest, in which TensorFlow numbers components. A ragged or sparse value gets a fixed shape,
+    because TensorFlow makes batches of such values whatever their sizes are.
     """
     if isinstance(spec, Mapping):
         for name in sorted(spec):

@@ -1,6 +1,7 @@
-"""Datasets derived from a `ShardDataset`. Each knows its source, and the number of records in an element if possible.
+"""Datasets derived from a `ShardDataset`.
 
-This module must not change elements. `counting.py` computes the number of records.
+Each derived dataset knows its source and, if this is possible, the number of records that form one of its elements.
+`counting.py` computes this number. This module must not change elements.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class DerivedDataset(WrappedDataset):
         self._source = source
         self._process = os.getpid()
         self.counting: Counting = counting
-        self._batch_errors: BatchShapeErrors | None = None  # kept alive here: `errors` has only a weak reference
+        # Kept alive here, because the module `errors` has only a weak reference to this object.
+        self._batch_errors: BatchShapeErrors | None = None
         super().__init__(inner)
 
     @property
@@ -58,12 +60,12 @@ class DerivedDataset(WrappedDataset):
         )
 
     def explain_batches(self) -> None:
-        """Make errors of batches name the field whose values have different shapes."""
+        """If values of different shapes cannot be batched, make the error name the field of these values."""
         self._batch_errors = explain_batch_errors(self.element_spec)
 
 
 def _counted(name: str) -> Callable[..., Any]:
-    """Return a method of tf.data.Dataset, changed so that its result is a `DerivedDataset`."""
+    """Return the method `name` of tf.data.Dataset, changed so that the method returns a `DerivedDataset`."""
     original = getattr(Dataset, name)
     signature = inspect.signature(original)
 
@@ -86,8 +88,8 @@ def _counted(name: str) -> Callable[..., Any]:
 def _count_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a stage, such as `.batch()`, that decide how many records form an element.
 
-    A tensor becomes a Python number, or `UNKNOWN_ARGUMENT` if its value is not known. The result also states whether
-    the stage is `deterministic`.
+    A tensor becomes a Python number, or `UNKNOWN_ARGUMENT` if its value is known only when a graph runs. The result
+    also has an entry `deterministic`: the value that the user gave to this option of tf.data, or None.
     """
     values = {name: arguments[name] for name in COUNT_ARGUMENTS & arguments.keys()}
     for name, value in values.items():

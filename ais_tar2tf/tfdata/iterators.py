@@ -1,7 +1,8 @@
 """Datasets and iterators that raise the errors of this package in place of TensorFlow's.
 
-TensorFlow replaces the error of a Python callback by an error of its own, which has only the text of the original
-error. The iterators find the original error by this text, and raise it. They must not change the elements.
+If a Python callback raises an error, TensorFlow raises an error of its own, which keeps only the text of the original
+error. The iterators of this module find the original error by this text, and raise the original error. They must not
+change the elements.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ else:
 __all__ = ["ErrorTranslatingDataset", "ErrorTranslatingIterator", "WrappedDataset", "iterate"]
 
 
-_FREEING_SECONDS = 1.0  # much longer than TensorFlow takes unless a callback waits
-_never_freed: list[list[Any]] = []  # where no thread could be started
+_FREEING_SECONDS = 1.0  # TensorFlow takes much less time to free an iterator, unless a callback waits
+_never_freed: list[list[Any]] = []  # objects for which `_free_in_thread` could start no thread: they stay alive
 
 
 class WrappedDataset(Dataset):
@@ -62,10 +63,11 @@ class ErrorTranslatingDataset(WrappedDataset):
 class ErrorTranslatingIterator(OwnedIterator):
     """TensorFlow's iterator, changed to raise the original errors of callbacks.
 
-    TensorFlow destroys its iterator when the last tensor that refers to it is freed, and then waits until the running
-    callback has returned. Python's garbage collector may free this tensor in any thread: inside this very callback,
-    or in a thread that holds a lock for which the callback waits. Either thread would wait forever. So this class
-    keeps a second such tensor, which is freed in a new thread, after the first tensor.
+    TensorFlow destroys an iterator when the last tensor that refers to the iterator is freed. The thread that frees
+    this tensor then waits until the running callback has returned. Python's garbage collector may free the tensor in
+    the thread that runs this callback, or in a thread that holds a lock for which the callback waits. Either thread
+    would wait forever. So this class keeps a second tensor that refers to the iterator. The second tensor is freed
+    after the first, and in a new thread.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -94,8 +96,8 @@ def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> A
 
     Args:
         dataset: The dataset.
-        dropped: Called when Python drops the iterator, which may be at any time and in any thread. The function must
-            not take a lock.
+        dropped: Called when Python drops the iterator, but not for TensorFlow's iterator. The call may happen at any
+            time and in any thread, also in a thread that holds a lock. So this function must not take a lock.
     """
     tensorflow_dataset: Any = Dataset
     if not tf.executing_eagerly():
@@ -106,9 +108,10 @@ def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> A
 
 
 def _free_in_thread(references: list[Any]) -> None:
-    """Free the objects in a list in a new thread. The main thread waits for it, but only for a second.
+    """Free the objects in a list in a new thread. If the caller is the main thread, wait until they are freed.
 
-    Without this wait, threads of a dropped iterator could still be running when the next statement begins.
+    The wait ends after `_FREEING_SECONDS`. Without it, threads of a dropped iterator could still be running when the
+    program continues with its next statement.
     """
     freed = threading.Lock()
     freed.acquire()
@@ -135,10 +138,10 @@ def _with_original_errors(function: Callable[[], Any]) -> Any:
 
 
 def _raise_original(error: Exception) -> None:
-    """Raise the error of a callback from which TensorFlow made `error`; return if there is no such error."""
+    """Raise the callback's error that TensorFlow replaced by `error`; return if no such error is found."""
     callback_error = original(error)
     try:
         if callback_error is not None:
-            raise callback_error from callback_error.__cause__  # hides TensorFlow's error
+            raise callback_error from callback_error.__cause__  # keeps TensorFlow's error out of the traceback
     finally:
-        del callback_error, error  # their tracebacks refer to this frame, which would keep the iterator alive
+        del callback_error, error  # or this frame, to which their tracebacks refer, would keep the iterator alive

@@ -1,11 +1,11 @@
-"""Liveness tokens: arrays in the state of an iterator that show when TensorFlow has destroyed the iterator.
+"""Liveness tokens: each iterator of a dataset has one, which shows when TensorFlow has destroyed the iterator.
 
 TensorFlow calls no Python code when it destroys an iterator of tf.data, but it frees the arrays that it got from
 Python. So each iterator keeps an array, its token, in the state of its stage `tf.data.Dataset.scan`. When the
 iterator is destroyed, the token is freed, and a weak reference to the token becomes invalid. This module must not
-close the streams of destroyed iterators: `stream_pool.py` does so.
+close the streams of destroyed iterators. `stream_pool.py` closes them.
 
-This works only if TensorFlow shares aligned arrays with Python instead of copying them, and frees them soon after
+Tokens work only if TensorFlow shares aligned arrays with Python instead of copying them, and frees arrays soon after
 use. TensorFlow guarantees neither. `can_observe_tokens` tests both once in each process.
 """
 
@@ -23,7 +23,7 @@ from ais_tar2tf.tfdata.tf import tf
 
 __all__ = ["NO_TOKEN", "LivenessTokens", "can_observe_tokens", "free_unused", "number_of"]
 
-_ALIGNMENT = 64  # bytes; TensorFlow copies arrays whose memory begins elsewhere
+_ALIGNMENT = 64  # TensorFlow copies an array unless its address is a multiple of this number of bytes
 _numbers = itertools.count(1)
 
 NO_TOKEN: Any = np.zeros(1, np.int64)
@@ -40,8 +40,8 @@ class LivenessTokens:
         """Return the token of the iterator whose state contained the array `passed_in`.
 
         An iterator that begins, or was restored from a checkpoint, gets a new token. For any other iterator, return
-        its original token. `passed_in` must not be returned: it is only a view of the array in the state, and each
-        view would keep the previous view alive.
+        the token itself, and not `passed_in`, which is only a view of the token. If each call put its view into the
+        state, each view would keep the previous view alive.
         """
         held = self._held.get(number_of(passed_in))
         token = None if held is None else held()
@@ -70,7 +70,10 @@ def number_of(token: Any) -> int:
 
 @tracked
 def free_unused() -> None:
-    """Make TensorFlow free the arrays that it no longer uses, by giving it a new array."""
+    """Give TensorFlow a new array, because it then frees the arrays that it no longer uses.
+
+    Do nothing if TensorFlow does not execute eagerly even outside of graphs.
+    """
     with tf.init_scope():
         if tf.executing_eagerly():
             with tf.device("CPU:0"):

@@ -1,7 +1,7 @@
 """The reader of features.json: the file in which TFDS describes the features of a prepared data set.
 
-TFDS imports the module of every class that a features.json names. This could be a hostile module in the working
-folder. So this module must refuse a file that names a class outside of TFDS.
+TFDS imports the module of every class that a features.json names, even a hostile module in the working folder. So
+this reader must refuse a file that names a class outside of TFDS.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ __all__ = ["FEATURES", "stored_features"]
 FEATURES = "features.json"
 
 _MAX_BYTES = 16 * MIB  # the largest features.json; 10,000 fields take 2 MB
+# The keys of a features.json whose values are names of classes.
 _CLASS_KEYS = frozenset({"pythonClassName", "python_class_name", "type", "proto_cls", "protoCls"})
-_TRUSTED = "tensorflow_datasets."
+_TRUSTED = "tensorflow_datasets."  # the beginning of the name of every class of TFDS
 
 
 def stored_features(folder: Path) -> Any | None:
@@ -53,7 +54,7 @@ def _class_names(document: Any) -> Iterator[str]:
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
-            # A field of the data set may be called "type". Its value is an object, and no class name.
+            # A field of the data set may be called "type", too. The value of this key is then an object, not a text.
             yield from (str(value[key]) for key in _CLASS_KEYS & value.keys() if isinstance(value[key], str))
             stack += value.values()
         elif isinstance(value, list):

@@ -5,7 +5,8 @@ makes and parses the text of the document. It must not do I/O. The document is a
 
     [fields]           name = type, in the order of declaration
     [shapes]           name = size of each dimension, such as "120 240"; for arrays that have one shape in all records
-    [train], [eval] …  ratio, files, records and bytes of the split
+    [examples]         class, source and seed: from what the record files were made
+    [train], [eval] …  ratio of the split, and the numbers of its files, records and bytes
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ __all__ = ["CONFIG", "StoredConfig", "config_text", "parse_config"]
 
 CONFIG = "tfrecord_files_config.txt"
 _FIELDS, _SHAPES = "fields", "shapes"
-_CHECKSUM = b"# document_checksum: "  # begins the first line, an INI comment with the checksum of all other lines
-_DIGITS = 18  # a number with at most this many digits always fits into 64 bits
+_CHECKSUM = b"# document_checksum: "  # begins the first line: a comment that states the checksum of all other lines
+_DIGITS = 18  # the most digits that a number may have; each number of 18 digits fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class StoredConfig:
     """The parsed content of a configuration file. `bytes` and `records` are the sums over all splits."""
 
     fields: dict[str, FieldType]
-    shapes: dict[str, Shape] | None  # None: an earlier version wrote the file, and stated no shapes
+    shapes: dict[str, Shape] | None  # None: the file states no shapes, because an earlier version wrote it
     bytes: int = 0
     records: int = 0
 
@@ -47,7 +48,7 @@ def config_text(
     Args:
         fields: The types of the fields, in the order of declaration.
         shapes: The shapes of arrays that have one shape in all records.
-        sections: The entries of all other sections.
+        sections: The entries of all other sections, by the name of the section.
     """
     parser = _parser()
     for section, entries in sections.items():

@@ -1,7 +1,7 @@
-"""Writes TorNet's record files in several processes.
+"""Writes the record files of the data set TorNet in several processes. A `Task` describes each file.
 
 Finished files are kept, so that a second run continues after an interruption. The contents of the files depend
-only on the tasks. They must not depend on the number of workers.
+only on the tasks, and must not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WORK = Layout(
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
 """The number of samples in a record file, by the encoding of the radar variables.
 
-With these numbers, a file has about 100 or 200 MB. This gives enough files for all cores, and each file is large
-enough for full speed.
+With these numbers, a file has about 100 MB ("zlib") or 200 MB ("bytes" and "none"). So there are enough files to keep
+all cores busy, and each file is large enough to be read and written at full speed.
 """
 
 _END_SECONDS = 10  # how long a terminated worker may take to end before it is killed
@@ -40,7 +40,8 @@ _END_SECONDS = 10  # how long a terminated worker may take to end before it is k
 def build(tasks: Iterable[Task], workers: int, progress: Progress) -> None:
     """Write the files that are not finished, in up to `workers` processes.
 
-    The first error ends the run, and finished files are kept.
+    If `workers` is 1, or only one file is not finished, this process writes the files itself. The first error ends
+    the run. Files that were finished before the error are kept.
     """
     unfinished: list[Task] = []
     with progress:
@@ -80,7 +81,7 @@ class _Worker:
             raise _worker_died(error) from error
 
     def receive(self) -> Any:
-        """Return the next message of the worker, or raise the exception that it sent."""
+        """Return the next message of the worker. If this message is an exception, raise the exception."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
@@ -110,7 +111,7 @@ def _in_processes(tasks: Sequence[Task], number: int, progress: Progress) -> Non
 
 
 def _distribute(tasks: Sequence[Task], workers: Sequence[_Worker], progress: Progress) -> None:
-    """Give each worker a task. Whenever a worker has finished a task, give it the next task.
+    """Give each worker a task. Whenever a worker has finished a task, give it the next task, until all are finished.
 
     A worker sends the size of each sample that it has written, and None at the end of a task.
     """

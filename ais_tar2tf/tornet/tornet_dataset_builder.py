@@ -1,4 +1,4 @@
-"""The TFDS builder of TorNet. Importing this module registers the name `tornet` with TFDS.
+"""The TFDS builder of the data set TorNet. Importing this module registers the name `tornet` with TFDS.
 
 Importing this module must not import TensorFlow.
 """
@@ -35,7 +35,7 @@ __all__ = ["Builder"]
 
 
 class Builder(RandomAccess):
-    """The TFDS data set TorNet: radar frames of tornadoes, of warnings without a tornado, and of random cells."""
+    """The builder of TorNet: radar frames of tornadoes, of warnings without a tornado, and of random storm cells."""
 
     VERSION = tfds.core.Version("1.1.0")
     RELEASE_NOTES = {"1.1.0": "The sizes and types of the published data set."}  # noqa: RUF012  # declared so by TFDS
@@ -56,11 +56,12 @@ class Builder(RandomAccess):
         """Make a builder.
 
         Args:
-            encoding: How radar variables are stored: "zlib", "bytes", or "none", which is fastest and eight times as
-                large. Default: the encoding of the data set in `data_dir`; "zlib" if there is no data set.
+            encoding: How radar variables are stored: "zlib", "bytes" or "none". Files with "none" are read fastest,
+                and are eight times as large as with "zlib". Default: the encoding of the data set in `data_dir`, or
+                "zlib" if `data_dir` holds no data set.
             workers: The number of processes that write; None uses all cores.
-            missing: What to do if files that the catalog lists are absent: "error" raises an error, and "skip" leaves
-                them out.
+            missing: What to do if files that catalog.csv lists are absent: "error" raises an error, and "skip" leaves
+                out these files.
             progress: Whether to show a progress bar; None shows it in terminals and notebooks.
             **kwargs: Options of `tfds.core.DatasetBuilder`, such as `data_dir` and `file_format`.
 
@@ -98,7 +99,7 @@ class Builder(RandomAccess):
     def _stored_features(self) -> Any:
         """Return the features of the data set in `data_dir`; None if no data set is there.
 
-        From then on, the builder uses the encoding of this data set.
+        If there is a data set, the builder uses the encoding of this data set from now on.
         """
         folder = Path(self._data_dir)
         features = stored_features(folder)
@@ -121,12 +122,16 @@ class Builder(RandomAccess):
             **kwargs: Options of TFDS, such as `download_config`.
         """
         super().download_and_prepare(**kwargs)
-        with contextlib.suppress(ExportError, OSError):  # the folder is kept if another process uses or owns it
+        # If another process uses or owns the folder, the folder is kept.
+        with contextlib.suppress(ExportError, OSError):
             folders.remove(self._build_folder, WORK, fail=ExportError)
 
     @property
     def _build_folder(self) -> Path:
-        """The folder that holds finished files until all files are finished. It outlives an interrupted run."""
+        """The folder that holds finished files until all files are finished.
+
+        An interrupted run leaves this folder in place, so that the next run writes only the remaining files.
+        """
         return Path(self._data_dir_root) / self.name / f".building-{self.version}-{self.info.file_format.value}"
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[str, dict[str, Any]]]]:
@@ -135,7 +140,7 @@ class Builder(RandomAccess):
         return {split: self._generate_examples(root, files) for split, files in catalog.items()}
 
     def _generate_examples(self, root: Path, files: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield samples for TFDS's own writer, which writes the formats that `_generate_splits` does not write."""
+        """Yield samples for TFDS's own writer, which writes the file formats that are not in `FORMATS`."""
         for name in files:
             yield name, read_sample(root / name)
 
@@ -145,7 +150,10 @@ class Builder(RandomAccess):
         return Path(dl_manager._manual_dir)
 
     def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
-        """Write the splits in several processes. As in TFDS, the hashes of the samples' names decide their order."""
+        """Write the splits in several processes, or by TFDS's own writer if the file format is not in `FORMATS`.
+
+        As in TFDS, samples are ordered by the hashes of their names.
+        """
         file_format = self.info.file_format.value
         if file_format not in FORMATS:
             return super()._generate_splits(dl_manager, download_config)
@@ -164,7 +172,7 @@ class Builder(RandomAccess):
             for folder in {task.target.parent.name for task in all_tasks}:
                 folders.make_below(folder, work, mode=0o777)
                 with folders.opened(folder, below=work, fail=ExportError):
-                    pass  # checks that it is a folder and no link
+                    pass  # `opened` checks that `folder` is a folder and no link
         build(all_tasks, self._workers, progress_for(self.name, len(all_tasks), self._progress))
         return [self._publish(split, each) for split, each in tasks.items()]
 
@@ -185,7 +193,7 @@ class Builder(RandomAccess):
         for task in tasks:
             target = Path(self._data_dir) / task.target.name
             try:
-                os.link(task.target, target)  # a link leaves the file in the build folder for a next run
+                os.link(task.target, target)  # the build folder keeps the file, too, for a run after an interruption
             except OSError:
                 task.target.replace(target)
         return tfds.core.SplitInfo(

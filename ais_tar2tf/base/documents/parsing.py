@@ -1,7 +1,7 @@
-"""Parsers of JSON and msgpack that come from members of shards or from answers of servers, which are not trusted.
+"""Parsers of JSON and msgpack documents that are not trusted: members of shards, and answers of servers.
 
-The size of a document, its nesting and the memory of its value are bounded. Whatever is wrong with a document, the
-error is a `SchemaError`. This module must not do I/O.
+The parsers bound the size and the nesting of a document, and the memory that its value takes. Whatever is wrong with
+a document, the error is a `SchemaError`. This module must not do I/O.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from ais_tar2tf.options import KIB, Limits
 __all__ = ["json_value", "msgpack_value"]
 
 _LIMIT = Limits().value_bytes
-_DEPTH = 200  # levels of nested lists and objects: recursive functions walk them; Python allows 1,000 nested calls
-_DENSE = 8  # the fewest msgpack bytes per list or map: an empty one has 1 byte in msgpack, and 64 in memory
-_SMALL = 64 * KIB  # a msgpack document of at most this many bytes may have any number of lists and maps
+# The most levels of nested lists and objects. Recursive functions walk the values, with at least one call for each
+# level, and Python allows 1,000 nested calls.
+_DEPTH = 200
+# A msgpack document of n bytes may have n / _DENSE lists and maps. An empty list has 1 byte in msgpack, but 64 bytes
+# in memory.
+_DENSE = 8
+_SMALL = 64 * KIB  # bytes; a msgpack document up to this size may have any number of lists and maps
 
 
 def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
@@ -67,10 +71,10 @@ def msgpack_value(data: bytes, limit: int = _LIMIT) -> Any:
 
 
 def _counted(msgpack: Any, data: bytes) -> dict[str, Any]:
-    """Return arguments for `unpackb` by which it refuses a document with too many lists and maps.
+    """Return arguments for `unpackb` that make it refuse a document with too many lists and maps.
 
-    First skip through the document without unpacking it, which fails if a list has fewer items than it states.
-    Unpacking such a list would reserve memory for all stated items.
+    First skip through the document without unpacking it. Skipping fails if a list has fewer items than its header
+    states. `unpackb` would reserve memory for all stated items of such a list.
     """
     skipped = msgpack.Unpacker(max_buffer_size=len(data))
     skipped.feed(data)

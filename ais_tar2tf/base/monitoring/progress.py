@@ -1,6 +1,6 @@
 """Progress bars of long jobs: by rich in a terminal, by tqdm in a notebook, and by default none elsewhere.
 
-This module must not read or write anything but the display.
+This module must not write anything but the display.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ais_tar2tf.base.escaping import one_line
 
 __all__ = ["Progress", "ProgressDisplay", "progress_for"]
 
-_INTERVAL = 0.2  # the fewest seconds between two updates of the display
-_BAR_WIDTH = 16  # characters, so that bar and text fit into 80 columns
-_PATIENCE = 2.0  # seconds before the display opens: a shorter job needs no bar
+_INTERVAL = 0.2  # at least so many seconds lie between two updates of the display
+_BAR_WIDTH = 16  # characters: few enough that the bar and its text fit into 80 columns
+_PATIENCE = 2.0  # the display opens so many seconds after the job began: a shorter job needs no bar
 
 
 class ProgressDisplay(Protocol):
-    """Shows one line of text, and how many units of a job are done, such as shards or files."""
+    """A display of one line of text, and of the number of units of a job, such as shards or files, that are done."""
 
     def show(self, text: str, done: int) -> None:
         """Replace the line by `text`, and show that `done` units are done."""
@@ -34,16 +34,17 @@ class ProgressDisplay(Protocol):
 
 
 class Progress:
-    """Counts the progress of one job, and displays it at most five times a second. Use it as a context manager.
+    """The counter of one job's progress, displayed at most five times a second. Use it as a context manager.
 
     Args:
         job: The name of the job, for the text.
         total: How many units, such as shards, the job has; 0 if unknown.
         open_display: Opens the display. None: nothing is displayed.
-        clock: Returns seconds.
+        clock: Returns the present time in seconds.
         size: How many bytes the job has; 0 if unknown.
         counted: The plural name of the things that `add` counts, such as "records"; "" if only bytes are counted.
-        patience: Seconds from the beginning of the job to the opening of the display.
+        patience: Seconds from the beginning of the job to the opening of the display. A job that ends earlier opens
+            no display. With 0, every job opens a display.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class Progress:
         self._clock = clock
         self._display: ProgressDisplay | None = None
         self._begin = self._next = 0.0
-        self.records: int = 0
+        self.records: int = 0  # number of things that `add` counted, which need not be records
         self.bytes: int = 0
-        self.shards: int = 0
+        self.shards: int = 0  # units of the job that are done
 
     def __enter__(self) -> Progress:
         self._begin = self._clock()
@@ -81,7 +82,7 @@ class Progress:
             self._display = None
 
     def add(self, records: int, size: int) -> None:
-        """Count records and bytes, and update the display when it is due."""
+        """Count records and bytes. Update the display if its last update was long enough ago."""
         self.records += records
         self.bytes += size
         if self._open_display is not None and self._clock() >= self._next:
@@ -107,13 +108,13 @@ class Progress:
 
     @property
     def _share_done(self) -> float:
-        """The fraction of the job that is done, from 0 to 1; 0 if it is unknown."""
+        """The fraction of the job that is done, from 0 to 1; 0 if the size of the job is unknown."""
         if self._size:
             return self.bytes / self._size
         return self.shards / self._total if self._total else 0.0
 
     def _update(self) -> ProgressDisplay:
-        """Open the display if it is not open, and show the present line; return the display."""
+        """Show the present text. Open the display first if it is not open; return the display."""
         if self._display is None:
             assert self._open_display is not None
             self._display = self._open_display()
@@ -177,7 +178,10 @@ def _notebook_display(total: int, unit: str) -> ProgressDisplay:
 
 
 class _RichDisplay:
-    """A bar of rich, or a spinner if the total is unknown. In a terminal, it disappears at the end of the job."""
+    """A bar of rich, or a spinner if the total is unknown.
+
+    At the end of the job, the bar or spinner disappears from a terminal. In any other output, the last state stays.
+    """
 
     def __init__(self, total: int, unit: str) -> None:
         from rich.console import Console
@@ -219,7 +223,7 @@ class _TqdmDisplay:
 
 
 class _LineDisplay:
-    """One line of text on stderr, which each update overwrites, if rich or tqdm is not installed."""
+    """One line of text on stderr, which each update overwrites. It replaces a bar whose package is not installed."""
 
     def __init__(self, total: int, unit: str) -> None:
         self._suffix = f"/{total} {unit}, " if total else ""

@@ -1,4 +1,4 @@
-"""Statistics of reading, and the policy `on_error`, which decides whether an error is raised or a record skipped.
+"""Statistics of reading, and the policy `on_error`: whether an error is raised, or a record or shard is skipped.
 
 `Stats` holds the numbers. `Account` adds to these numbers from any thread, and applies the policy. This module must
 not interpret the numbers: `metrics.py` does so.
@@ -21,7 +21,8 @@ __all__ = ["Account", "AutoChoice", "Busy", "OnError", "Stats"]
 OnError = str | Callable[[Tar2TFError], bool | str | None]
 """`"raise"`, `"skip-record"`, `"skip-shard"`, or a callable that gets the error and decides.
 
-A callable returns True or `"skip"` to skip the record or shard of the error; False, None or `"raise"` to raise it.
+To skip the faulty record or shard, a callable returns True or `"skip"`. To raise the error, it returns False, None or
+`"raise"`.
 """
 
 _CHOICES = ("raise", "skip-record", "skip-shard")
@@ -40,31 +41,33 @@ class Stats:
     """The counters and times of reading.
 
     When reading has ended, `records_read == records_emitted + sum(skipped.values())`. A record that fails in decoding
-    or in a mapping counts as read and skipped. A record whose error is raised does not count at all. A shard that is
-    skipped counts once in `skipped` and once in `records_read`, because the number of its records is unknown.
+    or in a mapping counts as read and skipped. A record whose error is raised does not count at all. If a shard is
+    skipped, it counts once in `skipped` and once in `records_read`, because the number of its records is unknown.
     """
 
-    shards: int = 0  # shards that were opened, also if they were skipped then; a global shuffle counts no shards
+    shards: int = 0  # shards that were opened, also if skipped afterwards; a global shuffle counts none
     records_read: int = 0
     records_emitted: int = 0
     bytes: int = 0  # bytes of shards, read from the store or the cache
-    cached: int = 0  # the part of `bytes` that came from the cache
+    cached: int = 0  # bytes of shards that came from the cache; they also count in `bytes`
     cache_faults: int = 0  # how often a block in the cache was damaged, or the cache failed to read or write
-    skipped: Counter[str] = field(default_factory=Counter)  # by the class name of the error
-    ignored: int = 0  # members without a field: directories, links, `._*`, .DS_Store, members outside the grouping
+    skipped: Counter[str] = field(default_factory=Counter)  # the number of skips, by the class name of the error
+    # Members without a field: directories, links, `._*`, .DS_Store, and names that the grouping does not split.
+    ignored: int = 0
     left_out: int = 0  # objects in a listing that are not shards: documents, hidden files, pictures
     retries: int = 0  # requests that were sent again
     resumes: int = 0  # retries that began in the middle of a shard; they also count in `retries`
     network_wait: float = 0.0  # seconds that the reader waited for bytes
     reading: float = 0.0  # seconds spent waiting for chunks of records, including `network_wait`
-    idle: float = 0.0  # seconds between two chunks of records, in which no chunk was requested
+    idle: float = 0.0  # seconds from the return of a chunk of records to the request for the next chunk
     mapping: float = 0.0  # seconds in which a mapping ran; for graphs, an estimate from some timed calls
-    seed: int | None = None  # of the latest shuffled dataset: given by the user, drawn, or options.SHARED_SEED
+    # The seed of the latest shuffled dataset, whether a user gave it, it was drawn, or it is options.SHARED_SEED.
+    seed: int | None = None
     chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest choice of each setting
 
     @property
     def seconds(self) -> float:
-        """The seconds of all iterations, each from its first chunk to its last."""
+        """The seconds of all iterations. An iteration lasts from its first chunk to its last chunk."""
         return self.reading + self.idle
 
     @property
@@ -155,25 +158,25 @@ class Account:
         self.add(records_read=count, records_emitted=count)
 
     def record_error(self, error: Tar2TFError) -> None:
-        """Count a faulty record as skipped, or raise its error, as the policy decides."""
+        """Count a faulty record as skipped, or raise `error`, as the policy decides."""
         self._decide(error, skips=self.on_error in ("skip-record", "skip-shard"))
 
     def take_back(self, error: Tar2TFError) -> None:
-        """Uncount a record that was counted as emitted before it failed. Then do the same as `record_error`."""
+        """Uncount a record that was counted as emitted, and failed later. Then do the same as `record_error`."""
         self.add(records_read=-1, records_emitted=-1)
         self.record_error(error)
 
     def shard_error(self, error: Tar2TFError) -> None:
         """Count the rest of a faulty shard as skipped, or raise the error, as the policy decides.
 
-        If the endpoint has never answered, the policy `skip-shard` raises the error, too. Otherwise, every shard of
-        that endpoint would be skipped.
+        The policy `skip-shard` raises the error, too, if the endpoint has never answered: skipping would skip every
+        shard of that endpoint.
         """
         unanswered = isinstance(error, TransportError) and error.silence is not None
         self._decide(error, skips=self.on_error == "skip-shard" and not unanswered)
 
     def _decide(self, error: Tar2TFError, *, skips: bool) -> None:
-        """Count a skip, or raise `error`. `skips` is the decision, unless `on_error` is a callable."""
+        """Count a skip, or raise `error`. If `on_error` is a callable, the callable decides, otherwise `skips`."""
         if not (_decision(self.on_error, error) if callable(self.on_error) else skips):
             raise error
         with self._lock:
@@ -205,7 +208,7 @@ class Busy:
         self._change(1)
 
     def leave(self) -> None:
-        """Note that a call of the mapping ends."""
+        """Note that a call of the mapping has ended."""
         self._change(-1)
 
     def _change(self, calls: int) -> None:

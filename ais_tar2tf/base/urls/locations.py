@@ -1,4 +1,7 @@
-"""Converts locations (paths and URLs), which users pass as `str` or `os.PathLike`, to text. No I/O."""
+"""Converts locations (paths and URLs), which users pass as `str` or `os.PathLike`, to text.
+
+This module must not access files, and must not connect to anything.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,17 @@ Locations = Location | Iterable[Location]
 
 _MAX_SHOWN = 200  # characters of a location in the text of an error
 _MAX_LISTED = 10_000_000  # locations in a list; for more shards, a template is shorter
-# These types are iterable, but their items are numbers, have no fixed order, or are the keys of a dict.
+# Iterable types that are refused as lists of locations, because their items are numbers, have no fixed order, or are
+# the keys of a dict.
 _REFUSED = (bytes, bytearray, memoryview, set, frozenset, dict)
+# Schemes for which `_check_scheme` notices a misspelt URL such as `s3:bucket`.
 _SCHEMES = frozenset({"ais", "az", "file", "gs", "http", "https", "s3"})
+# `pathlib.Path` turns a URL such as `s3://bucket/a` into `s3:/bucket/a`.
 _URL_IN_A_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)", re.DOTALL)
 
 
 def location_text(location: object, what: str = "a template is a str or a path") -> str:
-    """Return a location as text, with the home folder in place of a `~` at its beginning.
+    """Return a location as text, with the home folder in place of a `~` at the text's beginning.
 
     Args:
         location: Text, or an `os.PathLike` such as `pathlib.Path`.
@@ -48,7 +54,7 @@ def location_text(location: object, what: str = "a template is a str or a path")
 
 
 def _check_scheme(text: str) -> None:
-    """Refuse a misspelt URL, which would be read as a path, and webdataset's `pipe:`, which would run a command."""
+    """Refuse a misspelt URL, which would be read as a path, and `pipe:`, with which webdataset runs a command."""
     scheme, colon, rest = text.partition(":")
     if not colon or rest.startswith("//"):
         return
@@ -79,11 +85,12 @@ def location_texts(locations: object, text_of: Callable[[Location], str] | None 
 
     Args:
         locations: A location, or an iterable of locations in a fixed order.
-        text_of: Converts a location to text, such as `location_text`. The default leaves a `~` as it is, because it
-            may be a part of an object's name.
+        text_of: A function that converts a location to text, for example `location_text`. By default, a `~` is not
+            replaced by the home folder, because the `~` may be a part of an object's name.
 
     Raises:
-        TemplateError: There is no location, a location has the wrong type, or the iterable has no order or no end.
+        TemplateError: There is no location, a location has the wrong type, or the iterable has no order or too many
+            items.
     """
     if isinstance(locations, str | os.PathLike):
         return [_text(locations, text_of, "a template is a str or a path")]
@@ -109,7 +116,7 @@ def _text(location: object, text_of: Callable[[Location], str] | None, what: str
 
 
 def local_folder(location: object, what: str) -> str:
-    """Return the path of a folder on this machine. Refuse a URL: as a path, it would make a folder such as `s3:`.
+    """Return the path of a folder on this machine. Refuse a URL: as a path, it names a folder such as `s3:`.
 
     Args:
         location: Text, or an `os.PathLike`.

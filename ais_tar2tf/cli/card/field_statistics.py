@@ -1,7 +1,7 @@
 """The statistics of the values of one field, collected in constant memory for the card of a data set.
 
-A card is the page that `ais-tar2tf card` writes. This module must not do I/O. Of images and audio files it reads the
-headers only, and must not decode their content.
+A card is the page that `ais-tar2tf card` writes. This module must not do I/O, and must not decode images or audio
+files: it parses only their headers.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ __all__ = ["UNITS", "FieldStatistics"]
 
 _LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
 _IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # the formats that TensorFlow decodes
-_MOST_QUANTITIES = 200  # entries of `numbers`; after that, numbers at further JSON keys are not counted
-_IN_NO_NUMBER = frozenset("nN_")  # letters of nan, inf and infinity, and the separator of Python's numbers
+_MOST_QUANTITIES = 200  # if `numbers` has so many entries, numbers at further JSON keys are not counted
+# Python reads these texts as numbers, but a card does not: nan, inf and infinity (`n`), and 1_000 (`_`).
+_IN_NO_NUMBER = frozenset("nN_")
+# The units of the quantities in `FieldStatistics.numbers`. All other quantities have no unit.
 UNITS = {
     "size": "bytes",
     "height": "pixels",
@@ -42,14 +44,15 @@ class FieldStatistics:
 
     Attributes:
         name: The field's name.
-        is_label: Whether the field has an extension that is used for labels, such as "cls".
-        is_image: Whether the field has the extension of an image that TensorFlow decodes.
+        is_label: Whether the field's name ends with an extension that is used for labels, such as "cls".
+        is_image: Whether the field's name ends with the extension of an image format that TensorFlow decodes.
         records: How many records have the field.
-        kinds: How many values there are of each kind, such as "image jpeg" or "text".
-        numbers: The statistics of each quantity: "size", "width", "value" (a number), "values" (the elements of
-            arrays), "KEY:" (the numbers at the key KEY of JSON documents), and so on.
-        words: For each property, how often each of its texts occurs. The properties are "channels", "shape", "value"
-            (a text or a number), and "key" (of JSON documents).
+        kinds: How many of the field's values are of each kind, such as "image jpeg" or "text".
+        numbers: The statistics of each quantity: "size", "width", "value" (of values that are numbers), "values" (the
+            elements of arrays), "KEY:" (the numbers at the key KEY of JSON documents), and so on.
+        words: For each property of the values, how often each text occurs. The properties are "channels" (of images
+            and audio files), "shape" (of arrays), "value" (of texts and numbers), and "key" (the keys of JSON
+            documents).
     """
 
     def __init__(self, name: str, limits: Card) -> None:
@@ -80,7 +83,8 @@ class FieldStatistics:
     def class_counts(self) -> WordCounts | None:
         """The counts of the field's values if the values look like classes, else None.
 
-        Values look like classes if there are few different values, and if the field is a label or its values repeat.
+        Values look like classes if there are at most `Card.words` different values, and the field is a label or its
+        values repeat. They repeat if each value occurs twice or more on average, or if at most two values differ.
         """
         words = self.words.get("value")
         if words is None or words.overflowed or not words.counts:

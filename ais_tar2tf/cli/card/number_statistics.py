@@ -17,8 +17,8 @@ import numpy as np
 __all__ = ["NumberStatistics", "NumberSummary"]
 
 _BINS = 64  # an even number, because bins are merged in pairs; a small plot can hardly show more than 64
-_BUFFER = 512  # numbers that `add` collects before it counts them together
-_MOST = 2.0**1000  # larger numbers are counted in the first or last bin, so that no edge of a bin is infinite
+_BUFFER = 512  # the number of values that `add` collects before they are counted together
+_MOST = 2.0**1000  # numbers beyond ±_MOST are counted in the first or last bin, so that no edge of a bin is infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class NumberStatistics:
         self._low, self._high = math.inf, -math.inf
         self._mean = self._spread = 0.0
         self._integral = True  # whether all numbers so far are whole
-        self._begin, self._width = 0.0, 0.0  # the begin of the first bin, and the width of each bin
+        self._begin, self._width = 0.0, 0.0  # the begin of the first bin; the width of each bin, 0 at first
         self._bins = np.zeros(_BINS, np.int64)
 
     def add(self, value: float) -> None:
@@ -85,12 +85,12 @@ class NumberStatistics:
         return NumberSummary(self._count, self._not_finite, self._low, self._high, self._mean, self._spread)
 
     def bins(self) -> list[tuple[float, float, int]]:
-        """Return (begin, end, count) of each bin, from the lowest to the highest bin that is not empty."""
+        """Return (begin, end, count) of each bin, in ascending order. Empty bins at both ends are left out."""
         self._flush()
         used = np.flatnonzero(self._bins)
         if not used.size:
             return []
-        # If all numbers are whole and bins are narrower than 1, merge all bins of the same whole number.
+        # If all numbers are whole and bins are narrower than 1, merge the bins that cover the width 1.
         merged = max(1, round(1 / self._width)) if self._integral else 1
         width, counts = self._width * merged, self._bins.reshape(-1, merged).sum(axis=1)
         first, last = int(used[0]) // merged, int(used[-1]) // merged
@@ -135,7 +135,7 @@ class NumberStatistics:
         scaled = values / scale
         mean, spread = float(scaled.mean()) * scale, float(scaled.std()) * scale
         before, count = self._count, self._count + values.size
-        half = mean / 2 - self._mean / 2  # half of the distance between the means, which itself may overflow
+        half = mean / 2 - self._mean / 2  # half of the difference of the means; the whole difference may overflow
         step = half * (values.size / count)
         self._mean = min(max(self._mean + step + step, self._low), self._high)
         apart = half * (2 * math.sqrt(before * values.size) / count)
@@ -150,7 +150,7 @@ class NumberStatistics:
         low, high = float(values.min()), float(values.max())
         if not self._width:
             self._width = _first_width(low, high)
-            if self._integral:  # half of the bins then cover 1 or more, so `bins` can merge those of a whole number
+            if self._integral:  # half of the bins then cover the width 1 or more, so `bins` can merge them
                 self._width = max(self._width, 2 / _BINS)
             step = max(self._width, 1.0) if self._integral else self._width
             self._begin = math.floor(low / step) * step
@@ -177,10 +177,11 @@ def _power_of_two(number: float) -> float:
 
 
 def _first_width(low: float, high: float) -> float:
-    """Return the width that the bins have at first, so that the first numbers use about half of the bins at most.
+    """Return the first width of a bin, so that numbers from `low` to `high` use at most about half of the bins.
 
     The width is a power of two. So if the width is less than 1, several bins together have exactly the width 1, and
-    `bins` can merge them.
+    `bins` can merge them. If the numbers are almost equal, a billionth of the largest counts as their range:
+    rounding could make the edges of much narrower bins equal.
     """
     across = max(high - low, abs(high) * 1e-9, abs(low) * 1e-9)
     if not across:

@@ -22,12 +22,19 @@ from ais_tar2tf.values.schema import Inference, Schema
 
 __all__ = ["DataError", "DataStatistics", "ShardTotals"]
 
-_DIGITS = 10  # the number of a class has fewer digits
+_DIGITS = 10  # a label with so many digits or more is not the number of a class
 
 
 @dataclass(frozen=True, slots=True)
 class DataError:
-    """An error in the data: the name of its class, its text, and the shard and key of the record, as far as known."""
+    """An error in the data.
+
+    Attributes:
+        kind: The name of the error's Python class.
+        text: The error's text.
+        shard: The shard of the record; "" if unknown.
+        key: The key of the record; "" if unknown.
+    """
 
     kind: str
     text: str
@@ -49,17 +56,17 @@ class DataStatistics:
     Attributes:
         limits: Bounds on the statistics that are kept.
         records: How many records were added.
-        records_with_image: How many of them have at least one field whose `is_image` is true.
+        records_with_image: How many records have at least one field for which `FieldStatistics.is_image` is true.
         bytes: The number of bytes in the fields of all records.
-        record_sizes: The statistics of the number of bytes in the fields of a record.
-        fields: The statistics of each field.
-        shards: The number of records and bytes of each shard, for at most `limits.shards` shards.
+        record_sizes: The statistics of the sizes of records. A record's size is the number of bytes in its fields.
+        fields: The statistics of each field, by name, for at most `limits.fields` fields.
+        shards: The number of records and bytes of each shard, by its `__shard__`, for at most `limits.shards` shards.
         more_shards: Whether there were more shards than `limits.shards`.
         more_fields: Whether there were more fields than `limits.fields`.
-        errors_by_kind: How many errors there were of each class.
+        errors_by_kind: How many errors there were of each Python class, by the name of the class.
         first_errors: The first errors, at most `limits.errors`.
-        classes: For each field that holds numbers of classes, the names of the classes in the order of these numbers.
-            The caller sets this attribute.
+        classes: For each field whose labels are numbers of classes, the names of the classes in the order of these
+            numbers, from 0. The caller sets this attribute.
 
     >>> statistics = DataStatistics()
     >>> statistics.add({"__key__": "a", "__shard__": "s.tar", "cls": b"7"})
@@ -84,7 +91,11 @@ class DataStatistics:
         self._reservoir = SampleReservoir(self.limits)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a record. Note an error for each image that is cut off, and if it contradicts the schema so far."""
+        """Add a record.
+
+        Note an error for each of its images that is cut off, and an error if the record contradicts the schema of the
+        earlier records.
+        """
         self.records += 1
         size, has_image = 0, False
         for name, value in record.items():
@@ -108,7 +119,7 @@ class DataStatistics:
             self.add_error(error, shard=str(record.get("__shard__", "")), key=str(record.get("__key__", "")))
 
     def _note_cut(self, name: str, record: dict[str, Any]) -> None:
-        """Note the error that field `name` of a record is an image that is cut off."""
+        """Note an error: the field `name` of this record is an image that is cut off."""
         shard, key = str(record.get("__shard__", "")), str(record.get("__key__", ""))
         text = f"{shard}, record {key!r}: field {name!r} is an image that is cut: its end is missing"
         self.add_error(SchemaError(text.removeprefix(", ")), shard=shard, key=key)
@@ -134,7 +145,7 @@ class DataStatistics:
         return names[int(label)] if is_number and int(label) < len(names) else None
 
     def check_classes(self) -> None:
-        """Note an error for each field with a label below or above the numbers of its classes."""
+        """Note an error for each field in `classes` with a label below 0 or above the number of the last class."""
         for field, names in self.classes.items():
             numbers = self.fields[field].numbers.get("value") if field in self.fields else None
             labels = None if numbers is None else numbers.summary
@@ -147,7 +158,7 @@ class DataStatistics:
                 )
 
     def presence(self, field: str) -> str:
-        """Return "always" or a percentage: how many records have a field; "" for a field without statistics."""
+        """Return how many records have a field: "always" or a percentage; "" for a field without statistics."""
         found = self.fields.get(field)
         if found is None or not self.records:
             return ""
@@ -163,7 +174,7 @@ class DataStatistics:
 
     @property
     def error_count(self) -> int:
-        """How many errors were noted."""
+        """The number of all errors that were noted, also of those that are not in `first_errors`."""
         return sum(self.errors_by_kind.values())
 
     def to_json(self) -> dict[str, Any]:

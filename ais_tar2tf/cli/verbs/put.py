@@ -97,9 +97,9 @@ def _show(console: Console, stored: list[str], kept: list[str], *, dry_run: bool
 
 
 def _names_and_paths(files: list[Path], console: Console, *, follow_links: bool) -> list[tuple[str, Path]]:
-    """Return the name in the store and the path of each file.
+    """Return, for each file to store, the end of its name in the store, and its path.
 
-    A file that is found in a folder is named by its path below this folder.
+    For a file that was found in a folder of `files`, the end of the name is its path below this folder.
     """
     from ais_tar2tf.recordfiles.packing.confined_folder import ConfinedFolder
     from ais_tar2tf.recordfiles.packing.left_out import LeftOut
@@ -123,9 +123,10 @@ def _names_and_paths(files: list[Path], console: Console, *, follow_links: bool)
 
 
 def _is_full_name(prefix: str, files: list[Path]) -> bool:
-    """Return whether `prefix`, the end of the URL, is the new name of a single file.
+    """Return whether `prefix`, the part of the URL after the bucket, is the new name of a single file.
 
-    `a.tar` is then stored as `b.tar`, not as `b.tar/a.tar`.
+    It is if `prefix` and the file have the same extension: `put a.tar ais://bucket/b.tar` stores `b.tar`.
+    Otherwise, `prefix` is a folder: `put a.tar ais://bucket/b` stores `b/a.tar`.
     """
     if len(files) != 1 or not files[0].is_file() or prefix.endswith("/"):
         return False

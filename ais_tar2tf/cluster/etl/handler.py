@@ -1,4 +1,6 @@
-"""The HTTP handler of the ETL service: answers the requests of an AIStore target to transform shards.
+"""The HTTP handler of the ETL service: answers requests to transform shards.
+
+The requests come from *targets*, the servers of AIStore that store objects.
 
 The handler must not open connections (`sources.py` and `delivery.py` do), and must not start threads (`service.py`
 does).
@@ -10,8 +12,8 @@ hpull   GET /OBJECT      this service fetches the shard from the target, or read
 ws      GET /ws          a WebSocket: for each shard a control message, then the shard, then the output
 
 By default, the response holds the output. If the request names other nodes of the cluster, the handler instead puts
-the output to the first of these nodes (a *direct put*). Then the response confirms the put, or holds the output of a
-later transformer if that node returned it.
+the output to the first of these nodes (a *direct put*). Such a node may be a *transformer*, which is another ETL
+service, and may return its own output. Then the response holds this output. Otherwise the response confirms the put.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ __all__ = ["Handler"]
 
 _CONTROL_BYTES = 1 * MIB  # the largest control message, which holds names and arguments
 _IDLE_SECONDS = 600.0  # how long a silent connection stays open: targets reuse their connections
-_DRAINED_BYTES = 1 * MIB  # how much of an unread body is read and dropped, so that the connection can be kept
+_DRAINED_BYTES = 1 * MIB  # if more of a body is left after a response, the connection is closed
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
-_LENGTH = re.compile("[0-9]{1,18}")  # a Content-Length that is accepted: up to an exabyte
+_LENGTH = re.compile("[0-9]{1,18}")  # the digits of an accepted Content-Length: less than an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
-_PUT_DONE = "direct put success"
+_PUT_DONE = "direct put success"  # the text message that confirms a direct put to the target on a WebSocket
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -105,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
             self._transform(pulled_blocks(self.service.target, path, forwarded, self.service.timeouts), body)
 
     def _body(self) -> RequestBody | None:
-        """Return the request's body, or None after refusing a request whose length is ambiguous."""
+        """Return the request's body, or None after refusing the request because the body's length is unclear."""
         lengths = self.headers.get_all("Content-Length") or []
         codings = self.headers.get_all("Transfer-Encoding") or []
         if codings and not lengths and [each.strip().lower() for each in codings] == ["chunked"]:
@@ -119,7 +121,11 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _is_allowed(self) -> bool:
-        """Return whether this client may send shards. If `self.path` begins with the secret, remove the secret."""
+        """Return whether this client may send shards.
+
+        If the service has a secret, `self.path` must begin with the secret, which is then removed from the path.
+        Otherwise, the client must be on this host or a node of the cluster.
+        """
         service = self.service
         if not service.secret:
             return service.peers.allows_client(str(self.client_address[0]))
@@ -134,7 +140,10 @@ class Handler(BaseHTTPRequestHandler):
         self._drain(body)
 
     def _drain(self, body: RequestBody) -> None:
-        """Drop the unread rest of a body, so that it is not parsed as a request. Disconnect if too much is left."""
+        """Read and drop the rest of a body, so that this rest is not parsed as the next request.
+
+        If the rest is longer than `_DRAINED_BYTES`, stop reading, and have the connection closed after the response.
+        """
         read = 0
         try:
             while not body.at_end and read <= _DRAINED_BYTES:
@@ -192,7 +201,8 @@ class Handler(BaseHTTPRequestHandler):
     def _put_directly(self, output: Iterator[bytes], nodes: str, path: str, arguments: str) -> None:
         """Put the output to the first of `nodes`, and respond.
 
-        The response holds the output of a later transformer if the node returned it, else the node's status.
+        If the first node is a transformer that returned its own output, the response holds this output. Otherwise the
+        response confirms the put.
         """
         done = self._deliver(output, nodes, path, arguments)
         if done.content is not None:
@@ -227,7 +237,7 @@ class Handler(BaseHTTPRequestHandler):
             self._respond(_error_status(error), _error_text(error))
 
     def _respond(self, status: int, text: str) -> None:
-        data = text.encode(errors="replace")  # the name of a shard may be no UTF-8
+        data = text.encode(errors="replace")  # the name of a shard is not always UTF-8
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
@@ -261,7 +271,7 @@ class Handler(BaseHTTPRequestHandler):
             if isinstance(error, OSError) and not isinstance(error, Tar2TFError):
                 return  # the target has closed the connection
             with suppress(OSError):
-                socket.close(_INTERNAL_ERROR, _error_text(error))  # a text message would report success
+                socket.close(_INTERNAL_ERROR, _error_text(error))  # to the target, a text message would mean success
 
     def _transform_message(self, socket: Socket, control: dict[str, Any]) -> None:
         """Transform the shard that a control message announces. Send the output, or put it to the next node."""
@@ -292,7 +302,7 @@ def _parse_control(message: bytes) -> dict[str, Any]:
 
 
 def _shard_in(arguments: str) -> str:
-    """Return the shard's URL if `etl_args` states it, else "". In a WebSocket, nothing else names the bucket."""
+    """Return the shard's URL if `etl_args` states it, else "". On a WebSocket, nothing else names the bucket."""
     try:
         document: Any = json_value(arguments) if arguments else None
     except SchemaError:

@@ -1,6 +1,7 @@
-"""The transformation of a shard in an ETL: blocks of the shard become blocks of a TFRecord file or of a tar.
+"""The transformation of a shard in an ETL, a service that changes shards inside an AIStore cluster.
 
-This module must not do I/O. It must hold only the records of the current block, and about `_PIECE_BYTES` of output.
+Blocks of the shard become pieces of a TFRecord file or of a tar. This module must not do I/O. It must hold only the
+records of the current block, and about `_PIECE_BYTES` of output.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAPPED_AT_ONCE = 16
 
 
 class Transform:
-    """Applies the conversions and the mapping of a `Definition` to shards. Several threads may use one instance."""
+    """Applies the conversions and the mapping of a `Definition` to shards. Several threads may call `run` at once."""
 
     def __init__(self, definition: Definition, limits: Limits) -> None:
         self.definition: Definition = definition
@@ -43,7 +44,7 @@ class Transform:
         self._serializer = Serializer(self._format, encode)
 
     def prepare(self) -> None:
-        """Import TensorFlow if the mapping needs it, so that the first shard need not wait seconds for the import."""
+        """Import TensorFlow if the mapping needs it, so that the first shard need not wait for the import."""
         definition = self.definition
         if definition.conversions or definition.function is None:
             import tensorflow as tf
@@ -58,7 +59,7 @@ class Transform:
             shard: The shard's URL, for errors and `__shard__`.
 
         Raises:
-            Tar2TFError: The shard is damaged, or a record cannot be mapped. Nothing is skipped.
+            Tar2TFError: The shard is damaged, or a record cannot be mapped. No record is skipped.
         """
         account = Account("raise")
         pieces: list[bytes] = []
@@ -76,7 +77,7 @@ class Transform:
         yield b"".join(pieces)
 
     def _records(self, blocks: Iterable[Bytes], shard: str, account: Account) -> Iterator[list[Record]]:
-        """Yield the records of a shard, in lists. A record is yielded when all of its members have arrived."""
+        """Yield lists of the records of a shard. A record is yielded when all of its members have arrived."""
         limits, selection = self._limits, self._selection
         by_name = Grouper(shard, account, limits, grouping=self.definition.grouping, selection=selection)
         examples = ExampleGrouper(shard, account, limits, selection=selection)
@@ -98,7 +99,7 @@ class Transform:
         yield [*(examples if archive.container == "tfrecord" else by_name).finish(archive.end).records]
 
     def _as_members(self, record: Record) -> Record:
-        """Apply the mapping to a record; return the members of the result in a tar.
+        """Apply the mapping to a record; return the result as the members of a tar, by the field of each member.
 
         Bytes and texts become members as they are. Every other value becomes an npy file.
         """

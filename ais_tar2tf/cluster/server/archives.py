@@ -1,4 +1,4 @@
-"""Lists the members of a shard, matches their names, and streams members as a tar.
+"""Lists the members of a shard, reads the members whose names match a pattern, and yields members as a tar.
 
 This module must not know HTTP requests.
 """
@@ -22,9 +22,9 @@ from ais_tar2tf.cluster.server.refusals import RefusedError, bad_match_mode, bad
 __all__ = ["Member", "end_mark", "is_archive", "joined", "list_members", "matcher", "read_members", "tar_entry"]
 
 MATCH_MODES = ("regexp", "prefix", "suffix", "substr", "wdskey")
-PIECE = 256 * 1024  # bytes of a member that are read and sent at once
-_BLOCK = 512
-_PATTERN_BYTES = 8 * 1024 * 1024  # the largest size of a compiled pattern, as by RE2's default
+PIECE = 256 * 1024  # how many bytes of a member are read and sent at once
+_BLOCK = 512  # bytes: a tar consists of blocks of this size
+_PATTERN_BYTES = 8 * 1024 * 1024  # the most memory for a compiled pattern: RE2's default
 
 
 class Member(NamedTuple):
@@ -73,7 +73,7 @@ def matcher(pattern: str, mode: str) -> Callable[[str], bool]:
 def _regular(pattern: str) -> Callable[[str], bool]:
     """Return a matcher for a regular expression.
 
-    It uses RE2, whose time is linear in the length of a name. Python's `re` can take exponential time.
+    The matcher uses RE2, whose time is linear in the length of a name. Python's `re` can take exponential time.
     """
     options = re2.Options()
     options.log_errors = False
@@ -94,13 +94,13 @@ def _text_of(error: Exception) -> str:
 
 
 def _key(name: str) -> str:
-    """Return the name of a member, which is a path, without its last extension and without a leading slash."""
+    """Return the key of a member: its path without the last extension and without a leading slash."""
     base = name[name.rfind("/") + 1 :]
     return (name[: len(name) - len(base) + base.rfind(".")] if "." in base else name).removeprefix("/")
 
 
 def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, int]]:
-    """Return (name, size) of an archive's members, sorted by name, but not more than the first `most` members."""
+    """Return (name, size) of an archive's members, sorted by name; at most the first `most` members."""
     return heapq.nsmallest(most, ((member.name, member.size) for member in _members(file, name, lambda _: False)))
 
 
@@ -112,7 +112,7 @@ def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> 
 def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:
     """Yield all members but directories.
 
-    The yielded body of a member that is not wanted is empty, so that its content is not unpacked.
+    If `wanted` returns False for a member's name, the yielded body is empty, so that the member is not unpacked.
     """
     if name.endswith(".zip"):
         yield from _zip_members(file, wanted)
@@ -122,7 +122,7 @@ def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Itera
         raise unknown_format(name)
     with tarfile.open(fileobj=opener(file), mode="r:") as archive:
         while (info := archive.next()) is not None:
-            cast("Any", archive).members.clear()  # tarfile would remember every member
+            cast("Any", archive).members.clear()  # otherwise, tarfile keeps every member in memory
             if info.isreg():
                 body = archive.extractfile(info) if wanted(info.name) else None
                 yield Member(info.name, info.size, body or _NOTHING)
@@ -139,7 +139,7 @@ def _zip_members(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[Mem
 
 
 def tar_entry(name: str, size: int, body: IO[bytes], link: tarfile.TarInfo | None = None) -> Iterator[bytes]:
-    """Yield a member as it stands in a tar: header, bytes, and zeros up to the next multiple of 512 bytes."""
+    """Yield a member as it stands in a tar: header, content, and zeros up to the next multiple of 512 bytes."""
     info = link or tarfile.TarInfo(name)
     info.size = size
     yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
@@ -158,5 +158,5 @@ def end_mark() -> bytes:
 
 
 def joined(shard: str, members: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return members with the names that they have in a listing: SHARD/MEMBER."""
+    """Return (SHARD/NAME, size) for each (NAME, size): AIStore's listings name members of a shard in this way."""
     return [(posixpath.normpath(f"{shard}/{name}"), size) for name, size in members]

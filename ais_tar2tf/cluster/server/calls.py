@@ -62,7 +62,7 @@ class ReceivedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A parsed request. `bucket` and `name` are percent-decoded, and not yet checked: they may be unsafe."""
+    """A parsed request. `bucket` and `name` are percent-decoded, but not yet checked: they may contain `..`."""
 
     request: web.BaseRequest
     resource: str  # the first part of the path after /v1/: objects, buckets, health or daemon
@@ -82,7 +82,10 @@ def split_target(request: web.BaseRequest) -> tuple[str, str]:
 
 
 def decoded_target(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
-    """Return the percent-decoded path and query parameters of a request. They are equal for all its spellings."""
+    """Return the percent-decoded path and query parameters of a request.
+
+    The result does not depend on which characters the client has percent-encoded.
+    """
     path, query = split_target(request)
     return unquote(path, errors="surrogateescape"), parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
 
@@ -122,7 +125,7 @@ def _decode(quoted: str) -> str:
 async def read_action(request: web.BaseRequest) -> tuple[str, dict[str, object]]:
     """Return the action in a JSON body, and the action's value; ("", {}) for an empty body.
 
-    aiohttp limits the body to 1 MiB.
+    aiohttp refuses a body of more than 1 MiB.
     """
     fields = await read_body(request, "[*apc.ActMsg]")
     return str(fields.get("action") or ""), _as_dict(fields.get("value") or {})
@@ -139,9 +142,9 @@ async def read_body(request: web.BaseRequest, what: str) -> dict[str, object]:
 
 
 async def in_time(received: Awaitable[T], late: str = "nothing of the body came for") -> T:
-    """Wait for a piece of a request's body, or for the whole body, and return it.
+    """Wait for `received`, a piece of a request's body or the whole body, and return these bytes.
 
-    Refuse a client that takes longer than `BODY_SECONDS`, with the text `late` and this time.
+    If they take longer than `BODY_SECONDS`, refuse the request. The error's text is `late`, followed by this time.
     """
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -1,6 +1,7 @@
 """Checksums of the server's files, computed in a pool of threads and cached, and checksums that clients state.
 
-Code on the event loop must not call `Checksums.compute`, which may hash for long; it calls `Checksums.start`.
+This module must not open files; it hashes files that its callers have opened. Code on the event loop must call
+`Checksums.start`, and not `Checksums.compute`, which would block the event loop while it hashes a file.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from ais_tar2tf.base import forking
 
 __all__ = ["Checksums", "FileIdentity", "StatedChecksum"]
 
-ENTRIES = 65_536  # checksums in the cache; each takes some 200 bytes
+ENTRIES = 65_536  # the most checksums in the cache; each takes some 200 bytes
 CHUNK_BYTES = 1024 * 1024  # bytes that are read and hashed at once; larger chunks are not faster
 _SHOWN = 128  # the most characters of a stated checksum in an error; a sha512 has 128
-YOUNG_NS = 50_000_000  # file times may tick every 10 ms, so a file younger than 50 ms may change and keep its time
+# The modification time of a file may change in steps of 10 ms. So a file that was written less than this number of
+# nanoseconds (50 ms) ago may be written again, and still have the same modification time.
+YOUNG_NS = 50_000_000
 
 
 class FileIdentity(NamedTuple):
     """Identifies the content of a file by its path and by the result of `stat`.
 
-    If all fields are unchanged, the content is unchanged, except in a file that is younger than `YOUNG_NS`.
+    If two identities are equal, the content is the same, unless the file was written less than `YOUNG_NS` before the
+    first of them was made.
     """
 
     path: str
@@ -61,7 +65,7 @@ class StatedChecksum:
 
     @property
     def differs(self) -> bool:
-        """Whether the client stated a checksum of a known kind that the bytes do not have."""
+        """Whether the client stated a checksum of a known kind, and the bytes have another checksum of this kind."""
         return self._hasher is not None and self._hasher.digest().hex() != self._value
 
     @property
@@ -80,7 +84,7 @@ _HASHERS: dict[str, Callable[[], Any]] = {
 
 
 class Checksums:
-    """A bounded cache of the xxhash checksums of files, and the jobs in the pool that compute checksums."""
+    """A bounded cache of the xxhash checksums of files, and the jobs that compute such checksums in a pool."""
 
     def __init__(self, pool: Executor, *, entries: int = ENTRIES) -> None:
         self._pool = pool
@@ -113,7 +117,7 @@ class Checksums:
         """
         job = self._jobs.get(content)
         if job is None:
-            # The job gets a duplicate, since the request may end, and close its descriptor, before the job ends.
+            # The job gets a duplicate of the descriptor, because the caller may close its own before the job ends.
             own = os.dup(descriptor)
             job = self._jobs[content] = self._pool.submit(self.compute, own, content)
             job.add_done_callback(lambda _: self._finish(own, content))
@@ -126,8 +130,8 @@ class Checksums:
     def compute(self, descriptor: int, content: FileIdentity) -> str:
         """Return the checksum of an open file from the cache, or hash the file on this thread.
 
-        The position of the descriptor does not change. A checksum is cached only if the file is not younger than
-        `YOUNG_NS`, and did not change while it was hashed.
+        The position of the descriptor does not change. The checksum is cached only if the file was written more than
+        `YOUNG_NS` before the hashing began, and did not change during the hashing.
         """
         cached = self.cached(content)
         if cached is not None:

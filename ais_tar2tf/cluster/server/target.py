@@ -1,8 +1,8 @@
-"""The target, the node of the embedded server that sends, receives and deletes objects.
+"""The target. It is one of the two nodes of the embedded server, and sends, receives and deletes objects.
 
-The target must not check tokens. If the server has a token, the other node, the proxy, checks the token of a request,
-and redirects the client to the target by a signed URL. The signature is the *grant* (see `grants.py`). The target
-then refuses requests without a grant.
+The other node is the proxy. The target must not check tokens. If the server has a token, the proxy checks
+the token of a request, and redirects the client to the target by a signed URL. The signature is the *grant* (see
+`grants.py`), and the target refuses requests without a grant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ais_tar2tf.cluster.server.transforming import Passage
 __all__ = ["Target"]
 
 _BYTES, _TAR = "application/octet-stream", "application/x-tar"
-PASSAGES = 4  # objects that ETLs may transform at once; each of them may block a thread for minutes
+PASSAGES = 4  # the most objects that ETLs transform at once: each transformation may block a thread for minutes
 
 
 class Target(Node):
@@ -85,7 +85,7 @@ class Target(Node):
             return await _send(call.request, response, stored, start, count)
 
     async def _get_inside(self, call: Call, stored: Stored) -> web.StreamResponse:
-        """Send one member of an archive, or a tar of all matching members."""
+        """Send the member that `archpath` names, or a tar of all members that match `archregx` and `archmode`."""
         path, pattern = call.query.get("archpath", ""), call.query.get("archregx", "")
         mode = call.query.get("archmode", "")
         query = path or f"(archregx={pattern}, archmode={mode})"
@@ -131,7 +131,10 @@ class Target(Node):
     async def _stream(
         self, request: web.BaseRequest, media_type: str, pieces: Iterator[bytes], *, size: int | None = None
     ) -> web.StreamResponse:
-        """Send pieces, which another thread computes. If computing a piece fails, abort the connection."""
+        """Send pieces, which another thread computes. If computing a piece fails, abort the connection.
+
+        `size` is the total size of the pieces; None if it is not known.
+        """
         response = web.StreamResponse(headers={"Content-Type": media_type})
         if size is None:
             response.enable_chunked_encoding()
@@ -143,7 +146,7 @@ class Target(Node):
             await response.write_eof()
         except (refusals.RefusedError, OSError, EOFError, TarError):
             if request.transport is not None:
-                request.transport.abort()  # the last chunk is then missing, so the client notices the failure
+                request.transport.abort()  # the end of the response is missing, so the client notices the failure
         finally:
             with suppress(ValueError):  # raised if the client disconnected while a thread still runs the generator
                 getattr(pieces, "close", bool)()
@@ -225,7 +228,7 @@ async def _say_continue(request: web.BaseRequest) -> None:
 async def _send(
     request: web.BaseRequest, response: web.StreamResponse, stored: Stored, start: int, count: int
 ) -> web.StreamResponse:
-    """Send a part of a file by sendfile, without copying it. A client that disconnects is not an error."""
+    """Send `count` bytes of a file, from `start` on, without copying them. A client that disconnects is no error."""
     try:
         await response.prepare(request)
         transport = request.transport

@@ -1,4 +1,4 @@
-"""The settings of `export_to_tfrecord` and `load`, with their defaults.
+"""The classes of settings for Datum's functions `export_to_tfrecord` and `load`, with the default of each setting.
 
 This module must not write or read records: `export_to_tfrecord` and `load` apply the settings.
 """
@@ -13,12 +13,12 @@ from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE
 
 __all__ = ["BucketConfigs", "DatasetConfigs", "TFRReadConfigs", "TFRWriteConfigs"]
 
-_SEED = 6052020  # the default of the original Datum
-_FUNCTION: Any = Callable  # Any, because type checkers refuse an abstract class as the argument `kind` of Setting
+_SEED = 6052020  # the default seed in the original program Datum
+_FUNCTION: Any = Callable  # typed as Any, because type checkers refuse Callable, an abstract class, as `kind`
 
 
 def _common_callback(name: str) -> property:
-    """Return a property for the settings `<name>_train`, `<name>_val` and `<name>_test`. It sets all three."""
+    """Return a property that sets `<name>_train`, `<name>_val` and `<name>_test` at once, and reads the first."""
 
     def get(configs: DatasetConfigs) -> Any:
         return getattr(configs, f"{name}_train")

@@ -40,8 +40,8 @@ from ais_tar2tf.values.schema import Schema, wire_dtype
 
 __all__ = ["export_to_tfrecord"]
 
-_COUNTED_SPLITS = ("train", "val", "test")  # TFRWriteConfigs has a num_<split>_examples for each
-_SHAPE_SUFFIX = features.SHAPE.format("")
+_COUNTED_SPLITS = ("train", "val", "test")  # for each of them, TFRWriteConfigs has a setting `num_<split>_examples`
+_SHAPE_SUFFIX = features.SHAPE.format("")  # ends the name of a feature that holds another feature's shape
 
 
 def export_to_tfrecord(
@@ -50,23 +50,25 @@ def export_to_tfrecord(
     problem_type: str,
     write_configs: TFRWriteConfigs,
 ) -> list[str]:
-    """Export the splits of a data set to record files.
+    """Export the splits of a data set, which `write_configs` names, to record files.
 
     The types and shapes of features, and whether they are sparse or dense, are detected from the examples. The
     exported splits replace the splits of the same names in `output_path`; other splits stay.
 
     Args:
-        input_path: A folder in the layout of the problem, or tar shards by URL or path.
+        input_path: A folder in the layout that `datum/folders.py` states for the problem type, or tar shards, by URL
+            or path. If `write_configs.generator` is a class, the class is called with `input_path`.
         output_path: A folder or a URL.
         problem_type: One of `datum.problem.IMAGE_CLF`, `IMAGE_DET`, `IMAGE_SEG`, `TEXT_CLF`; any text when
             `write_configs.generator` is set.
         write_configs: The splits, and further settings.
 
     Returns:
-        The files written.
+        The paths or URLs of the record files.
 
     Raises:
-        SchemaError: An example is wrong, a split has no examples, or the number of examples is not `num_examples`.
+        SchemaError: An example is wrong, a split has no examples, or the number of its examples is not its
+            `num_examples`.
         OptionError: The problem type is unknown.
         ExportError: The files cannot be written.
     """
@@ -81,14 +83,15 @@ def export_to_tfrecord(
                 _write_split(files, encoder, source, split, attributes, examples(split, attributes))
             if not encoder.detector.mixed:
                 return _publish(files, encoder.detector)
-        floats |= encoder.detector.mixed  # encode again: in these features, some values are integers and some floats
+        # These features are integers in some examples and floats in others. Encode all examples again, with floats.
+        floats |= encoder.detector.mixed
 
 
 def _write_split(
     files: PayloadFiles, encoder: _Encoder, source: str, split: str, attributes: Attributes, examples: Examples
 ) -> None:
     count = 0
-    for count, (key, example) in enumerate(examples, 1):  # noqa: B007  # read after the loop
+    for count, (key, example) in enumerate(examples, 1):  # noqa: B007  # `count` is read after the loop
         files.add(split, encoder.encode(split, key, example))
     expected = attributes.get("num_examples")
     if expected is not None and expected != count:
@@ -98,7 +101,7 @@ def _write_split(
 
 
 def _merge_splits(configs: TFRWriteConfigs) -> dict[str, dict[str, Any]]:
-    """Return the attributes of each split, with `num_<split>_examples` merged into them."""
+    """Return the attributes of each split. A setting `num_<split>_examples` becomes the attribute `num_examples`."""
     splits: dict[str, dict[str, Any]] = {}
     for name, attributes in (configs.splits or {}).items():
         if not isinstance(attributes, Mapping):
@@ -142,18 +145,18 @@ def _example_reader(
 
 
 def _with_keys(examples: Any) -> Examples:
-    """Yield pairs of a key and an example. The key of an example that comes without a key is its number, from 0."""
+    """Yield pairs of a key and an example. An example that has no key gets its number, from 0 on, as key."""
     for number, yielded in enumerate(examples):
         key, example = (number, yielded) if isinstance(yielded, Mapping) else yielded
         yield str(key), dict(example)
 
 
 class _Encoder:
-    """An encoder of examples, which also detects their schema.
+    """Serializes examples, and detects the schema of all examples together.
 
     Args:
         problem: The problem type. It determines which features are images.
-        configs: The settings, which state the serializer and the sparse features.
+        configs: The settings. The encoder uses the serializer and the names of sparse features.
         floats: The features whose integers are converted to floats.
     """
 
@@ -174,7 +177,7 @@ class _Encoder:
         return payload
 
     def _read_images(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Return the example. Paths of images are replaced by the bytes of the files."""
+        """Return the example with the path of each image replaced by the bytes of the image file."""
         paths = {name: example[name] for name in self._images if isinstance(example.get(name), str | os.PathLike)}
         try:
             return {**example, **{name: Path(path).read_bytes() for name, path in paths.items()}}
@@ -211,7 +214,7 @@ def _publish(files: PayloadFiles, detector: SchemaDetector) -> list[str]:
 def _publication(destination: Destination, counts: dict[str, dict[str, int]], exported: Schema) -> Publication:
     """Return the publication that replaces the exported splits in `destination`, and keeps all other splits there.
 
-    While files are replaced, `shard_info.json` lists only these other splits.
+    While files are replaced, `shard_info.json` lists only these other splits. If there are none, the file is deleted.
 
     Args:
         destination: The folder or URL of the files.
@@ -242,7 +245,7 @@ def _publication(destination: Destination, counts: dict[str, dict[str, int]], ex
 
 
 def _merge_schemas(destination: Destination, others: Mapping[str, Any], exported: Schema) -> Schema:
-    """Merge the schema of the exported splits with the schema of `others`, the splits already in `destination`."""
+    """Merge the schema of the exported splits with the schema of `others`, the splits that stay there."""
     existing = parse_schema(_read_document(destination, MAPPING), destination.url(MAPPING))
     for field in exported:
         if field.name in existing and wire_dtype(existing[field.name]) != wire_dtype(field):

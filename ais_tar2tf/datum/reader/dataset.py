@@ -39,15 +39,15 @@ def load(path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = 
 
 @dataclass(frozen=True)
 class Stage:
-    """The settings of `train_fn`, `val_fn` or `test_fn`. Settings that all three share are not included."""
+    """The settings that `train_fn`, `val_fn` and `test_fn` do not share, for one of these three functions."""
 
     name: str
-    batch_size: int  # on this host
+    batch_size: int  # the number of examples that this host contributes to a batch
     drop_remainder: bool
     deterministic: bool
-    pre: Callable[[Any], Any] | None
-    post: Callable[[Any], Any] | None
-    echoing: int | None
+    pre: Callable[[Any], Any] | None  # the callback before batching
+    post: Callable[[Any], Any] | None  # the callback after batching
+    echoing: int | None  # how many times each batch is returned; None: once
 
     @classmethod
     def from_configs(cls, configs: DatasetConfigs, name: str, hosts: int) -> Stage:
@@ -69,7 +69,7 @@ class Stage:
 
     @property
     def drop_setting(self) -> str:
-        """The name that the setting `drop_remainder` of this stage has in `DatasetConfigs`."""
+        """The name of the setting in `DatasetConfigs` from which `drop_remainder` comes."""
         return "drop_remainder" if self.name == "train" else f"drop_remainder_{self.name}"
 
 
@@ -81,9 +81,9 @@ def host_batch_size(size: int, hosts: int) -> int:
 class Dataset:
     """The record files of a folder or a URL, read as batches.
 
-    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batches, which are dicts. They apply the settings
-    that `dataset_configs` has when they are called. An instruction selects the examples: a split (`"train"`), a part
-    of a split (`"train[:10%]"`), or several of these (`"train+val[-5:]"`).
+    `train_fn`, `val_fn` and `test_fn` return a tf.data.Dataset of batches, which are dicts. Each call applies the
+    settings that `dataset_configs` has at the time of the call. An instruction selects the examples: a split
+    (`"train"`), a part of a split (`"train[:10%]"`), or several of these (`"train+val[-5:]"`).
     """
 
     def __init__(self, path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = None) -> None:
@@ -170,7 +170,7 @@ class Dataset:
         return pipeline.build(repeat, shuffle)
 
     def _check_size(self, stage: Stage, where: str, count: int, hosts: int) -> None:
-        """Raise SchemaError if the dataset would have no batch, or `full_dataset` would need several batches."""
+        """Raise SchemaError if there would be no batch, or if `full_dataset` is set and needs several batches."""
         size, setting = stage.batch_size, f"batch_size_{stage.name}"
         if self._configs.bucket_fn is not None and not self._configs.full_dataset:
             smallest = min(self._configs.bucket_op.bucket_batch_sizes)

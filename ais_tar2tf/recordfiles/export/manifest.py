@@ -1,4 +1,4 @@
-"""The manifest of an export: its files with their checksums, its schema, and the shards that were read.
+"""The manifest of an export: a document that lists the files with their checksums, the schema, and the input shards.
 
 The manifest is the last document that an export publishes, and the first that a reader reads. This module must not do
 I/O. It checks every entry of a document that it parses, because the document may be damaged or hostile.
@@ -38,12 +38,12 @@ MANIFEST = MANIFEST_NAME
 NAME = re.compile(r"[A-Za-z0-9_]+")
 """Matches a valid name of an export. The names of all files of the export begin with this name."""
 
-_VERSION = 1
+_VERSION = 1  # the number of the document's format
 
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """A shard that the export read, and the identity that its store stated then."""
+    """A shard that the export read, and the identity that the shard's store stated when the shard was read."""
 
     url: str
     version: str = ""
@@ -59,10 +59,10 @@ class SourceObject:
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """The entry of one split in the manifest: its files in order, their schema, and the export that wrote them.
+    """The entry of one split in the manifest: the files of the split in order, and how they were written.
 
-    The export is described by its plan (the options and sources that decide the content of the files), by its input
-    shards (`sources`), and by the counts `skipped` and `ignored`.
+    `schema` fits the records of the files. `plan` is the plan of the export: all options and sources that decide the
+    content of the files. `sources` are the shards that the export read.
     """
 
     files: tuple[RecordFile, ...]
@@ -70,9 +70,9 @@ class SplitEntry:
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
     sources: tuple[SourceObject, ...] = ()
     skipped: dict[str, int] = field(default_factory=dict[str, int])  # number of skipped records, by kind of error
-    ignored: int = 0  # number of members of the input shards that are not fields
+    ignored: int = 0  # how many members of the input shards are not fields
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """The names of classes in the order of their numbers, by the feature that holds the numbers."""
+    """For each feature that holds the numbers of classes: the names of the classes, in the order of the numbers."""
 
     @property
     def records(self) -> int:
@@ -90,6 +90,7 @@ class Manifest:
     """The manifest of an export, with an entry for each split.
 
     All splits have the same record format. The names of all files begin with `name`, the name of the export.
+    `index_files` says whether the export wrote an index for NVIDIA DALI next to each file.
     """
 
     format: str
@@ -110,7 +111,10 @@ class Manifest:
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """The names of classes, by the feature that holds their numbers; {} if splits have different classes."""
+        """For each feature that holds the numbers of classes: the names of the classes.
+
+        The dict is empty if splits have different classes.
+        """
         entries = list(self.splits.values())
         if any(entry.classes != entries[0].classes for entry in entries):
             return {}
@@ -138,7 +142,7 @@ class Manifest:
 
         Raises:
             ExportError: The document is damaged, of another version, or of another program.
-            UnsafeName: The document names a file outside of its folder.
+            UnsafeName: The document names a file outside of the document's folder.
         """
         if b'"manifest"' not in data:
             raise ExportError(
@@ -184,7 +188,7 @@ def _entry(
 
 
 def frozen_classes(classes: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the same names of classes, by feature, with a tuple in place of each list."""
+    """Return the same dict from features to names of classes, with each list of names as a tuple."""
     return {feature: tuple(names) for feature, names in classes.items()}
 
 

@@ -1,4 +1,6 @@
-"""The documents that let TFDS read an export: `features.json`, `dataset_info.json`, and files of class names.
+"""The documents that let TFDS read an export: `features.json`, `dataset_info.json`, and a file for each label field.
+
+A label field holds class numbers. Its file lists the names of the classes.
 
 This module must not import `tensorflow_datasets`, and must not do I/O.
 """
@@ -23,7 +25,8 @@ _IMAGES = ("jpeg", "png")
 def metadata(manifest: Manifest) -> dict[str, bytes]:
     """Return the documents of an export, by file name.
 
-    The result is empty if TFDS cannot read the format of the export or one of its fields.
+    The result is empty if TFDS cannot read the format of the export, or one of its fields. A file of class names is
+    left out if TFDS could not read one of the names from a line.
     """
     fields = list(manifest.schema)
     if not manifest.record_format.read_by_tfds or any(field.sparse or field.ragged for field in fields):

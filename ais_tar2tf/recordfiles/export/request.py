@@ -74,26 +74,27 @@ class ExportOptions:
         format: `"tfrecord"`, `"array_record"` or `"tar"`.
         name: The first part of the names of the files.
         split: The split that all records belong to.
-        splits: Several splits, by name: ratios that add up to 1; functions of a record, which goes to the first split
-            whose function returns a true value; or lists of keys, whose records go to the split.
+        splits: Several splits: a dict from the name of each split to a ratio, a function or a list of keys. Ratios
+            add up to 1. Functions get a record, and the record goes to the first split whose function returns a true
+            value. With lists of keys, a record goes to the split that lists its key.
         seed: The seed that assigns records to splits, if `splits` are ratios.
         shard_size: The largest size of a file in bytes: a number, or a text such as `"100MB"`.
-        shard_records: The largest number of records in a file. If it is given without `shard_size`, the size is not
-            bounded.
+        shard_records: The largest number of records in a file. If only `shard_records` is given, the size of a
+            file is not bounded.
         align: With `"stream"`, files are filled in the order of the records, so a file may hold records of several
             input shards. With `"shard"`, each file holds records of one input shard.
         workers: The number of worker processes. Default: as many as there are cores.
-        exists: What to do if `out` has files of an export. `"resume"` continues an interrupted export, `"error"`
-            refuses, and `"replace"` deletes the files of an earlier export.
+        exists: What to do if `out` has files of an export. `"resume"` keeps a finished export, and continues an
+            interrupted export. `"error"` raises an error. `"replace"` deletes the files of the earlier export.
         record_to_example: A function that gets a record and returns a tf.train.Example. For the format `"tar"`, it
             returns a dict of bytes. Default: fields are written as bytes.
-        schema: The types of fields. With `schema=src.schema`, a number in a text file stays text;
-            `src.schema.with_field(Field("cls", "int64"))` makes it a number.
+        schema: The types of fields. With `schema=src.schema`, a number that is written as text stays text. With
+            `schema=src.schema.with_field(Field("cls", "int64"))`, the field `cls` becomes a number.
         types: The types of the fields that are numbers, by the name of the field: `{"cls": "int64"}`.
         idx: Write an index for NVIDIA DALI next to each TFRecord file.
         shard: `(i, n)`: write only the share of host i, one of n hosts that are numbered from 0. In a job array, each
             host exports its share with `align="shard"`. When all are done, one host calls `t2t.finish(out)`, which
-            publishes all shares. A pipeline passes a `Share` for each of its work items.
+            publishes all shares. An Apache Beam pipeline passes a `Share` for each of its work items.
         progress: Whether to show a progress bar. Default: on a terminal.
         writing: Bounds on the bytes that several workers may hold on disk.
         endpoint: The endpoint of `out`. Default: the endpoint of the source, if the URLs have the same scheme.
@@ -158,7 +159,10 @@ class ExportOptions:
 
     @property
     def function(self) -> Callable[[Record], Any] | None:
-        """The function that encodes a record: `record_to_example`, or one that applies `types`; None without both."""
+        """The function that encodes a record: `record_to_example`, or a function that applies `types`.
+
+        None if neither option is given.
+        """
         return self.record_to_example if self.types is None else Typed.from_option(self.types)
 
     @property
@@ -276,8 +280,9 @@ def _plan(
 def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
     """Return a dict from the feature that will hold the class numbers to the names of the classes.
 
-    If a function encodes the records, its attribute `label` states this feature. If the function has no such
-    attribute, the result is empty. For a work item of a pipeline the result is empty, too: the class names are added
+    Without a function that encodes the records, this feature is the field of the class numbers in the shards. With a
+    function, the function's attribute `label` states the feature. The result is empty if the function has no such
+    attribute, or there are no class names. It is also empty for a work item of a pipeline: the class names are added
     when all work items are published.
     """
     function = options.function

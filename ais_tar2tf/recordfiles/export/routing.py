@@ -17,7 +17,7 @@ from ais_tar2tf.records import Record
 
 __all__ = ["FunctionRoute", "KeyRoute", "RatioRoute", "Route", "SingleRoute", "route_of"]
 
-_HASHES = 2**64
+_HASHES = 2**64  # the number of different hashes of a key
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class SingleRoute:
 
 @dataclass(frozen=True)
 class RatioRoute:
-    """Divides records by ratios. A hash of the key, with the seed, decides the split of a record.
+    """Divides records by ratios. A hash of a record's key and of the seed decides the split of the record.
 
-    So the split of a record does not depend on any other record.
+    So the split of a record does not depend on other records.
     """
 
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ class RatioRoute:
 
 @dataclass(frozen=True)
 class FunctionRoute:
-    """Sends a record to the first split whose function returns a true value; leaves out records that have none."""
+    """Sends a record to the first split whose function returns a true value. If none does, the record is left out."""
 
     names: tuple[str, ...]
     functions: tuple[Callable[[Record], Any], ...]
@@ -99,7 +99,8 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
         seed: The seed of a route by ratios.
 
     Raises:
-        OptionError: `splits` is none of these, the ratios do not add up to 1, or two splits list the same key.
+        OptionError: `splits` is none of these, the name of a split is not valid, the ratios do not add up to 1, or
+            two splits list the same key.
     """
     given: dict[str, Any] = {splits: None} if isinstance(splits, str) else dict(splits)
     names = tuple(given)
@@ -119,7 +120,7 @@ def route_of(splits: Mapping[str, Any] | str, seed: int = 0) -> Route:
 
 
 def _ratio_route(names: tuple[str, ...], shares: list[float], seed: int) -> RatioRoute:
-    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # so NaN is refused, too
+    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # written with `not`, so that NaN is refused, too
         raise OptionError(f"ratios are not negative and add up to 1, not to {sum(shares):g}")
     return RatioRoute(names, tuple(shares), seed)
 

@@ -28,14 +28,14 @@ from ais_tar2tf.values.schema import Schema
 __all__ = ["EXISTS", "ExportTarget"]
 
 EXISTS = ("resume", "replace", "error")
-"""The values of the option `exists`: what to do if the destination has files of an export."""
+"""The values of the option `exists`, which says what to do if the destination already has files of an export."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportTarget:
-    """Which files an export writes, and where it writes them.
+    """The target of one export: which files the export writes, and where it writes them.
 
-    `ExportOptions` describes the fields that are options of `Source.export`.
+    Many fields are options of `Source.export`. `ExportOptions` describes these fields.
     """
 
     out: str  # the output folder or its URL
@@ -46,17 +46,25 @@ class ExportTarget:
     align: str = "stream"
     exists: str = "resume"
     resumable: bool = True  # whether an interrupted export can be continued
-    schema: Schema | None = None  # of the written records; None: derived from statistics of these records
+    schema: Schema | None = None
+    """The schema of the written records. None: the schema is derived from statistics of these records."""
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """The names of the classes in the order of their numbers, by the feature that holds the numbers."""
+    """For each feature that holds the numbers of classes: the names of the classes, in the order of the numbers."""
     index_files: bool = False
     plan: dict[str, Any] = field(default_factory=dict[str, Any])
-    """All options and sources on which the files' content depends. A journal is resumed only with the same plan."""
+    """All options and sources on which the files' content depends.
+
+    An interrupted export is continued only if its journal states the same plan.
+    """
     read: Read = field(default_factory=Read)  # options for reading documents of earlier exports
     endpoint: str | None = None
     token: TokenSource | None = None
-    share: Share | None = None  # of one host; the host's files are staged until `finish` publishes them
-    staged: bool = False  # whether the files to publish are staged already
+    share: Share | None = None
+    """The input shards of one host or one work item, or None for all input shards.
+
+    The files of a share are kept in a staging folder until the files of all shares are published together.
+    """
+    staged: bool = False  # True if the files to publish are in a staging folder already, as in `t2t.finish`
 
     def __post_init__(self) -> None:
         if not self.out:
@@ -74,10 +82,11 @@ class ExportTarget:
     def work(self, *, start_over: bool) -> WorkFolder:
         """Open the work folder, where the files are written before they are published.
 
-        If `out` is a URL, other users cannot read the work folder.
+        If `out` is a URL, a new work folder can be read only by its owner. If `out` is a folder, a new work folder
+        has the permissions that new folders usually have.
 
         Args:
-            start_over: Whether to delete the files of an interrupted run, instead of continuing it.
+            start_over: Whether to delete the files of an interrupted run. If False, that run is continued.
         """
         private = split_url(self.out)[0] != "file"
         return WorkFolder(self.work_path(), self.plan, start_over=start_over, private=private)
@@ -85,8 +94,8 @@ class ExportTarget:
     def work_path(self) -> Path:
         """Return the path of the work folder.
 
-        The work folder lies in the output folder, so that files are published by renaming them, and not copied. If
-        `out` is a URL, the work folder lies in the user's cache folder.
+        If `out` is a folder, the work folder lies below `out`, because files can then be published by renaming
+        instead of copying. If `out` is a URL, the work folder lies in the user's cache folder.
         """
         splits, share = "+".join(self.splits), "" if self.share is None else self._share_name
         scheme, _, name = split_url(self.out)
@@ -98,15 +107,15 @@ class ExportTarget:
 
     @property
     def is_work_item(self) -> bool:
-        """Whether this is the target of one work item of a pipeline, which may have thousands of them."""
+        """Whether the target is that of one work item of a pipeline. A pipeline may have thousands of work items."""
         return self.share is not None and bool(self.share.name)
 
     @functools.cached_property
     def _share_name(self) -> str:
-        """The name of the share, as a part of the path of its work folder.
+        """The part of the work folder's path that names the share.
 
         A pipeline may run the same work item twice at the same time, so each run of a work item has a new work
-        folder. A host of a job array has the same work folder in each run, and so can resume.
+        folder. A host of a job array has the same work folder in each run, so that a run continues an earlier one.
         """
         assert self.share is not None
         return f"{self.share.label}-{secrets.token_hex(8)}" if self.is_work_item else self.share.label

@@ -39,7 +39,8 @@ class PiecesFile:
 
     Args:
         path: The file.
-        overwrite: Overwrite an existing file from its start. Bytes of the old file after the last written byte stay.
+        overwrite: True: overwrite an existing file from its start; bytes of the old file after the last written byte
+            stay. False: create the file, or empty an existing file.
         hashed: Compute `digest`, the hash of all written bytes.
     """
 
@@ -121,8 +122,9 @@ class _WriteBehind:
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Write `pieces`, now or later.
 
-        Many bytes are written later, in the thread. Few bytes are written before this method returns. Memoryviews are
-        also written before this method returns, because the caller may release their memory afterwards.
+        Pieces of `_MIN_DEFERRED_BYTES` or more in all are written later, in the thread. Fewer bytes are written
+        before this method returns. Memoryviews of any size are also written before this method returns, because the
+        caller may release their memory afterwards.
         """
         deferred = not isinstance(pieces[0], memoryview) and sum(map(len, pieces)) >= _MIN_DEFERRED_BYTES
         if not deferred:

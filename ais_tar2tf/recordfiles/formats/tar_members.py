@@ -19,8 +19,8 @@ _BLOCK = 512
 END = bytes(2 * _BLOCK)
 """The end mark of a tar: two zero blocks."""
 
-_MOST_NAME, _MOST_PREFIX = 100, 155  # bytes of the fields `name` and `prefix` of a USTAR header
-_MOST_SIZE = 8**11 - 1  # bytes: the largest number of eleven octal digits
+_MOST_NAME, _MOST_PREFIX = 100, 155  # sizes in bytes of the fields `name` and `prefix` of a USTAR header
+_MOST_SIZE = 8**11 - 1  # the largest size in bytes that a USTAR header can state, in eleven octal digits
 
 
 def record_members(record: Record) -> tuple[bytes, ...]:
@@ -29,7 +29,7 @@ def record_members(record: Record) -> tuple[bytes, ...]:
     The name of a member is `KEY.FIELD`. `member` says which parts a member has.
 
     Raises:
-        ExportError: A field is not bytes, or the record has no fields.
+        ExportError: A field is not bytes, the record has no fields, or `member` refuses the name of a member.
     """
     key = record["__key__"]
     parts: list[bytes] = []
@@ -63,7 +63,8 @@ def _headers(name: bytes, size: int) -> list[bytes]:
     if prefix_and_name is not None and size <= _MOST_SIZE and name.isascii():
         return [_header(*prefix_and_name, size, b"0")]
     pax = _pax(b"path", name) + (_pax(b"size", b"%d" % size) if size > _MOST_SIZE else b"")
-    # Readers that do not know PAX use the short name and the size in the second header.
+    # Readers that do not know PAX use the name and the size in the USTAR header after the PAX header. So this header
+    # has the end of the name, and the size or the largest size that fits.
     short_name = name[-_MOST_NAME:].decode("ascii", "replace").replace("\ufffd", "_").encode().lstrip(b"/")
     return [
         _header(b"", b"././@PaxHeader", len(pax), b"x"),
@@ -75,7 +76,7 @@ def _headers(name: bytes, size: int) -> list[bytes]:
 def _split_name(name: bytes) -> tuple[bytes, bytes] | None:
     """Split a member's name into the fields `prefix` and `name` of a USTAR header; return None if it does not fit.
 
-    A name that is too long for the field `name` is split at a slash, which neither field contains.
+    A name that is too long for the field `name` is split at a slash. Neither field contains that slash.
     """
     if len(name) <= _MOST_NAME:
         return b"", name
@@ -87,7 +88,7 @@ def _split_name(name: bytes) -> tuple[bytes, bytes] | None:
 def _pax(keyword: bytes, value: bytes) -> bytes:
     """Return one entry of a PAX header: the entry's length, a space, `keyword=value` and a newline.
 
-    The length counts all bytes of the entry, also the digits of the length.
+    The length counts all bytes of the entry, including the digits of the length itself.
     """
     length = rest = len(keyword) + len(value) + 3
     while length != rest + len(str(length)):

@@ -1,12 +1,16 @@
 """The orders of tf.data's `shuffle` and `interleave`, computed in Python. No I/O, no TensorFlow.
 
-With these orders, `records()` yields records in the same order as `dataset()`, but without TensorFlow.
+With these orders, the method `records()` of loaded record files yields records in the same order as their method
+`dataset()`, but without TensorFlow.
 
 TensorFlow draws random numbers from Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC11). Philox computes each block of four numbers from a key and a counter. The key is the seed of the graph, which is
-a constant unless `tf.random.set_seed` was called. The upper half of the counter is the seed of the operation, and the
-lower half is the number of the block. A shuffle has two generators of this kind. The first draws two seeds for each
-epoch. The second is made anew with these seeds, and draws the places in the buffer.
+SC11). A generator has two seeds. Philox computes each block of four numbers from a key and a counter. The key is the
+first seed. The upper half of the counter is the second seed, and the lower half is the number of the block.
+
+A shuffle has two generators. The first generator has the seed of the graph and the seed of the shuffle. The seed of
+the graph is a constant unless `tf.random.set_seed` was called; this module always uses the constant. For each epoch,
+the first generator draws two numbers. With these numbers as seeds, the second generator is made anew, and draws the
+places in the buffer.
 """
 
 from __future__ import annotations
@@ -27,19 +31,22 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # these, `_WEYL` and `_ROUNDS` are cons
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _MASK = 0xFFFFFFFF
-_BLOCKS = 1024  # the number of blocks that are computed together
+_BLOCKS = 1024  # so many blocks are computed together
 _SEEDS = (1 << 31) - 1  # TensorFlow uses seeds modulo this number
 
 
 def random_numbers(seed: int, seed2: int) -> Iterator[int]:
-    """Yield the sequence of 32-bit random numbers that a TensorFlow operation with two seeds draws."""
+    """Yield the 32-bit random numbers that a generator of TensorFlow draws, given its two seeds."""
     key, high = ((each & _MASK, (each >> 32) & _MASK) for each in (seed, seed2))
     for block in count(0, _BLOCKS):
         yield from _numbers_from(block, key, high)
 
 
 def _numbers_from(block: int, key: Sequence[int], high: Sequence[int]) -> list[int]:
-    """Return the random numbers of `_BLOCKS` blocks, the first of which has the number `block`."""
+    """Return the random numbers of `_BLOCKS` blocks, the first of which has the number `block`.
+
+    `key` is the key and `high` the upper half of the counter, each as two words of 32 bits, the lower word first.
+    """
     low = np.arange(block, block + _BLOCKS, dtype=np.uint64)
     mask = np.uint64(_MASK)
     words = [low & mask, low >> np.uint64(32), *(np.full(_BLOCKS, each, np.uint64) for each in high)]
@@ -66,8 +73,9 @@ def shuffle_numbers(seed: int) -> Iterator[Iterator[int]]:
 def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Iterator[_Item]:
     """Yield items in the order of `Dataset.shuffle(window)`.
 
-    As in TensorFlow, a buffer holds `window` items. A random item of the buffer is swapped to the head and yielded.
-    Then the next item of `items` takes its place, and the head moves to the place after it.
+    As in TensorFlow, a buffer holds `window` items, and one place of the buffer is the head. A random item of the
+    buffer is swapped with the item at the head, and is yielded. Then the next item of `items` is put at the head, and
+    the next place becomes the head. When `items` has ended, the old head stays empty, and is not drawn again.
 
     Args:
         items: The items.
@@ -91,7 +99,7 @@ def shuffled(items: Iterator[_Item], window: int, numbers: Iterator[int]) -> Ite
 def interleaved(inputs: Sequence[Callable[[], Iterator[_Item]]], cycle: int, block: int) -> Iterator[_Item]:
     """Yield items in the order of `Dataset.interleave`: read `cycle` inputs in turns of `block` items each.
 
-    When an input ends, the next of `inputs` takes its place from its next turn on.
+    At the next turn of an input that has ended, the first of `inputs` that was not opened yet takes its place.
     """
     waiting = deque(inputs)
     slots: list[Iterator[_Item] | None] = [None] * cycle

@@ -1,4 +1,4 @@
-"""Counts the files that are found in a folder but not packed, by reason. This module must not do I/O."""
+"""Counts, for each reason, the files that are found in a folder but not packed. This module must not do I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["LeftOut", "Reason"]
 
-_EXAMPLES = 5  # the largest number of names that are stored for each reason
+_EXAMPLES = 5  # the largest number of names that `LeftOut` holds for each reason
 
 
 class Reason(StrEnum):
@@ -27,7 +27,7 @@ class Reason(StrEnum):
 
 
 class LeftOut:
-    """Counts the files that are not packed, by reason, and stores the first names for each reason.
+    """Counts, for each reason, the files that are not packed, and holds the names of the first files.
 
     >>> left_out = LeftOut()
     >>> left_out.add(Reason.HIDDEN, ".DS_Store")
@@ -51,14 +51,14 @@ class LeftOut:
         return sum(self.counts.values())
 
     def add(self, reason: Reason, name: str) -> None:
-        """Count the file or folder `name`, which is left out for `reason`."""
+        """Count a file or folder with this name as left out for `reason`."""
         self.counts[reason.value] += 1
         examples = self.examples.setdefault(reason.value, [])
         if len(examples) < _EXAMPLES:
             examples.append(name)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts and the stored names, by reason, as values for JSON."""
+        """Return, for each reason, the count and the first names, as values for JSON."""
         return {reason: {"count": count, "first": self.examples[reason]} for reason, count in self.counts.items()}
 
     def describe(self, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Puts a cache in front of a store, as the options of `Cache` describe it. This module must not read the store."""
+"""Puts a cache, which `options.Cache` describes, in front of a store. This module must not read the store."""
 
 from __future__ import annotations
 
@@ -33,18 +33,24 @@ def cached(
     kind = CachedRanges if isinstance(store, MultiRange) and store.across_objects else CachedStore
     made = kind(store, block_cache or block_cache_for(chosen), account, trust=chosen.trust)
     opener = opener_of(store)
-    if opener is not None:  # another process can use a cache on disk, but not a cache in this process's memory
+    if opener is not None:
+        # Another process can use a cache on disk, but not a cache in this process's memory. In the second case, the
+        # other process opens the store without a cache.
         remember_opener(made, opener if chosen.in_memory else functools.partial(_open_cached, opener, chosen))
     return made
 
 
 def in_whole_blocks(store: Store, total: int) -> Store:
-    """Return a store for small reads spread over `total` bytes. It caches whole blocks if `store` has a cache."""
+    """Return a store for small reads that are spread over `total` bytes.
+
+    If `store` has a cache, the result caches the whole blocks around the bytes that are read. Otherwise the result is
+    `store`.
+    """
     return store.in_whole_blocks(total) if isinstance(store, Caching) else store
 
 
 def block_cache_for(cache: Cache) -> BlockCache:
-    """Return the block cache that the options describe."""
+    """Return a new block cache, as the options in `cache` describe it."""
     return MemoryBlockCache(cache.bound) if cache.in_memory else DiskBlockCache(cache.dir, cache.bound)
 
 
@@ -53,5 +59,8 @@ def _open_cached(opener: Callable[[], Store], cache: Cache) -> Store:
 
 
 def aligned_to_blocks(read: Read) -> Read:
-    """Return options whose ranges are whole blocks, because a block that arrives by two requests is not cached."""
+    """Return options with `range_bytes` rounded up to whole blocks of the cache.
+
+    A block that arrives in two parts, by two requests, would not be cached.
+    """
     return replace(read, range_bytes=-(-read.range_bytes // BLOCK) * BLOCK)

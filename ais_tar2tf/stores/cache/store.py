@@ -1,11 +1,13 @@
 """A store that wraps another store, the *inner store*, and caches the blocks that are read from it.
 
 A cached block is used only while the object has the content from which the block was read. When a reader begins at
-the first byte of an object, a HEAD request to the inner store confirms the content. This request is left out if the
-content was confirmed within the last `Cache.trust` seconds. A reader that begins at a later byte relies on the last
-confirmation. An object is cached only if its store states a version, a checksum or another strong validator.
+the first byte of an object, a HEAD request to the inner store *confirms* the content: it shows that the object still
+has this content. The request is left out if the content was confirmed within the last `Cache.trust` seconds. A reader
+that begins at a later byte relies on the last confirmation. An object is cached only if its store states a version, a
+checksum or another strong validator.
 
-A reader that only samples the first records leaves its request open: the request is *parked* for the next reader.
+A reader that only samples the first records leaves its request open: the request is *parked*, and the next reader of
+the object continues it.
 
 This module must not mix two contents of an object, and must not parse the bytes.
 """
@@ -42,11 +44,13 @@ from ais_tar2tf.stores.cache.tolerant import TolerantBlockCache, TolerantWriter
 
 __all__ = ["CachedRanges", "CachedStore"]
 
-_MAX_IDENTITIES = 10_000  # the number of objects whose content this store knows without asking the block cache
+_MAX_IDENTITIES = 10_000  # the most objects whose last confirmed identity a store keeps
 _SCRATCH = 64 * KIB  # size of the buffer for bytes that are only written to the cache
-_MAX_PARKED = 2  # parked requests at the same time
-_PARKED_SECONDS = 2.0  # then a parked request is ended: after a sample, an epoch begins at once or not at all
-_FILLED = 0.9  # the part of the cache that whole blocks may fill, since a full cache evicts a sixteenth at once
+_MAX_PARKED = 2  # the most requests that are parked at the same time
+# After this time, a parked request is ended. The request is kept for the epoch that may follow the sample: this epoch
+# begins at once or not at all.
+_PARKED_SECONDS = 2.0
+_FILLED = 0.9  # the fraction of the cache that whole blocks may fill: a full cache evicts 1/16 at once
 
 
 class CachedStore(WrapperStore, Caching):
@@ -67,7 +71,7 @@ class CachedStore(WrapperStore, Caching):
         self._clock = clock
         self._lock = forking.lock()
         self._identities: OrderedDict[str, Identity] = OrderedDict()  # the identities last confirmed, by object name
-        self._chosen_fraction = 0.0  # the part of all blocks that are *chosen*, see `in_whole_blocks`
+        self._chosen_fraction = 0.0  # the fraction of all blocks that is *chosen*, see `in_whole_blocks`
         self._fetched_blocks: set[BlockId] = set()  # the blocks that are being fetched whole
         self._parked: deque[tuple[float, Download]] = deque()  # (time of parking, request), the oldest first
         forking.at_fork(self)
@@ -88,8 +92,8 @@ class CachedStore(WrapperStore, Caching):
         """Return a view of this store for small reads that are spread over `total` bytes.
 
         When a range is read, the view fetches and caches the whole block around it, if the block is *chosen*. All
-        blocks are chosen if they fit into the cache. Otherwise the same part of the blocks is chosen in each epoch,
-        so that blocks do not evict each other.
+        blocks are chosen if they fit into the cache. Otherwise only as many blocks are chosen as fit, and the same
+        blocks in each epoch, so that chosen blocks do not evict each other.
         """
         view = copy.copy(self)
         view._chosen_fraction = _FILLED * self.blocks.cache.bound / max(1, total)
@@ -106,13 +110,13 @@ class CachedStore(WrapperStore, Caching):
         if start:
             return self._open_unknown(name, start, stop, interrupt)
         with self.downloads.first_request(key, interrupt, self.url(name)) as has_waited:
-            # If another reader was faster, the content is known by now.
+            # If another reader was faster, its answer has confirmed the content.
             if has_waited or self.blocks.cache.confirmed(key) != confirmed:
                 body = self._open_known(name, start, stop, interrupt)
             return body or self._open_unknown(name, start, stop, interrupt)
 
     def _open_known(self, name: str, start: int, stop: int | None, interrupt: Interrupt | None) -> Body | None:
-        """Open an object whose content is known; return None if the content is unknown or has changed."""
+        """Open an object through the cache; return None if its content is unknown or has changed."""
         identity = self._known_identity(name, start, interrupt)
         if identity is None:
             return None
@@ -134,7 +138,7 @@ class CachedStore(WrapperStore, Caching):
             return body
         cached = CachedBody(self, name, Content(self._key(name), identity), start, stop, interrupt)
         cached.begin_with(body)
-        self._confirm(name, identity)  # last, because a reader that knows the content must find this request
+        self._confirm(name, identity)  # last: once the content is known, other readers look for this request
         return cached
 
     def put(self, name: str, data: bytes | Path) -> None:
@@ -190,8 +194,8 @@ class CachedStore(WrapperStore, Caching):
     def _known_identity(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """Return the identity of an object's content if the content is known; otherwise return None.
 
-        If `start` is 0, the content counts as known only if it was confirmed within `trust` seconds or is confirmed
-        now.
+        If `start` is 0, the content counts as known only if it was confirmed within the last `trust` seconds, or if a
+        HEAD request confirms it now.
         """
         with self._lock:
             stated = self._identities.get(name)
@@ -211,7 +215,10 @@ class CachedStore(WrapperStore, Caching):
         return confirmed.identity
 
     def _identity_of_uncached(self, name: str, interrupt: Interrupt | None) -> Identity | None:
-        """Ask the inner store for the strong identity of an object without cached blocks; None if it states none."""
+        """Ask the inner store for the identity of an object without cached blocks.
+
+        Return None if the inner store states no strong identity.
+        """
         now = self._current_identity(name, interrupt)
         if now is None or not now.is_strong or not now.size:
             return None
@@ -230,7 +237,7 @@ class CachedStore(WrapperStore, Caching):
             if not self._is_chosen(block) or self.blocks.has(block):
                 continue
             with self._lock:
-                if block in self._fetched_blocks:  # another thread fetches it; this range is then requested by itself
+                if block in self._fetched_blocks:  # by another thread: do not wait, request the range
                     continue
                 self._fetched_blocks.add(block)
             try:
@@ -250,7 +257,7 @@ class CachedStore(WrapperStore, Caching):
         return xxhash.xxh3_64_intdigest(label) < self._chosen_fraction * 2**64
 
     def fetch_block(self, name: str, block: BlockId, interrupt: Interrupt | None) -> None:
-        """Read one block from the inner store into the cache, unless it is cached already or cannot be written."""
+        """Read a block from the inner store into the cache, unless it is cached already or cannot be written."""
         writer = self.blocks.writer(block)
         if writer is None:
             return
@@ -317,7 +324,7 @@ def _copy(body: Body, writer: TolerantWriter, left: int) -> bool:
 
 
 class CachedRanges(CachedStore, MultiRange):
-    """A CachedStore whose inner store answers many ranges, also of several objects, at once."""
+    """A CachedStore whose inner store answers a request for many ranges, also of several objects."""
 
     across_objects: bool = True
 
@@ -344,9 +351,10 @@ class CachedRanges(CachedStore, MultiRange):
         return MultiRangeAnswer([pieces.get(number) for number in range(len(wanted))], answer.identity)
 
     def _goes_through_cache(self, name: str, start: int, stop: int) -> bool:
-        """Return whether a range must be read through the cache: because one of its blocks is cached or chosen.
+        """Return whether a range must be read through the cache.
 
-        If the content of the object is unknown, the range must also be read through the cache, which asks for it.
+        It must if one of its blocks is cached or chosen, and also if the content of the object is unknown, because
+        only `open` finds out the content.
         """
         with self._lock:
             identity = self._identities.get(name)

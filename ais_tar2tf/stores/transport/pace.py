@@ -1,6 +1,6 @@
 """The pace of answers: TimeoutError is raised if headers or a body arrive more slowly than `Timeouts.least_rate`.
 
-Only the time spent waiting for the server counts. The time between two reads, in which the reader is busy, does not.
+Only the time spent waiting for the server counts. Time in which the reader is busy between two reads does not count.
 This module must not send requests or retry them.
 """
 
@@ -18,13 +18,14 @@ from ais_tar2tf.options import Timeouts
 __all__ = ["Pace", "PacedResponse", "paced"]
 
 _BEGIN = b"HTTP/"  # the first bytes of every answer
-_MAX_INTERIM = 16  # interim answers (status 1xx) before the final answer; servers send one or two
+_MAX_INTERIM = 16  # the most interim answers (status 1xx) before the final answer; servers send one or two
 
 
 class Pace:
     """A meter of the bytes of one answer.
 
-    After every `Timeouts.slow` seconds of waiting, it compares the rate of these bytes with `Timeouts.least_rate`.
+    Each time the reader has waited `Timeouts.slow` seconds (or `Timeouts.idle`, if that is longer), the meter
+    compares the rate of the bytes that arrived in this time with `Timeouts.least_rate`.
     """
 
     __slots__ = ("_rate", "_received", "_waited", "_window", "clock")
@@ -32,7 +33,8 @@ class Pace:
     def __init__(self, timeouts: Timeouts, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._rate = timeouts.least_rate
-        self._window = max(timeouts.slow, timeouts.idle)  # a wait that `idle` allows must not count as too slow
+        # Seconds of waiting between two comparisons. A single wait may take `idle` seconds without being too slow.
+        self._window = max(timeouts.slow, timeouts.idle)
         self._received = 0
         self._waited = 0.0
 
@@ -59,7 +61,7 @@ class Pace:
 
 
 class _PacedReader(io.RawIOBase):
-    """The raw stream of a socket. It reports the bytes read, and the waits for them, to a `Pace`."""
+    """The raw stream of a socket. Each read tells a `Pace` how many bytes it returned, and how long it waited."""
 
     def __init__(self, raw: Any, pace: Pace) -> None:
         self._raw = raw
@@ -86,9 +88,9 @@ class _PacedReader(io.RawIOBase):
 class PacedResponse(http.client.HTTPResponse):
     """An answer of http.client whose headers and body are checked by a `Pace`.
 
-    A server may send interim answers (status 1xx) before the final answer. http.client skips those with status 100.
-    This class skips those with any status but 101, up to `_MAX_INTERIM` of them. It also bounds the size of trailers,
-    which are headers after the body.
+    A server may send interim answers (status 1xx) before the final answer. http.client skips only interim answers
+    with status 100. This class skips interim answers with any status but 101, up to `_MAX_INTERIM` of them. It also
+    bounds the size of trailers, which are headers after the body.
     """
 
     _interim = 0
@@ -105,7 +107,7 @@ class PacedResponse(http.client.HTTPResponse):
     def _read_status(self) -> tuple[str, int, str]:
         """Read a status line. Return every interim status but 101 as 100, so that http.client skips the answer."""
         begun: bytes = self.fp.peek(len(_BEGIN))
-        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # not HTTP: the end of its line may never arrive
+        if begun[: len(_BEGIN)] != _BEGIN[: len(begun)]:  # not HTTP: do not wait for the end of a line
             raise http.client.BadStatusLine(begun.decode("latin-1").partition("\n")[0])
         version, status, reason = super()._read_status()  # type: ignore[misc]  # no public method does this
         if not 100 <= status < 200 or status == http.client.SWITCHING_PROTOCOLS:
@@ -113,11 +115,11 @@ class PacedResponse(http.client.HTTPResponse):
         self._interim += 1
         if self._interim > _MAX_INTERIM:
             raise http.client.HTTPException(f"more than {_MAX_INTERIM} interim answers")
-        self.pace.restart()  # an interim answer shows that the server is at work
+        self.pace.restart()  # the server is at work, so its next answer gets the full time
         return version, http.client.CONTINUE, reason
 
     def _read_and_discard_trailer(self) -> None:
-        http.client.parse_headers(self.fp)  # it bounds what it reads, unlike the loop of http.client
+        http.client.parse_headers(self.fp)  # bounds the number of lines, as the replaced method does not
 
 
 def paced(timeouts: Timeouts, clock: Callable[[], float] = time.monotonic) -> Any:

@@ -1,8 +1,8 @@
 """The TLS rules of both HTTP clients (`pool.py`, `control.py`): options and environment become an SSL context.
 
-No other module of this package makes an SSL context. obstore has its own TLS, to which `obstore.py` passes
-`Tls.verify` and `Tls.ca`. `unanswered.py` uses a context without verification, but only to test whether a server
-speaks TLS. It sends no data to this server.
+No other module of this package makes an SSL context, and this module must not open connections. The package obstore
+has its own TLS, to which `stores/obstore.py` passes `Tls.verify` and `Tls.ca`. `unanswered.py` uses a context without
+verification, but only to test whether a server speaks TLS, and sends no data to this server.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ais_tar2tf.options import Tls
 
 __all__ = ["LazyContext", "ais_tls", "aws_tls", "context_of", "warn_if_unverified"]
 
-_YES = frozenset({"1", "true", "yes", "y", "on", "t"})
+_YES = frozenset({"1", "true", "yes", "y", "on", "t"})  # the values of AIS_SKIP_VERIFY_CRT that mean yes
 
 
 def ais_tls(given: Tls) -> Tls:
-    """Return the options `given`. If they leave some out, use the environment variables of AIStore's own clients."""
+    """Return `given`. Take options that it leaves out from the environment variables of AIStore's own clients."""
     environment = os.environ.get
     if given.certificate is None and environment("AIS_CRT"):
         given = replace(given, certificate=environment("AIS_CRT"), key=environment("AIS_CRT_KEY") or None)
     skipped = environment("AIS_SKIP_VERIFY_CRT", "").strip().lower() in _YES
-    # A CA that the options name is used even if AIS_SKIP_VERIFY_CRT is set.
+    # If the options name a CA, servers are verified by this CA, even if AIS_SKIP_VERIFY_CRT is set.
     verify = given.verify and (given.ca is not None or not skipped)
     return replace(given, ca=given.ca or environment("AIS_CLIENT_CA") or None, verify=verify)
 
 
 def aws_tls(given: Tls) -> Tls:
-    """Return the options `given`. If they name no CA, use the environment variable that AWS's own tools read."""
+    """Return `given`. If it names no CA, take the CA from AWS_CA_BUNDLE, the variable that AWS's own tools read."""
     return replace(given, ca=given.ca or os.environ.get("AWS_CA_BUNDLE") or None)
 
 
@@ -48,7 +48,7 @@ def warn_if_unverified(tls: Tls, url: str) -> None:
 
 
 class LazyContext:
-    """The SSL context of one client. Loading the CAs takes 20 ms, so the first TLS connection makes the context."""
+    """The SSL context of one client, made when the client first needs it, because loading the CAs takes 20 ms."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -62,7 +62,10 @@ class LazyContext:
 
 
 def context_of(tls: Tls, shown: str) -> ssl.SSLContext:
-    """Return the SSL context for the options. Without `Tls.ca`, use the CAs of SSL_CERT_FILE or of the system.
+    """Return the SSL context for the options.
+
+    If `tls.ca` is None, the context trusts the CAs in the file that the environment variable SSL_CERT_FILE names, or,
+    without this variable, the CAs of the system. Errors name the URL `shown`.
 
     Raises:
         StoreError: A file is missing, does not hold a certificate or key, or holds an encrypted key.

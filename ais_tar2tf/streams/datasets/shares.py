@@ -1,7 +1,7 @@
 """Streams of the records that belong to the share of one host.
 
-If m hosts read the same stream, each host returns every m-th record of this stream. The number of records may also be
-bounded. `Plan` decides the share and the bound. This module must not change the order of the records.
+If m hosts read the same stream, each host returns every m-th record of this stream. The number of records that a host
+returns may also be bounded. `Plan` decides the share and the bound. This module must not change the order of records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["SharedStream", "open_stream"]
 def open_stream(
     session: ReadSession, plan: Plan, position: Position, account: Account
 ) -> RecordStream | SharedStream:
-    """Open the stream of the records that the host of `plan` returns, at a position."""
+    """Open the stream of the records that the host of `plan` returns, from `position` on."""
     plan.check(position)
     if plan.share == (0, 1) and plan.record_limit(position.epoch, position.seed) is None:
         return RecordStream(session, plan, position, account)
@@ -43,9 +43,10 @@ class SharedStream(Stream):
         self._turn, self._hosts = plan.share
         self._all = RecordStream(session, plan, position, account)
         self._position = position
-        self._to_skip = position.skip
-        self._pending: list[Record] = []  # the incomplete round, which begins at `_position`
-        self._most = plan.record_limit(position.epoch, position.seed)  # records of this host in the epoch; None: any
+        self._to_skip = position.skip  # records of `_all` to skip before the next record
+        self._pending: list[Record] = []  # the records of an incomplete round, which begins at `_position`
+        # The most records that this host returns in the epoch; None if there is no bound.
+        self._most = plan.record_limit(position.epoch, position.seed)
 
     @property
     def position(self) -> Position:
@@ -98,9 +99,10 @@ class SharedStream(Stream):
         return chunk[(self._turn - read) % self._hosts :: self._hosts], False
 
     def _verify_count(self) -> None:
-        """Read the epoch to its end if this host has the fewest records of all hosts.
+        """Check the numbers of records in the index, which determine the bound.
 
-        At the end of each shard, its lane checks the number of records in the index, from which the bound follows.
+        A lane checks the number of records of a shard at the end of the shard. So if this host has the fewest records
+        of all hosts, read its epoch to the end: few or no records follow. Other hosts check nothing here.
         """
         if self._plan.has_fewest(self._position.epoch, self._position.seed):
             while self._all.next_in_epoch():

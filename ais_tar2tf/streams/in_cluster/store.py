@@ -5,7 +5,7 @@ This module must not parse the tar.
 
 Members are requested only if the cluster's listing of the shard shows that all records are complete:
 
-* Every member belongs to a record, and no record has a field twice.
+* Every member belongs to a record, except system files such as `.DS_Store`. No record has a field twice.
 * Every record has all fields that are not optional, and at least one selected field.
 
 Any other shard is read whole, so that its faults are reported as usual. A listing does not show the order of members.
@@ -39,11 +39,13 @@ __all__ = [
     "listed_records",
 ]
 
-# Members are requested if they are less than this part of a shard's bytes. Selecting a larger part costs the cluster
-# more than sending the whole shard.
+# Members are requested if the listing and the tar of these members are together smaller than this fraction of the
+# shard's size. Selecting a larger fraction costs the cluster more than sending the whole shard.
 _WORTH = 0.5
-_FIRST_TRIES = 3  # how often listing the first shard may fail because of the network or the server
-_BLOCK = 512  # bytes: the unit of the sizes in a tar
+# How often the network or the server may fail while the first shard is listed. After this many failures, no further
+# listing is requested, and all shards are read whole.
+_FIRST_TRIES = 3
+_BLOCK = 512  # bytes: in a tar, a member's header has one block, and a member's data are padded to whole blocks
 
 
 @runtime_checkable
@@ -64,7 +66,7 @@ class ChecksRecords(Protocol):
     """A store that compares the number of records that were read from a shard with the number that the shard has."""
 
     def check_records(self, name: str, records: int) -> None:
-        """Raise StoreError if `records`, read from the start to the end of a shard, is not the right number."""
+        """Raise StoreError unless the shard has `records` records: as many as were read from its start to its end."""
         ...
 
 
@@ -74,7 +76,8 @@ class Extracted:
 
     Attributes:
         shards: The number of shards of which only members were requested.
-        whole_shards: How often a store that requests only members of its first shard opened another shard whole.
+        whole_shards: How often a shard was opened whole. Shards that are opened after the store has decided to read
+            all shards whole are not counted.
         whole_bytes: The total size of the shards of which only members were requested.
         member_bytes: The total size of the tars of these members, estimated from the listings.
         listed_bytes: The total size of all listings.
@@ -92,8 +95,9 @@ class Decision(NamedTuple):
 
     Attributes:
         members: Whether to request only these members.
-        records: The number of records in the shard's listing.
-        size: The size of a tar of these members, estimated from the listing.
+        records: The number of records in the shard's listing; 0 without a listing, or if the listing shows
+            that a record is incomplete.
+        size: The size of a tar of these members, estimated from the listing; 0 wherever `records` is 0.
     """
 
     members: bool
@@ -104,7 +108,8 @@ class Decision(NamedTuple):
 def decide(listed: ShardMembers, selection: Selection, grouping: Grouping, *, always: bool = False) -> Decision:
     """Decide whether to request only the selected members of a shard.
 
-    If `always` is True, they are requested even if this saves no bytes.
+    If `always` is True, and the listing shows that all records are complete, the members are requested even if this
+    saves no bytes.
     """
     records = listed_records(listed.members, splitter(grouping))
     if not records or not all(_is_in_order(fields, selection) for fields in records.values()):
@@ -146,8 +151,11 @@ class MembersStore(WrapperStore):
 
     The store decides about the first shard first. If the first shard is to be read whole, all other shards are read
     whole, too, and no further listing is requested. Otherwise, the decision about a shard depends only on the listing
-    of its members, so it is the same whenever the shard is opened. If the network or the server fails while a shard
-    is listed, this shard is read whole, and decides nothing about the others.
+    of its members, so this decision is the same whenever the shard is opened.
+
+    If the network or the server fails while a shard is listed, this shard is read whole. If that shard is the first
+    shard, each shard that is opened is read whole until a later try lists the first shard. After `_FIRST_TRIES` such
+    failures, all shards are read whole.
     """
 
     def __init__(
@@ -180,10 +188,12 @@ class MembersStore(WrapperStore):
         self._always = always
         self._pattern = members_pattern(grouping, sorted(selection.sources))
         self._lock = forking.lock()  # held while members are listed
-        # Whether only members of the first shard are requested; None while this is not decided.
+        # Whether only members of the first shard are requested; None while this is not decided. Without a pattern,
+        # the grouping is a function, which AIStore cannot apply, so no members are requested.
         self._pays: bool | None = None if self._pattern is not None else False
         self._first_tries = _FIRST_TRIES
-        # Shards that could not be listed. A shard that was opened whole stays whole.
+        # Shards that were opened whole because they, or the first shard, could not be listed. They are opened whole
+        # each time from then on.
         self._unlisted: set[str] = set()
         # For each shard of which only members are requested: the number of records in its listing.
         self._records: dict[str, int] = {}
@@ -205,7 +215,10 @@ class MembersStore(WrapperStore):
         )
 
     def check_records(self, name: str, records: int) -> None:
-        """Raise StoreError unless the selected members of a shard make as many records as its listing has."""
+        """Raise StoreError unless `records` is the number of records in the shard's listing.
+
+        A shard that was requested whole is not checked.
+        """
         listed = self._records.get(name)
         if listed is not None and listed != records:
             raise StoreError(
@@ -256,8 +269,8 @@ class MembersStore(WrapperStore):
             listed = self._inside.list_members(name)
         except StoreError as error:
             if name in self._records:
-                raise
-            # Reading the shard raises this error again, if it persists.
+                raise  # only members of this shard were requested before, so it must not be read whole now
+            # The error is not raised: the shard is read whole, and this fails, too, if the fault persists.
             return None if isinstance(error, TransportError) else (Decision(members=False), None)
         if listed is None:
             return Decision(members=False), None
@@ -275,7 +288,7 @@ class MembersStore(WrapperStore):
     def _check_version(self, name: str, version: str, interrupt: Interrupt | None) -> None:
         """Raise ObjectChanged if the shard has another version than `version` now.
 
-        A HEAD request asks for the current version, because the answer that holds the members states none.
+        A HEAD request asks for the current version, because the answer that holds the members states no version.
         """
         now = self._store.head_once(name, interrupt=interrupt).identity.version
         if now != version:

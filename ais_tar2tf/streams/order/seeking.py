@@ -18,6 +18,8 @@ __all__ = ["seek"]
 def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Position:
     """Return the position of a host that has returned `records` records since `begin`, the start of an epoch.
 
+    `entry_of` returns the index entry of a shard.
+
     Raises:
         OptionError: The host has fewer than `records` records in all epochs from `begin` on.
     """
@@ -36,7 +38,7 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
                 raise start_after_end(records, records - left)
             return _end(plan, position, order)
         if not of_epoch and position.epochs_left < 0:
-            return next_epoch  # all epochs may be empty, and then this loop would not end
+            return next_epoch  # epochs without end, which may all be empty: the loop might never end
         position = next_epoch
 
 
@@ -52,6 +54,7 @@ def _records_of_host(plan: Plan, position: Position, order: Order, entry_of: Ent
 def _end(plan: Plan, position: Position, order: Order) -> Position:
     """Return the position after the last record of the last epoch."""
     lanes = plan.lanes
+    # The step of each lane after its last step in this order.
     steps = [len(range(lane, len(order.shards), lanes)) * lanes + lane for lane in range(lanes)]
     most = plan.record_limit(position.epoch, position.seed)
     _, hosts = plan.share

@@ -1,4 +1,4 @@
-"""The order without a shuffle: shards as the template names them, one after another. No I/O."""
+"""The order without a shuffle: shards are read one after another, as the template names them. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TemplateOrder(OrderStrategy):
 
 
 class OneLane(LaneReader):
-    """Returns the records of a single lane in their order."""
+    """A reader of a single lane. It returns the records in the order in which the lane reads them."""
 
     def __init__(self) -> None:
         self._failure: Exception | None = None
@@ -50,7 +50,7 @@ class OneLane(LaneReader):
         while full and 0 < len(chunk) < most and size < most_bytes:
             try:
                 more, more_size = self._lane.take(most - len(chunk), most_bytes - size)
-            except Exception as error:  # noqa: BLE001  # this call returns the records; the next raises the error
+            except Exception as error:  # noqa: BLE001  # the next call raises the error
                 self._failure = error
                 break
             if not more:
@@ -62,11 +62,11 @@ class OneLane(LaneReader):
         return chunk
 
     def clear(self) -> None:
-        """Do nothing: no records are held between two calls."""
+        """Do nothing, because this reader holds no records between two calls."""
 
 
 def mark_at(order: Order, step: int, record: int, entry_of: EntryOf) -> Mark:
-    """Return the mark of a record. `record` is the number of the record in the shard of the step."""
+    """Return the mark of a record in the shard of a step. `record` is the number of the record in this shard."""
     shard = entry_of(order.shards[step])
     offset = shard.offset(record) if record else 0
     return Mark(step, offset, shard.compressed, shard.identity, shard.number(record))

@@ -9,7 +9,8 @@ from ais_tar2tf.streams.order import StreamPosition
 
 __all__ = ["Stream"]
 
-# Epochs without records, in succession. If there are few shards, a host may have no records in some epochs.
+# After so many epochs without records in succession, a stream ends. If there are few shards, a host may have no
+# records in some epochs.
 _MOST_EMPTY_EPOCHS = 1_000
 
 
@@ -24,7 +25,7 @@ class Stream(ABC):
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether the stream was closed, either directly or by its session."""
+        """Whether the stream was closed, by `close` or because its `ReadSession` was closed."""
 
     @property
     @abstractmethod
@@ -36,9 +37,10 @@ class Stream(ABC):
         """Return the next chunk of this epoch, or no records at the end of the epoch.
 
         Args:
-            most: The maximum number of records. There are never more than `Limits.chunk_records`.
-            full: Whether to wait until the chunk has `most` records or reaches a limit. If False, the records that
-                have arrived are returned at once. Full chunks suit a caller that does much work for each chunk.
+            most: The maximum number of records. None, or a larger number, stands for `Limits.chunk_records`.
+            full: Whether to wait until the chunk has `most` records or about `chunk_bytes` bytes. If False, the
+                records that have arrived are returned at once. Full chunks suit a caller that does much work for
+                each chunk.
         """
 
     @abstractmethod
@@ -52,7 +54,7 @@ class Stream(ABC):
     def next_chunk(self, most: int | None = None, *, full: bool = False) -> Records:
         """Return the next chunk of this epoch.
 
-        If this epoch has ended, begin the next epoch that has records, and return its first chunk.
+        If this epoch has ended, begin the next epoch that has records, and return the first chunk of that epoch.
 
         The arguments are those of `next_in_epoch`. The result is empty after the last epoch, and after
         `_MOST_EMPTY_EPOCHS` epochs without records.

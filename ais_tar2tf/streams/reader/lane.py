@@ -1,7 +1,7 @@
 """The lane, which reads shards one after another, and knows the mark of the next record.
 
-A lane takes bytes from `fetch`, members from `archive`, and records from `records`. It must not parse or download by
-itself.
+A lane takes bytes from `fetch`, members from `archive`, and records from `records`. A lane must not parse or download
+by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Lane"]
 
 
 class Lane(RecordLane):
-    """An open lane of an order, from a mark on. It reads every `lanes`-th step of the order.
+    """An open lane of an order. It reads every `lanes`-th step of the order, from the step of `mark` on.
 
     Args:
         session: The shards to read.
@@ -60,7 +60,9 @@ class Lane(RecordLane):
         self._batch = RecordBatch()
         self._taken = 0  # how many records of the batch `take` has returned
         self._batch_shard = mark  # a mark with the step and the identity of the shard that the batch was read from
-        self._counted: int | None = None  # records of the shard up to the end of the batch; None if not known
+        # The number of records from the first record of the shard to the end of the batch. None if it is not known,
+        # because the lane began inside the shard.
+        self._counted: int | None = None
         self._after_batch = mark  # the mark of the first record after the batch
 
     def take(self, most: int, most_bytes: int, *, of_archive: bool = False) -> tuple[Records, int]:
@@ -76,7 +78,7 @@ class Lane(RecordLane):
         return taken, total
 
     def read_ahead(self) -> None:
-        """Open the first shard, so that its bytes are downloaded before `take` needs them."""
+        """Open the first shard, so that the download of its bytes begins before `take` needs them."""
         if self._shard is None:
             self._open_next()
 
@@ -96,8 +98,8 @@ class Lane(RecordLane):
         """Read all shards. For each shard, yield its name, a mark with its identity, and a batch without records.
 
         The batch has the offsets, sizes and extents of all records of the shard, and the keys if the shard is
-        compressed. The extent of a record is the distance from its offset to the offset of the next record. `count`
-        is called again and again, with the number of records that were found since the previous call.
+        compressed. The extent of a record is the distance from its offset to the offset of the next record. While a
+        shard is read, `count` is called repeatedly with the number of records found since the previous call.
         """
         while self._open_next():
             shard, found = self._shard, RecordBatch()
@@ -143,8 +145,8 @@ class Lane(RecordLane):
         mark = self._start if step == self._start.step else Mark(step)
         if entry is None:
             return mark, None
-        # If the mark says that the shard is compressed, `_ranges` requests the whole shard: the offsets of its
-        # records count decompressed bytes, so they state no range that could be requested.
+        # If the mark says that the shard is compressed, `_ranges` requests the whole shard: offsets of records in it
+        # count decompressed bytes, and state no place in the object.
         mark = replace(mark, identity=mark.identity.completed_by(entry.identity), compressed=entry.compressed)
         if not entry.placed:
             return mark, None
@@ -154,7 +156,10 @@ class Lane(RecordLane):
         return mark, entry.offset(cut.stop) if cut is not None and cut.stop < entry.records else None
 
     def _first_number(self, step: int) -> int | None:
-        """Return the number of the first record that a step reads in its shard; None if the number is not known."""
+        """Return the number of the first record that a step reads in its shard.
+
+        Return None if the lane begins at an offset inside the shard: the number of the record there may be unknown.
+        """
         if step == self._start.step and self._start.offset:
             return None
         cut = self._order.part(step)
@@ -200,7 +205,7 @@ class Lane(RecordLane):
         return True
 
     def _read_on(self, shard: OpenShard) -> None:
-        shard.grouper.raise_failure()  # the error of the last batch, whose complete records were returned first
+        shard.grouper.raise_failure()  # an error that ended the last batch; its records have been returned first
         members = next(shard.members, None)
         if members is not None:
             self._set_batch(shard, shard.grouper.add(members))
@@ -230,7 +235,10 @@ class Lane(RecordLane):
         self._batch_shard = Mark(shard.step, 0, bool(shard.archive.compressed), self._fetch.identity)
 
     def _check_count(self, shard: OpenShard) -> None:
-        """Check that the index states the right number of records of a shard, as the shares of hosts rely on it."""
+        """Check that the index states the right number of records of a shard: the shares of hosts depend on it.
+
+        Nothing is checked without an index, or if the number is not known because only a part of the shard was read.
+        """
         entry = self._shards.entry(self._order.shards[shard.step])
         if entry is None or shard.stop is not None or self._counted in (None, entry.records):
             return
@@ -249,7 +257,7 @@ class Lane(RecordLane):
     # Directories of zips
 
     def _find_directory(self, shard: OpenShard) -> Directory:
-        """Read the directory of a zip, which is at the end of the object, by range requests."""
+        """Read the directory of a zip by range requests. The directory is at the end of the zip."""
         url, limits = self._shards.store.url(shard.name), self._shards.read.limits
         if self._fetch.size is None:
             raise StoreError(
@@ -262,8 +270,9 @@ class Lane(RecordLane):
     def _read_range(self, shard: OpenShard, start: int, stop: int) -> bytes:
         """Read a range of the object that `_fetch` is reading, by another request.
 
-        The object may be replaced before this request. A weak identity does not show such a replacement. But each
-        member that was read is compared with its size and its checksum in the directory, and then differs from them.
+        The object may have been replaced since `_fetch` began to read it. If the identity is strong (see
+        `Identity.is_strong`), this request then fails. If it is weak, the request brings the directory of the new
+        object, and an error is raised later: the members that were read do not fit the sizes and checksums in it.
         """
         identity = self._fetch.identity
         wanted = ShardRange(shard.name, start, replace(identity, fingerprint=""), stop, bound=identity.is_strong)

@@ -5,16 +5,16 @@
       "epoch": 3, "batches": 200,                          200 batches of Keras's epoch 3 are done
       "batch": 32,                                         records in a batch
       "seed": 7,                                           seed of the order: the user's, or a drawn number
-      "place": {"epoch": 3, "records": 6400,               the next record: 6400 records into epoch 3 of the dataset,
-                "position": "[1,…]", "skip": 12},          which is 12 records after this position
+      "place": {"epoch": 3, "records": 6400,               the next record comes after 6400 records of the dataset's
+                "position": "[1,…]", "skip": 12},          epoch 3, and after 12 records from this position on
       "dataset": {"shuffle window": 2048, …},              the options on which the order depends
       "weights": "resume-0.weights.h5",                    the file with the weights, next to this file
       "weights_checksum": "xxh3-128:…",
       "document_checksum": "xxh3-128:…"                    the checksum of this document without this line
     }
 
-A document of format 1 has only `epoch`, `batches`, `batch` and `weights`. It can still be read. This module must not
-load or save weights.
+A document of format 1 has only `epoch`, `batches`, `batch` and `weights`. This module still reads such a
+document. This module must not load or save weights.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ from ais_tar2tf.tfdata.progress import EpochOffset
 __all__ = ["SLOTS", "State", "checksum", "differences", "read_state", "write_state"]
 
 SLOTS = (SafeName("resume-0.weights.h5", where=""), SafeName("resume-1.weights.h5", where=""))
-"""The names of two files for weights. `Resume` writes to the file that the saved state does not name."""
+"""The names of two files for weights.
+
+`Resume` writes to the file that the saved state does not name. So the saved state always names complete weights, even
+if writing is interrupted.
+"""
 
 _FORMAT = 2
 _SLOT = re.compile("|".join(map(re.escape, SLOTS)))
@@ -68,7 +72,7 @@ _SHOWN = 80  # characters of a value that an error shows
 def _weights_like(pattern: re.Pattern[str]) -> Check[SafeName]:
     """Return a check for a file name that matches a pattern.
 
-    No pattern of this module matches a `/`, so the file is next to the state.
+    No pattern of this module matches a `/`, so the named file is always in the folder of the state.
     """
     matched = matching(pattern, "a name of weights that Resume wrote")
     return lambda value: SafeName(matched(value), where="")
@@ -79,9 +83,9 @@ class State:
     """The state of a training.
 
     Attributes:
-        epoch: The epoch of Keras.
+        epoch: The number of Keras's epoch, from 0.
         batches: The number of batches of this epoch that are done.
-        batch: The number of records in a batch.
+        batch: The number of records in a batch; None for a dataset that is not batched.
         weights: The name of the file with the weights.
         weights_checksum: The checksum of the file with the weights; "" in a document of format 1.
         seed: The seed of the order of records; None in a document of format 1.

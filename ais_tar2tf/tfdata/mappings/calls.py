@@ -2,7 +2,8 @@
 
 An error in a graph does not name its record. So `map_graph` lets tf.data drop the records on which a mapping fails. A
 check after the mapping finds gaps in the numbers of the records. For each gap, the check reads the missing records
-again, calls the mapping on them, and skips the records or raises their errors.
+again, and calls the mapping on each of them. If the mapping fails again, `on_error` decides whether the mapping's
+error is raised or the record is skipped.
 
 This module must not decide whether a mapping runs as a graph or as Python: `tracing` does.
 """
@@ -34,6 +35,7 @@ from ais_tar2tf.values.mapping_errors import mapping_error
 __all__ = ["CORES", "guarded", "map_graph", "map_python", "thread_count"]
 
 _TIMED = 16  # one call in 16 is timed: reporting a time to Python takes longer than a small mapping
+# The number of cores that this process may use.
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -45,7 +47,10 @@ def _call_count(mapping: GraphMapping | PythonMapping, request: DatasetRequest) 
 
 
 def _report_calls(mapping: GraphMapping | PythonMapping, request: DatasetRequest, count: int, why: str) -> None:
-    """Record the number of calls in the statistics, unless the user chose it."""
+    """Record `count`, the number of simultaneous calls, in the statistics, unless the user chose this number.
+
+    The statistics also state the reason: `why`, or why the calls must run one after another.
+    """
     if not request.parallel:
         why = f"one after the other, because {mapping.serial_reason}" if mapping.serial_reason else why
         request.account.note_choices({"parallel": AutoChoice(f"{count}", why)})
@@ -81,7 +86,8 @@ def _timed(mapping: GraphMapping, request: DatasetRequest) -> Callable[[Any, Any
         began = tf.timestamp()
         with tf.control_dependencies([began]):
             value = mapping({name: tf.identity(column) for name, column in columns.items()})
-        # A dependency on the call waits only for its side effects. A dependency on its results waits until it ends.
+        # A dependency on the call waits only for its side effects. A dependency on its results waits until
+        # the call ends.
         tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
         with tf.control_dependencies(tensors):
             seconds = tf.timestamp() - began
@@ -101,7 +107,8 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
     """Apply a graph mapping to a dataset of pairs (tags, columns).
 
     Args:
-        dataset: The dataset. The tags of a record are (text of the position of its chunk, number of the record).
+        dataset: The dataset. The tags of a record are the position of the record's chunk, as text, and the record's
+            number.
         mapping: The mapping.
         reader: The reader of the dataset's chunks. It also reads the records of gaps again.
     """
@@ -121,7 +128,8 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
     tagged = no_autograph(lambda tags, columns: (tags, timed(tags[1], columns)))
     mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     nothing = tf.nest.map_structure(empty_value, mapping.spec)
-    # The end has the number -1, so that the check also finds a gap after the last mapped record.
+    # An element with the number -1 follows the last mapped record. It never has the number that the check expects, so
+    # the check also looks for missing records there.
     end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
 
     @no_autograph
@@ -193,7 +201,9 @@ def _only_good(dataset: Dataset) -> Dataset:
 
 
 def guarded(mapping: GraphMapping, names: Sequence[str]) -> PythonMapping:
-    """Return a mapping in Python that calls a graph for each record, so that an error names its record.
+    """Return a mapping in Python that calls a graph mapping for each record, as `small_checkpoints()` needs.
+
+    An error of the graph is then raised for the one record that was passed, so the error can name this record.
 
     Raises:
         OptionError: The graph returns ragged or sparse tensors.

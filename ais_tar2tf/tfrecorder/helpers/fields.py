@@ -1,12 +1,13 @@
-"""The eight types of TFRecorder's fields, and the features that store a field of each type.
+"""The eight types of TFRecorder's fields, and the features of a tf.train.Example that store a field of each type.
 
-In this table, `name` is the name of the field. Each feature is followed by its content:
+One or two features store a field. For a field with the name `name`, this table lists the name and the content of each
+feature:
 
     BOOL, INT32, INT64    name: int64_list
     FLOAT                 name: float_list
     DOUBLE                name: float_list, rounded        name/float64: the exact eight bytes
     STRING                name: bytes_list
-    ARRAY_…               name: the array's bytes, flat    name/shape: int64_list
+    ARRAY_…               name: the bytes of all numbers   name/shape: int64_list
 
 Features with a slash in their name are optional, because the original TFRecorder does not write them. This module
 must not do I/O, or use TensorFlow.
@@ -27,12 +28,15 @@ from ais_tar2tf.values.schema import Field, Schema
 
 __all__ = ["EXACT", "FieldType", "Shape", "dense_schema", "schema_of", "stored_values"]
 
-EXACT = "{}/float64"  # the name of the feature with the exact value of a DOUBLE
+EXACT = "{}/float64"  # the name of the feature that stores the exact value of a DOUBLE; {} is the field's name
 Shape = tuple[int, ...]
 
 
 class FieldType(enum.Enum):
-    """The types that `@tfrecordable(dtype=…)` accepts. The value of each is the field's type in datasets."""
+    """The types that `@tfrecordable(dtype=…)` accepts.
+
+    The value of each member is the type of the field's values in datasets, with "array " before it for arrays.
+    """
 
     TYPE_BOOL = "bool"
     TYPE_INT32 = "int32"
@@ -50,19 +54,20 @@ class FieldType(enum.Enum):
 
     @property
     def dtype(self) -> str:
-        """The numpy name of the type of the values."""
+        """The type of the field's values, or of the array's numbers: a name of numpy, or "string"."""
         return self.value.removeprefix("array ")
 
 
 def schema_of(types: Mapping[str, FieldType], *, shapes: bool = True) -> Schema:
-    """Return the schema of records with fields of these types. With `shapes`, it has the features `name/shape`."""
+    """Return the schema of records with fields of these types. With `shapes`, include the features `name/shape`."""
     return Schema(tuple(field for name, kind in types.items() for field in _fields(name, kind, shapes)))
 
 
 def dense_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) -> Schema | None:
     """Return the schema for fast reading: one feature for each field, with the same number of values in all records.
 
-    Only records that this package wrote fit this schema. Return None if the shape of an array is unknown.
+    Only records that this package wrote certainly fit this schema, because a DOUBLE is read from its optional
+    feature. Return None if the shape of an array is unknown.
     """
     if any(kind.is_array and name not in shapes for name, kind in types.items()):
         return None
@@ -70,7 +75,7 @@ def dense_schema(types: Mapping[str, FieldType], shapes: Mapping[str, Shape]) ->
 
 
 def _dense_field(name: str, kind: FieldType, shapes: Mapping[str, Shape]) -> Field:
-    """Return the one feature from which a field is read. It has the same number of values in all records."""
+    """Return the only feature from which a field is read. This feature has equally many values in all records."""
     if kind.is_array:
         return Field(name, kind.dtype, (math.prod(shapes[name]),), "raw")
     if kind is FieldType.TYPE_DOUBLE:
@@ -88,7 +93,7 @@ def _fields(name: str, kind: FieldType, shapes: bool) -> tuple[Field, ...]:
 
 
 def stored_values(types: Mapping[str, FieldType], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the features that store a record, by the names in `schema_of(types)`.
+    """Return the features that store a record: a dict of their values, with the names that `schema_of(types)` has.
 
     Raises:
         SchemaError: A value is None, or does not have the type of its field.

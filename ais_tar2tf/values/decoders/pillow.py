@@ -1,12 +1,12 @@
 """The function `pixels`, which decodes JPEG and PNG images by Pillow, if Pillow is installed.
 
 This module must not import TensorFlow, which costs 650 MB and several seconds. `pixels` returns the same pixels as
-`tf.io.decode_png` and `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. By default, TensorFlow decodes a JPEG by a
-faster approximation, whose pixels differ by about one level.
+`tf.io.decode_png` and `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. The default `dct_method` of TensorFlow is a
+faster approximation, whose values (0 to 255) differ by about 1.
 
-Pillow gets only the parts of a file that define its pixels. Metadata (EXIF, colour profiles, texts) is removed. So
-metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header states is
-checked before any pixel is decoded.
+Pillow gets only the parts of a file that define its pixels. This module removes metadata (EXIF, colour profiles,
+texts). So metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header
+states is checked before any pixel is decoded.
 """
 
 from __future__ import annotations
@@ -33,27 +33,29 @@ _PNG_PARTS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _KEPT_SEGMENTS = frozenset({0xE0, 0xEE})  # APP0 (JFIF) and APP14 (Adobe), which define the colour space
 _OTHER_SEGMENTS = frozenset({*range(0xE0, 0xF0), 0xFE}) - _KEPT_SEGMENTS  # metadata: other APP segments, comments
 _START_OF_SCAN = 0xDA
-_JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # stored channels: decoded channels; CMYK becomes RGB
-_ALPHA = (2, 4)  # the numbers of channels that include alpha: grey and alpha, or colours and alpha
+_JPEG_CHANNELS = {1: 1, 3: 3, 4: 3}  # number of stored channels: number of decoded channels; CMYK becomes RGB
+_ALPHA = (2, 4)  # pixels with so many channels have an alpha channel: grey and alpha, or RGB and alpha
 
 
 def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
-    """Return the pixels of an image as (height, width, channels), or None if TensorFlow has to decode the image.
+    """Return the pixels as an array (height, width, channels), or None if TensorFlow has to decode the image.
 
     TensorFlow has to decode:
 
     * formats other than JPEG and PNG, and types other than "uint8" and "uint16"
-    * colours of 16 bits, if `dtype` is "uint16"
-    * colours that shall become grey, and images that shall get an alpha channel
-    * all images if Pillow is not installed, or is configured to accept truncated images
+    * images with 16 bits and several channels, if `dtype` is "uint16"
+    * images with colours, if `channels` is 1
+    * images that do not decode to four channels, if `channels` is 4; all images, if `channels` is 2
+    * JPEGs with two channels, or with more than four
+    * all images, if Pillow is not installed, or is configured to decode truncated images without an error
 
     Args:
         data: The bytes of the file.
         dtype: The type of the values: "uint8" or "uint16".
-        channels: The number of channels to return; 0 for the channels that the image has.
+        channels: The number of channels to return; 0 for as many channels as the image has.
 
     Raises:
-        SchemaError: The image is damaged, or larger than `IMAGE_BYTES`.
+        SchemaError: The image is damaged, or its pixels take `IMAGE_BYTES` or more.
     """
     is_png = data.startswith(_PNG)
     if not (is_png or data.startswith(_JPEG)) or dtype not in ("uint8", "uint16") or not _is_installed():
@@ -107,9 +109,9 @@ def _png(data: bytes, header: ImageHeader) -> Any:
 
 
 def _parts_of_png(data: bytes) -> Iterator[bytes]:
-    """Yield the chunks of a PNG that define its pixels, and verify their CRCs.
+    """Yield the chunks of a PNG that define its pixels, and verify the CRC of each of these chunks.
 
-    Here a chunk is a part of a PNG file: a length, a kind, bytes, and a CRC.
+    In this function, a chunk is a part of a PNG file: a length, a kind, bytes, and a CRC.
     """
     at = len(_PNG)
     while at + 12 <= len(data):
@@ -138,12 +140,12 @@ def _jpeg(data: bytes) -> Any:
 
 
 def _parts_of_jpeg(data: bytes) -> Iterator[bytes]:
-    """Yield a JPEG without the metadata segments before its first scan."""
+    """Yield the bytes of a JPEG in pieces, without the metadata segments before the first scan (the coded pixels)."""
     at = begin = 2
     yield data[:at]
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
-        if marker == 0xFF:  # a byte of fill
+        if marker == 0xFF:  # fill bytes may stand before a marker
             at += 1
             continue
         if marker == _START_OF_SCAN:
@@ -157,7 +159,7 @@ def _parts_of_jpeg(data: bytes) -> Iterator[bytes]:
 
 
 def _loaded(opener: Any, data: bytes) -> Any:
-    """Load an image by the Pillow class of its format. `Image.open` also tries other formats."""
+    """Load an image by `opener`, the Pillow class of its format. `Image.open` would also try other formats."""
     try:
         image = opener(io.BytesIO(data))
         image.load()
@@ -172,7 +174,7 @@ def _array(image: Any) -> Any:
 
 
 def _with_dtype(decoded: Any, dtype: str) -> Any:
-    """Return pixels as another type. To get 16 bits, repeat the 8 bits. To get 8 bits, drop the lower half."""
+    """Return pixels as another type. To get 16 bits, write the 8 bits twice. To get 8 bits, drop the lower 8 bits."""
     if decoded.dtype == np.uint16 and dtype == "uint8":
         return (decoded >> 8).astype(np.uint8)
     if decoded.dtype == np.uint8 and dtype == "uint16":

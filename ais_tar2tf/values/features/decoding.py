@@ -4,11 +4,12 @@ An Example is a list of entries. Each entry has a name and a feature. The payloa
 feature's values. The head of an entry is all its bytes before the payload. `features/__init__.py` describes the wire
 format.
 
-Most Examples of one file have the same heads. So the decoder caches heads, and the lengths of the heads in the last
-Example. `decode` looks up the heads of the next Example in this cache. If a head is not in the cache, `_parse` parses
-the whole Example.
+Most Examples of one file have the same heads. So the decoder caches heads, and keeps the lengths of the heads in the
+last Example that it parsed. `decode` assumes that the heads of the next Example have these lengths, and looks up
+these heads in the cache. If a head is not in the cache, or the entries do not fill the Example, `_parse` parses the
+whole Example.
 
-Here a field is a field of a protobuf message. This module must not use a schema.
+In this module, a field is a field of a protobuf message. This module must not use a schema.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ais_tar2tf.values.features.varint import integers, read, varint
 
 __all__ = ["decode"]
 
-_MAX_CACHED = 16_384  # the most items of each cache; so many heads take about 4 MB, and at most 16 MB
+_MAX_CACHED = 16_384  # the most items of each cache; a full cache of heads takes about 4 MB, and at most 16 MB
 _LONGEST_HEAD = 1_024  # bytes; longer heads are not cached
 # A tag is the number of a field, shifted left by three bits, plus the wire type.
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -33,13 +34,14 @@ _LIST_TAGS = {kind << 3 | _DELIMITED: kind for kind in (BYTES, FLOATS, INTEGERS)
 
 _FLOAT32, _from_buffer = np.dtype("<f4"), np.frombuffer
 
-# Integer arrays, by payload. Short payloads are mostly labels. The arrays are read-only, because results share them.
+# A cache of integer arrays, by payload, for payloads of at most `_SHORT_BYTES` bytes. Such payloads are mostly
+# labels, which repeat. The cached arrays are read-only, because results share them.
 _SHORT_BYTES = 4  # enough for two numbers up to 16,383, or for one number up to 268 million
 _short: dict[bytes, Any] = {}
 
 _prefixes: dict[int, bytes] = {}  # all bytes of an Example before its first entry, by the length of the Example
-# Name, kind and payload length, by the head of an entry. An entry is cached only if its list holds a single value, or
-# a single packed run of values, and if this payload ends where the entry ends.
+# The cache of heads. For each head, it has the name and the kind of the feature, and the length of the payload. Only
+# heads of entries with a single payload (a value of bytes, or packed numbers) at the end of the entry are cached.
 _known: dict[bytes, tuple[str, int, int]] = {}
 _layout: list[tuple[int, ...]] = [()]  # the lengths of the heads in the last Example that was parsed
 
@@ -51,8 +53,9 @@ def decode(data: bytes) -> dict[str, Any]:
         data: The serialized Example.
 
     Returns:
-        A dict by feature name: a list of bytes, a float32 array, or an int64 array. A feature without values is an
-        empty list of bytes. Arrays that share memory with `data` or with other results are read-only.
+        A dict from the name of each feature to its value: a list of bytes, a float32 array, or an int64 array. The
+        value of a feature without a list is []. Arrays that share memory with `data` or with other results are
+        read-only.
 
     Raises:
         MalformedExample: `data` is not a tf.train.Example.
@@ -103,9 +106,9 @@ def _integers(payload: bytes, offset: int) -> Any:
 
 
 def _new_prefix(length: int) -> bytes:
-    """Return and cache the prefix of an Example of `length` bytes: all bytes before its first entry.
+    """Return and cache the prefix of an Example of `length` bytes: the tag and the length of its Features message.
 
-    An Example begins with this prefix if the Features message is its only field.
+    An Example begins with this prefix if the Features message is the only field of the Example.
     """
     head = b""
     for width in range(1, 6):
@@ -133,7 +136,7 @@ class _Message:
         return tag
 
     def next_span(self) -> tuple[int, int]:
-        """Return the offsets at which the next delimited value begins and ends, and skip the value."""
+        """Return the offsets at which the next length-delimited value begins and ends, and skip the value."""
         size, begin = read(self.data, self.at, self.end)
         if size > self.end - begin:
             raise MalformedExample(f"a value of {size:,} bytes where {self.end - begin:,} are left", offset=begin)
@@ -161,7 +164,7 @@ class _Message:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    """Decode any Example by parsing all of it, and cache its heads for the next Example."""
+    """Decode any Example by parsing all its bytes, and cache its heads for later Examples."""
     features: dict[str, Any] = {}
     heads: list[int] = []
     example = _Message(data, 0, len(data))
@@ -183,7 +186,10 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 
 def _parse_entry(entry: _Message, entry_at: int) -> tuple[str, Any, int]:
-    """Return the name, value and head length of an entry. The head length is 0 if the head is not cached."""
+    """Return the name and the value of an entry, and the length of its head, or 0 if this head cannot be cached.
+
+    `entry` is the content of the entry. `entry_at` is the offset of the tag before it, where the head begins.
+    """
     name, feature = "", _Feature(entry.data)
     fields = 0
     while entry.at < entry.end:
@@ -222,14 +228,15 @@ def _name(data: bytes, begin: int, end: int) -> str:
 class _Feature:
     """The value of one feature.
 
-    If the feature has several lists, the lists after the last change of kind are joined. Earlier lists are dropped.
+    Encoders write one list. If there are several, a list of the same kind as the list before it adds its values, and
+    a list of another kind replaces all values before it.
     """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.kind = BYTES
         self._values: list[Any] = []
-        self.single_payload = (0, 0)  # begin and size of the payload if there is only one; otherwise (0, 0)
+        self.single_payload = (0, 0)  # offset and size of the only payload; (0, 0) if there is none, or more than one
 
     def add(self, feature: _Message) -> None:
         while feature.at < feature.end:

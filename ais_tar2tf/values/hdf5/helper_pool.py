@@ -26,9 +26,11 @@ from ais_tar2tf.values.hdf5.wire import KEPT_BYTES, LENGTH, unpack
 
 __all__ = ["HelperPool"]
 
-_START_SECONDS = 60.0  # for a new helper to import its modules on a busy machine
-_GRACE_SECONDS = 5.0  # for a helper to end itself after the time limit of a request
-_MAX_ANSWER_BYTES = 256 * MIB  # an answer is JSON; the bytes of values are not in it but in `_Helper._values`
+# How much longer than the time limit of a request the pool waits for the answer. A new helper gets _START_SECONDS to
+# import its modules on a busy machine. Any other helper gets _GRACE_SECONDS to end itself after the limit.
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 5.0
+_MAX_ANSWER_BYTES = 256 * MIB  # the largest answer: JSON, without the bytes of values, which are in `_Helper._values`
 _MAX_HELPERS = 4
 _CODE = (
     "import sys; sys.path[:] = {path!r}; "
@@ -41,10 +43,11 @@ class _HelperFailed(Exception):
 
 
 class _Helper:
-    """One helper process and the descriptors that this process shares with it.
+    """One helper process, and the descriptors that the helper shares with this process.
 
-    If an HDF5 file has no path, this process writes its bytes to `_file`, from which the helper reads them. The
-    helper writes the bytes of values to `_values`, and its answers to the pipe whose reading end is `_answers`.
+    If an HDF5 file has no path, this process writes the bytes of the HDF5 file to `_file`, and the helper reads them
+    there. The helper writes the bytes of values to `_values`, and its answers to the pipe whose reading end is
+    `_answers`.
     """
 
     def __init__(self) -> None:
@@ -62,10 +65,10 @@ class _Helper:
         self._poll = select.poll()
         self._poll.register(self._answers, select.POLLIN)
         self._is_started = self._is_closed = False
-        self._seconds = 0.0  # the time limit of the current request
+        self._seconds = 0.0  # the time limit of the current request, for errors
 
     def _start(self, answers_end: int) -> subprocess.Popen[bytes]:
-        """Start the process, and close the end of the pipe that the process writes to."""
+        """Start the helper process, and close `answers_end`, the end of the pipe that only the helper writes to."""
         code = _CODE.format(path=sys.path, file=self._file, values=self._values, out=answers_end)
         try:
             return subprocess.Popen(  # noqa: S603  # this Python runs a module of this package
@@ -80,7 +83,7 @@ class _Helper:
             os.close(answers_end)
 
     def read(self, source: bytes | str, names: Collection[str] | None, limit: int, options: Hdf5) -> dict[str, Any]:
-        """Send a request and return the helper's answer. Until the next request, `fill` can copy the values.
+        """Send a request and return the helper's answer. Until the next request, `fill` can copy values.
 
         Args:
             source: The bytes of a file, or its path.
@@ -105,7 +108,7 @@ class _Helper:
         return self._process.poll() is None
 
     def fill(self, at: int, array: Any) -> None:
-        """Fill an array with the bytes of values that begin at the offset `at` in `_values`."""
+        """Fill an array with bytes from `_values`, from the offset `at` on."""
         view, done = memoryview(array), 0
         while done < len(view):
             count = os.preadv(self._values, [view[done:]], at + done)
@@ -137,7 +140,7 @@ class _Helper:
                 os.close(descriptor)
 
     def abandon(self) -> None:
-        """Close all descriptors, in a forked child. The helper process belongs to the child's parent."""
+        """Close all descriptors, in a forked child. The helper process stays: it belongs to the child's parent."""
         self._process.returncode = 0  # otherwise, Popen would warn in the child that the helper still runs
         self.close()
 
@@ -181,13 +184,13 @@ class _Helper:
 
 
 class HelperPool:
-    """A pool of at most `_MAX_HELPERS` helpers. A helper serves one thread at a time; further threads wait."""
+    """A pool of at most `_MAX_HELPERS` helpers. Each serves one thread at a time; if all are busy, threads wait."""
 
     def __init__(self) -> None:
         self._lock = forking.lock()
         self._slots = forking.semaphore(min(_MAX_HELPERS, os.cpu_count() or 1))
         self._idle: list[_Helper] = []
-        self._processes: list[_Helper] = []
+        self._processes: list[_Helper] = []  # all helpers, idle or not
         forking.at_fork(self)
         atexit.register(self.close)
 
@@ -258,7 +261,7 @@ def _unpacked(answer: dict[str, Any], helper: _Helper) -> tuple[dict[str, Any], 
 def _shared_file(name: str, on_error: contextlib.ExitStack) -> int:
     """Return the descriptor of a new file without a path. The file is in memory if the system supports that.
 
-    The stack `on_error` closes the descriptor.
+    `on_error` closes the descriptor if the helper cannot be started.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create(f"ais_tar2tf-{name}")

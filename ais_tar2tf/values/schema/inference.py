@@ -1,4 +1,4 @@
-"""`Inference` infers the schema of records, one record after another, in bounded memory.
+"""`Inference` infers a schema from records, one record after another, in bounded memory.
 
 This module must not hold records, and must not do I/O.
 """
@@ -21,12 +21,13 @@ __all__ = ["Inference", "infer"]
 
 
 class _Summary:
-    """A summary of all values of one field: their number, a `Field` that fits them, and the words of a label."""
+    """A summary of one field: a `Field` that fits all values, the number of values, and a vocabulary."""
 
     def __init__(self, *, is_label: bool) -> None:
         self.field: Field | None = None
         self.records = 0
-        self.words: set[str] | None = set() if is_label else None  # None: the field gets no vocabulary
+        # The different values, if they may become the vocabulary of the field; None: the field gets no vocabulary.
+        self.words: set[str] | None = set() if is_label else None
 
     def add(self, field: Field, value: Any, limits: Limits) -> None:
         """Add a value. `field` describes this value and all values before it."""
@@ -44,9 +45,9 @@ class _Summary:
 
 
 class Inference:
-    """Infers the schema of records. Call `add` with each record; `schema` is available at any time.
+    """Infers the schema of records. Call `add` with each record. `schema` is available at any time.
 
-    A field gets a vocabulary if all of the following is true:
+    A field gets a vocabulary, the list of its different values, if all of these conditions are true:
 
     * The extension of the field is `cls`, `label`, `class` or `category`, or its name is in `labels`.
     * Its values are texts, not numbers, of at most `Limits.label_chars` characters.
@@ -77,8 +78,8 @@ class Inference:
             record: The record.
 
         Raises:
-            SchemaError: A value does not fit the earlier values of its field, and the error names the record; or the
-                records have more fields than `Limits.fields`.
+            SchemaError: A value has no type that a schema can state, or it does not fit the earlier values of its
+                field; the error names the record. Or the records have more fields than `Limits.fields`.
         """
         merged: list[tuple[_Summary, Field, Any]] = []
         for name, value in record.items():
@@ -126,7 +127,7 @@ def infer(records: Iterable[Mapping[str, Any]], *, limits: Limits | None = None)
         limits: The limits of fields, and of words in a vocabulary.
 
     Raises:
-        SchemaError: A record does not fit the records before it, or the records have more fields than
+        SchemaError: A value does not fit the earlier values of its field, or the records have more fields than
             `Limits.fields`.
     """
     inference = Inference(limits=limits)

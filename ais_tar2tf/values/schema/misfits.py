@@ -1,4 +1,4 @@
-"""`misfit` makes the error for a value that does not fit its field, with a description of the value and advice.
+"""`misfit` makes the error for a value that does not fit its field. The error describes the value and gives advice.
 
 This module must not do I/O.
 """
@@ -33,7 +33,7 @@ def misfit(field: Field, value: Any) -> SchemaError:
 
 
 def _advice_on_text(field: Field, text: Any) -> str:
-    """Return the end of an error's text, which says why the text does not fit; "" if the reason is unknown."""
+    """Return why `text` does not fit the field, as the end of an error; return "" if the reason is unknown."""
     if not is_written_number(field):
         return f"; text becomes one number of these types: {', '.join(NUMBER_DTYPES)}"
     try:

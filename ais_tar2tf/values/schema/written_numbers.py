@@ -20,8 +20,10 @@ _SHOWN_CHARS = 80  # characters of a text that an error shows
 def number_of_text(data: bytes, dtype: str) -> Any:
     """Return the number that a text states, rounded to the precision of `dtype`. Surrounding whitespace is ignored.
 
+    A number that is too large for float32 becomes infinite.
+
     Raises:
-        SchemaError: The text is not a number, or the number does not fit into the type.
+        SchemaError: The text is not a number, or is an integer that does not fit into the type.
 
     >>> number_of_text(b" 7 ", "int64")
     7
