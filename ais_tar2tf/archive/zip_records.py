@@ -138,7 +138,7 @@ def record_bytes(head: bytes, shard: str, offset: int) -> int:
     If `head` is too short to state the length, return a smaller number: how many bytes the caller must pass instead.
 
     Raises:
-        ArchiveError: No record begins with these bytes.
+        ArchiveError: No record begins with these bytes, or the record states a length that is too small for it.
         UnsupportedArchive: The zip has several volumes, or an encrypted directory.
     """
     signature = head[:4]
@@ -156,7 +156,11 @@ def record_bytes(head: bytes, shard: str, offset: int) -> int:
         return fixed.size + numbers[10] + numbers[11] + numbers[12]
     if signature == END:
         return fixed.size + numbers[7]
-    return 12 + numbers[1] if signature == END64 else fixed.size
+    if signature == END64:
+        if 12 + numbers[1] < fixed.size:
+            _RecordPlace(shard, offset).fail(f"the zip64 end states too small a size, {numbers[1]}: damaged here")
+        return 12 + numbers[1]
+    return fixed.size
 
 
 def _refuse_unknown(signature: bytes, place: _RecordPlace) -> NoReturn:

@@ -10,6 +10,7 @@ import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 
@@ -46,17 +47,28 @@ def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict
         SchemaError: The file is no annotation, defines XML entities, states an impossible size or box, or has an
             object whose class is not in `class_ids`.
     """
-    if b"<!ENTITY" in data:
-        raise SchemaError(f"{where}: an annotation that defines entities is not read")
     try:
+        _refuse_entities(data, where)
         root = ElementTree.fromstring(data)  # noqa: S314  # the text cannot expand, because it defines no entities
         size = _child(root, "size")
         width, height = (float(_text(_child(size, name))) for name in ("width", "height"))
         _check_size(width, height)
         return _columns([_parse_object(each, class_ids, width, height) for each in root.findall("object")])
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
+    except (ElementTree.ParseError, expat.ExpatError, LookupError, ValueError) as error:
         problem = error.args[0] if isinstance(error, LookupError) else error
         raise SchemaError(f"{where}: this is no annotation that can be used ({problem})") from error
+
+
+def _refuse_entities(data: bytes, where: str) -> None:
+    """Raise SchemaError at the first definition of an entity, before any entity is expanded."""
+
+    def refuse(*_: object) -> None:
+        raise SchemaError(f"{where}: an annotation that defines entities is not read")
+
+    # A search for "<!ENTITY" would miss definitions in other encodings, such as UTF-16.
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = refuse
+    parser.Parse(data, True)
 
 
 def _check_size(width: float, height: float) -> None:

@@ -40,12 +40,12 @@ def unpack(answer: bytes, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]
                 info = archive.next()
                 if info is None or info.name != name or info.size != length:
                     return None
-                body = archive.extractfile(info)
+                body = archive.extractfile(info) if info.isreg() else None
                 if body is None:
                     return None
                 pieces.append(body.read())
             if archive.next() is not None:
                 return None
-    except tarfile.TarError:
+    except (tarfile.TarError, ValueError, OverflowError):  # malformed sparse members and sizes raise the last two
         return None
     return pieces

@@ -68,7 +68,9 @@ class MemoryStore(Store):
         with _lock:
             names = sorted(name for name in _buckets.get(self._bucket, {}) if name.startswith(prefix))
         for name in names:
-            yield self.head(name)
+            found = self._find(name)
+            if found is not None:  # otherwise it was deleted during the listing
+                yield found[1]
 
     def put(self, name: str, data: bytes | Path) -> None:
         check_object_name(name, url=self.url(name))
@@ -102,8 +104,11 @@ class MemoryStore(Store):
 
     def _object(self, name: str) -> tuple[bytes, ObjectInfo]:
         check_object_name(name, url=self.url(name))
-        with _lock:
-            found = _buckets.get(self._bucket, {}).get(name)
+        found = self._find(name)
         if found is None:
             raise ShardNotFound("there is no such object", url=self.url(name))
         return found
+
+    def _find(self, name: str) -> tuple[bytes, ObjectInfo] | None:
+        with _lock:
+            return _buckets.get(self._bucket, {}).get(name)

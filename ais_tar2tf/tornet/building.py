@@ -71,6 +71,9 @@ class _Worker:
             self._process = subprocess.Popen(  # noqa: S603  # this Python runs a module of this package
                 command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(worker_end.fileno(),)
             )
+        except BaseException:
+            self.pipe.close()
+            raise
         finally:
             worker_end.close()
 

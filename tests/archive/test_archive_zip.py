@@ -159,6 +159,23 @@ def test_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
         assert pairs(read(data, range(1, len(data)))) == MEMBERS
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("step", [1, 7, 13, 1000])
+@pytest.mark.parametrize("stated", [0, 1, 8, 43])
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_zip64_end_that_states_too_small_a_size(
+    stated: int, step: int, piped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+    data = zip_of(MEMBERS[:4], piped=piped)
+    at = data.rfind(b"PK\x06\x06")
+    assert struct.unpack_from("<Q", data, at + 4) == (44,)
+    data = _patched(data, b"PK\x06\x06", 4, struct.pack("<Q", stated))
+    with pytest.raises(ArchiveError, match="zip64 end") as caught:
+        read(data, range(step, len(data), step))
+    assert caught.value.offset == at
+
+
 def test_a_member_written_with_zip64_sizes() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as file, file.open("a.jpg", "w", force_zip64=True) as member:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -262,6 +264,32 @@ def test_a_folder_without_a_marker_is_ours_if_all_its_names_are(tmp_path, names,
             with pytest.raises(ExportError, match="did not make"):
                 act(folder, LAYOUT, fail=ExportError)
         assert tree(folder) == before
+
+
+@pytest.mark.parametrize("act", [owned.check, owned.claim, owned.clear, owned.remove])
+def test_a_subfolder_that_vanishes_during_the_check(tmp_path, monkeypatch, act):
+    """Another process deletes a subfolder between the listing of the folder and the visit to the subfolder."""
+    folder, scandir = tmp_path / "folder", os.scandir
+
+    def scanned(at):
+        with scandir(at) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        shutil.rmtree(folder / "in-1", ignore_errors=True)
+        return contextlib.nullcontext(found)
+
+    def act_on(name):
+        (folder / "in-1").mkdir(parents=True)
+        (folder / name).write_text("")
+        with monkeypatch.context() as patched:
+            patched.setattr(owned.os, "scandir", scanned)
+            act(folder, LAYOUT, fail=ExportError)
+
+    with pytest.raises(ExportError, match="did not make"):
+        act_on("mine")
+    assert set(tree(folder)) == {"mine"}
+    (folder / "mine").unlink()
+    act_on("1.x")
+    assert set(tree(folder)) == {owned.check: {"1.x"}, owned.claim: {"1.x", MARKER}}.get(act, set())
 
 
 def test_links_and_devices_are_never_ours(tmp_path):

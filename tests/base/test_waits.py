@@ -123,6 +123,18 @@ def test_requests_one_after_another_share_the_time() -> None:
     assert contacts.note_refusal(("http", "other"), clock.now) == Silence(0, 0)
 
 
+def test_only_a_new_endpoint_makes_others_forgotten() -> None:
+    clock = Clock()
+    contacts = Contacts(clock)
+    for number in range(1_000):
+        contacts.note_refusal(("http", str(number)), clock.now)
+    clock.now += 4
+    for name in ("7", "999"):
+        assert contacts.note_refusal(("http", name), clock.now) == Silence(4, 0)
+    assert contacts.note_refusal(("http", "new"), clock.now) == Silence(0, 0)
+    assert contacts.note_refusal(("http", "8"), clock.now) == Silence(0, 0)
+
+
 def test_zero_tries_once() -> None:
     error = TransportError("no", url="u", silence=NO_CONNECTION)
     assert Tries(Retry(unreachable=0)).after_failure(error, lambda: 0.5) is None

@@ -410,6 +410,20 @@ def test_checksums_are_bounded(root: Path) -> None:
         assert [sums.cached(content) for content in contents] == [None, contents[1].path, contents[2].path]
 
 
+def test_a_checksum_that_cannot_be_started_leaves_no_file_open(root: Path) -> None:
+    """The pool is shut down when the server closes."""
+    content = contents_of(root, "a")
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    sums = Checksums(pool)
+    with Path(content.path).open("rb") as file:
+        before = open_files()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="shutdown"):
+                sums.start(file.fileno(), content)
+        assert left_open(before) == []
+
+
 def contents_of(root: Path, name: str) -> Any:
     from ais_tar2tf.cluster.server.checksums import FileIdentity
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 import ais_tar2tf as t2t
 from ais_tar2tf import datum
+from ais_tar2tf.datum.annotations import parse_objects
 from ais_tar2tf.errors import ExportError, MissingField, SchemaError
 from ais_tar2tf.recordfiles.export.destinations import FolderDestination
 from ais_tar2tf.stores.memory import MemoryStore
@@ -451,6 +453,31 @@ def test_bad_input_names_file_row_or_key(tmp_path):
         export(folder, tmp_path / "out", write_configs=datum.configs.TFRWriteConfigs(splits={"train": 3}))
     with pytest.raises(ValueError, match="is no name for a split"):
         export(folder, tmp_path / "out", **{"a/b": 1})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+def test_an_annotation_that_defines_entities_is_refused(encoding):
+    """The entities of a few bytes may expand to any size, in every encoding of XML."""
+    declared = "utf-16" if encoding.startswith("utf-16") else encoding
+    mark = b"" if encoding in ("utf-8", "utf-16", "latin-1") else "\ufeff".encode(encoding)
+    plain = made.annotation([{"name": "bird", "box": (0, 0, 1, 1), "pose": "Left"}])
+
+    def parse(doctype: str, pose: str) -> Any:
+        text = f'<?xml version="1.0" encoding="{declared}"?>{doctype}{plain.replace("Left", pose)}'
+        return parse_objects(mark + text.encode(encoding), {"bird": 1}, "a.xml")
+
+    assert parse("", "L\xe9ft")["pose"] == ["l\xe9ft"]
+    assert parse("<!DOCTYPE annotation>", "&lt;")["pose"] == ["<"]
+    laughs = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(3))
+    for doctype in (
+        f"<!DOCTYPE a [{laughs}]>",
+        '<!DOCTYPE a [<!ENTITY % p "x">]>',
+        '<!DOCTYPE a [<!ENTITY e SYSTEM "b">]>',
+    ):
+        with pytest.raises(SchemaError, match=r"a\.xml: an annotation that defines entities is not read"):
+            parse(doctype, "&l2;" if laughs in doctype else "Left")
+    with pytest.raises(SchemaError, match=r"a\.xml: this is no annotation that can be used \(undefined entity"):
+        parse("", "&l2;")
 
 
 def test_a_detection_set_without_any_object_is_readable(tmp_path):

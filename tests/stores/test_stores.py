@@ -209,6 +209,18 @@ def test_names_that_a_page_hides_are_listed_or_an_error(place: StorePlace) -> No
     assert [info.name for info in place.store.list("a/")] == names[1:-1]
 
 
+def test_an_object_that_is_deleted_during_a_listing_is_no_error(place: StorePlace) -> None:
+    if not place.lists or _is_read_only(place):
+        return
+    for name in ("a", "b", "c"):
+        place.put(name, DATA)
+    listing = place.store.list("")
+    found = [next(listing).name]
+    place.store.delete("b")
+    found += [info.name for info in listing]
+    assert [name for name in found if name != "b"] == ["a", "c"]
+
+
 @pytest.mark.parametrize("size", [0, 5, 3_000_000])
 def test_a_file_is_put_like_bytes(place: StorePlace, tmp_path: Path, size: int) -> None:
     if _is_read_only(place):

@@ -219,6 +219,21 @@ def drain(body: Any) -> None:
 # Datasets, checkpoints, retries
 
 
+def test_a_shard_that_is_replaced_by_one_to_be_read_whole(bucket: Bucket) -> None:
+    """The number of records in the old listing does not count for the new shard, of which much is selected."""
+    fill(bucket)
+    with bucket.open() as src:
+        chosen = src.select("cls")
+        assert len(list(chosen.records())) == 27
+        bucket.store.put("t-1.tar", made.labelled("new", 4, lambda _: {"cls": b"7"}))
+        found = [record["__key__"] for record in chosen.records()]
+        assert [key for key in found if key.startswith("new")] == [f"new/{n:06d}" for n in range(4)]
+        assert len(found) == 22
+        assert (chosen.extracted.shards, chosen.extracted.whole_shards) == (3, 1)
+        fill(bucket)
+        assert len(list(chosen.records())) == 27
+
+
 def test_a_dataset_and_its_checkpoint(bucket: Bucket, tmp_path: Path) -> None:
     fill(bucket)
 

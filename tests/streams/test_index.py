@@ -151,6 +151,16 @@ def test_inputs_without_an_index_are_refused(memory, imagenet):
         t2t.index(url, limits=Limits(index_bytes=50))
 
 
+@pytest.mark.parametrize("size", [1 << 32, 1 << 40])
+def test_a_record_that_is_too_large_for_an_index(size):
+    """An extent is stored in units of 512 bytes, but the size of the fields in bytes."""
+    identity = Identity("v", "e", "xxhash2:0", size)
+    for extent, fields in ((size * 512, 1), (size + 512, size)):
+        with pytest.raises(SchemaError, match="'s' has a record that is too large for an index"):
+            ShardIndex.from_places("s", identity, [0, 512], [512, extent], [1, fields], compressed=False)
+    ShardIndex.from_places("s", identity, [0], [1 << 32], [(1 << 32) - 1], compressed=False)
+
+
 # The file
 
 NUMBERS = st.integers(0, 1 << 33)

@@ -123,6 +123,45 @@ def test_seeking_finds_the_end_and_nothing_after_it(share_shards, shuffle):
             seek(plan, plan.begin(0, 3, 2), records, share_shards[True].entry)
 
 
+def two_shards(*counts: int) -> tuple[Shards, Plan]:
+    """Return shards with an index, and the endless plan of host 0 of 2, which reads one shard in each epoch."""
+    bucket = "shares-" + "-".join(map(str, counts))
+    store = MemoryStore(bucket)
+    for number, count in enumerate(counts):
+        store.put(f"{number}.tar", made.labelled(f"s{number}", count))
+    shards = Shards(store, [f"{number}.tar" for number in range(2)], READ)
+    index = t2t.index(f"memory://{bucket}/{{0..1}}.tar")
+    return replace(shards, index=index), Plan(2, Shuffle(window=4), 0, 2, None, counts)
+
+
+@pytest.mark.parametrize("skipped", [0, 3, 9, 10, 13, 25, 47])
+def test_seeking_goes_on_after_an_epoch_without_records(skipped):
+    shards, plan = two_shards(0, 10)
+    with_records = [epoch for epoch in range(20) if plan.order(epoch, 1).shards == [1]]
+    assert with_records[:2] == [1, 2]
+    begin = plan.begin(0, 1, -1)
+
+    def next_keys(position: Position, count: int) -> list[str]:
+        stream = open_stream(ReadSession(shards), plan, position, Account())
+        found: list[str] = []
+        while len(found) < count:
+            found += [record["__key__"] for record in stream.next_chunk(count - len(found))]
+        stream.close()
+        return found
+
+    sought = seek(plan, begin, skipped, shards.entry)
+    assert sought.epoch == with_records[skipped // 10]
+    assert next_keys(sought, 25) == next_keys(begin, skipped + 25)[skipped:]
+
+
+def test_seeking_in_epochs_without_records_ends():
+    shards, plan = two_shards(0, 0)
+    with pytest.raises(OptionError, match=r"start_at=1 is behind the end: there are 0 records"):
+        seek(plan, plan.begin(0, 1, -1), 1, shards.entry)
+    sought = seek(plan, plan.begin(0, 1, -1), 0, shards.entry)
+    assert read(shards, plan, sought) == []
+
+
 def test_the_order_does_not_depend_on_the_selection(share_shards):
     """A selection does not change windows, because bytes of the archive bound them."""
     plan = Plan(SHARDS, WINDOWS)

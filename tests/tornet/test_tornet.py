@@ -21,6 +21,7 @@ from ais_tar2tf.errors import ExportError, MissingDependency, SchemaError, Shard
 from ais_tar2tf.tornet import building, record_file
 from ais_tar2tf.tornet.catalog import evenly_divided, read_catalog
 from ais_tar2tf.tornet.small_data import make
+from tests.support.leftovers import left_open, open_files
 from tests.support.tornet_data import assert_same, by_event, expected, run
 
 FORMATS = ("tfrecord", "array_record")
@@ -357,6 +358,15 @@ def test_a_worker_that_dies_is_an_error(tornet_root: Path, tmp_path: Path, monke
     monkeypatch.setattr(building.sys, "executable", shutil.which("true"))
     with pytest.raises(ExportError, match="a worker process ended by itself"):
         tornet.build(tornet_root, tmp_path, file_format="tfrecord", workers=2, progress=False)
+
+
+def test_a_worker_that_cannot_be_started_leaves_no_pipe_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building.sys, "executable", str(tmp_path / "nothing"))
+    before = open_files()
+    with pytest.raises(FileNotFoundError) as error:  # its traceback keeps all local objects
+        building._Worker()
+    assert left_open(before) == []
+    assert error.tb is not None
 
 
 def test_the_progress_bar_shows_samples_and_files(

@@ -108,6 +108,13 @@ def test_values_that_are_too_large() -> None:
             read(data, 3)
 
 
+def test_the_limit_of_a_text_is_in_bytes() -> None:
+    for text, size in (('["a"]', 5), ('["ä"]', 6), ('["\U0001f600"]', 8), ('["\ud800"]', 7)):
+        assert json_value(text, size) == [text[2:3]]
+        with pytest.raises(SchemaError, match=rf"JSON of {size} bytes passes the limit of {size - 1}"):
+            json_value(text, size - 1)
+
+
 def test_a_record_names_itself_when_its_json_is_hostile() -> None:
     store = MemoryStore("hostile-values")
     store.put("a.tar", made.tar([("k", {"json": b"[" * 100_000})]))

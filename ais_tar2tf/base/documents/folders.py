@@ -169,7 +169,9 @@ def _stranger(folder: int, layout: Layout) -> str | None:
                 inner = layout.below(entry.name)
                 if inner is None:
                     return entry.name
-                with opened(entry.name, fail=_vanished, below=folder) as below:
+                found = None
+                missing = contextlib.suppress(FileNotFoundError)  # if another process has deleted this subfolder
+                with missing, opened(entry.name, fail=_vanished, below=folder) as below:
                     found = _stranger(below, inner)
                 if found is not None:
                     return f"{entry.name}/{found}"

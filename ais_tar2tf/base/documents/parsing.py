@@ -25,7 +25,7 @@ _SMALL = 64 * KIB  # bytes; a msgpack document up to this size may have any numb
 
 
 def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
-    """Return the value of a JSON text of at most `limit` bytes.
+    """Return the value of a JSON text of at most `limit` bytes, which a `str` has in UTF-8.
 
     >>> json_value(b'{"a": [1, null]}')
     {'a': [1, None]}
@@ -92,8 +92,11 @@ def _counted(msgpack: Any, data: bytes) -> dict[str, Any]:
 
 
 def _check_size(kind: str, data: bytes | str, limit: int) -> None:
-    if len(data) > limit:
-        raise SchemaError(f"{kind} of {len(data):,} bytes passes the limit of {limit:,}, Limits.value_bytes")
+    if isinstance(data, str) and not data.isascii():
+        data = data.encode("utf-8", "surrogatepass")
+    size = len(data)
+    if size > limit:
+        raise SchemaError(f"{kind} of {size:,} bytes passes the limit of {limit:,}, Limits.value_bytes")
 
 
 def _check_depth(kind: str, value: Any) -> None:

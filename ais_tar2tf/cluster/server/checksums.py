@@ -119,7 +119,11 @@ class Checksums:
         if job is None:
             # The job gets a duplicate of the descriptor, because the caller may close its own before the job ends.
             own = os.dup(descriptor)
-            job = self._jobs[content] = self._pool.submit(self.compute, own, content)
+            try:
+                job = self._jobs[content] = self._pool.submit(self.compute, own, content)
+            except RuntimeError:  # the pool was shut down, because the server is closing
+                os.close(own)
+                raise
             job.add_done_callback(lambda _: self._finish(own, content))
         return job
 

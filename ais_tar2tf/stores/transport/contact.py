@@ -81,7 +81,7 @@ class Contacts:
             since, last = self._refused.get(endpoint, (began, began))
             if began - last > _NEW_CALL:
                 since = began
-            if len(self._refused) >= _MAX_SILENT:
+            if endpoint not in self._refused and len(self._refused) >= _MAX_SILENT:
                 self._refused.clear()
             self._refused[endpoint] = since, now
         return Silence(now - since, now - began, accepts)

@@ -240,11 +240,12 @@ class MembersStore(WrapperStore):
             if found is None:
                 self._unlisted.add(name)
             decision, shard = found or (Decision(members=False), None)
-            is_new = name not in self._records
+            if not decision.members:
+                self._records.pop(name, None)  # the shard may have been replaced since it was listed first
+            if name not in self._records:
+                self._count(decision, shard)
             if decision.members:
                 self._records[name] = decision.records
-            if is_new:
-                self._count(decision, shard)
             return shard if decision.members else None
 
     def _decide_first(self) -> tuple[Decision, ObjectInfo | None] | None:

@@ -103,7 +103,7 @@ class ShardIndex:
         begins = np.asarray(offsets, np.int64)
         lengths = np.append(np.diff(begins), extents[-1:]).astype(np.int64)
         unit = 1 if ((begins % TAR_BLOCK).any() or (lengths % TAR_BLOCK).any()) else TAR_BLOCK
-        if len(lengths) and int(lengths.max()) // unit >= 1 << 32:
+        if max(int(lengths.max(initial=0)) // unit, max(sizes, default=0)) >= 1 << 32:
             raise SchemaError(f"shard {name!r} has a record that is too large for an index")
         return cls(
             name,

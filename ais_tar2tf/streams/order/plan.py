@@ -35,7 +35,13 @@ from ais_tar2tf.streams.order.positions import Mark, Position
 from ais_tar2tf.streams.order.strategies import strategy_of
 from ais_tar2tf.streams.order.strategy import Order, OrderStrategy
 
-__all__ = ["Plan", "start_after_end"]
+__all__ = ["MOST_EMPTY_EPOCHS", "Plan", "start_after_end"]
+
+MOST_EMPTY_EPOCHS = 1_000
+"""After this many epochs without records, in succession, endless epochs end.
+
+If there are few shards, a host may have no records in some epochs.
+"""
 
 
 @dataclass(frozen=True, slots=True)

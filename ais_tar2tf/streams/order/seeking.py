@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ais_tar2tf.streams.order.plan import Plan, start_after_end
+from ais_tar2tf.streams.order.plan import MOST_EMPTY_EPOCHS, Plan, start_after_end
 from ais_tar2tf.streams.order.positions import Mark, Position
 from ais_tar2tf.streams.order.strategy import EntryOf, Order
 
@@ -21,10 +21,11 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
     `entry_of` returns the index entry of a shard.
 
     Raises:
-        OptionError: The host has fewer than `records` records in all epochs from `begin` on.
+        OptionError: The host has fewer than `records` records in all epochs from `begin` on, or before
+            `MOST_EMPTY_EPOCHS` epochs without records.
     """
     _, hosts = plan.share
-    position, left = begin, records
+    position, left, empty_epochs = begin, records, 0
     while True:
         order = plan.order(position.epoch, position.seed)
         of_epoch = _records_of_host(plan, position, order, entry_of)
@@ -32,13 +33,12 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
             numbered = replace(position, read_for_all=left * hosts)
             return plan.strategy.seek(numbered, order, left * hosts, entry_of)
         left -= of_epoch
+        empty_epochs = 0 if of_epoch else empty_epochs + 1
         next_epoch = plan.next_epoch(position)
-        if next_epoch is None:
+        if next_epoch is None or empty_epochs == MOST_EMPTY_EPOCHS:
             if left:
                 raise start_after_end(records, records - left)
             return _end(plan, position, order)
-        if not of_epoch and position.epochs_left < 0:
-            return next_epoch  # epochs without end, which may all be empty: the loop might never end
         position = next_epoch
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ais_tar2tf.records import Records
-from ais_tar2tf.streams.order import StreamPosition
+from ais_tar2tf.streams.order import MOST_EMPTY_EPOCHS, StreamPosition
 
 __all__ = ["Stream"]
-
-# After so many epochs without records in succession, a stream ends. If there are few shards, a host may have no
-# records in some epochs.
-_MOST_EMPTY_EPOCHS = 1_000
 
 
 class Stream(ABC):
@@ -57,9 +53,9 @@ class Stream(ABC):
         If this epoch has ended, begin the next epoch that has records, and return the first chunk of that epoch.
 
         The arguments are those of `next_in_epoch`. The result is empty after the last epoch, and after
-        `_MOST_EMPTY_EPOCHS` epochs without records.
+        `MOST_EMPTY_EPOCHS` epochs without records.
         """
-        for _ in range(_MOST_EMPTY_EPOCHS):
+        for _ in range(MOST_EMPTY_EPOCHS):
             chunk = self.next_in_epoch(most, full=full)
             if chunk or not self.begin_next_epoch():
                 return chunk
