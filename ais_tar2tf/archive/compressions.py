@@ -51,7 +51,7 @@ class Compression:
     # A part of the error's text by which the library refuses a frame that needs more memory than Limits.window_bytes.
     # None: the library does not refuse such a frame.
     memory_message: str | None = None
-    padding: int = 0  # a frame may be followed by a multiple of so many zeros; 0: the format has no padding
+    padding: int = 0  # the zeros after a frame must be a multiple of this number; 0: the format has no padding
     skippable: bool = False  # the format has frames without content, which the reader skips
     # The most bytes that are passed to one call of `decompress`. They are few, because libraries copy input that they
     # cannot use yet.

@@ -43,7 +43,7 @@ _SYNONYMS = {
 
 # The least ratio that difflib must give for a suggestion: `jpg` is suggested for `jgp`, but `cls` is not for `jpg`.
 _SIMILAR = 0.6
-# The fewest letters for which a longer name that begins with them is suggested, such as `skip-record` for `skip`.
+# If a name has so many letters, a longer known name that begins with it may be suggested: `skip-record` for `skip`.
 _PREFIX_LETTERS = 3
 
 
@@ -123,8 +123,8 @@ def _checked(
 
     Args:
         function: The function.
-        further_names: A function that gets the name of `function` in errors, and returns the names of further options
-            to accept.
+        further_names: A function that returns the names of further options to accept. Its argument is the name by
+            which errors call `function`.
         within: The name of the class if `function` is a constructor; otherwise "".
         methods: Methods of the function's result. The error for an unknown option names the methods that have it.
     """

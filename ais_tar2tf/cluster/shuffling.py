@@ -181,7 +181,7 @@ def shuffle(
         bucket: The bucket for `template` and `out_template` if they are no URLs.
         endpoint: The URL of the AIStore proxy. Default: AIS_ENDPOINT.
         token: The AuthN token, or a function that returns it. Default: AIS_AUTHN_TOKEN.
-        replace: Whether to delete existing shards that have new names. If False, such a shard is an error.
+        replace: Whether to delete existing shards whose names new shards will get. If False, they are an error.
         local: Whether to shuffle in this process if the cluster was built without dSort. Such a local shuffle reads
             many records by each request. It needs uncompressed tars, and the order "random" or "none".
         progress: Called repeatedly with a `ShuffleProgress` until the job has ended. A local shuffle never calls it.
@@ -355,7 +355,8 @@ def _old_names(store: AisStore, template: str, read: Read, *, replace: bool) -> 
     """Create the bucket if it does not exist, and list the existing shards that have names of new shards.
 
     If `replace` is False and there are such shards, raise an error. If `replace` is True, the caller deletes them
-    once the shuffle can begin. Otherwise, old shards could stay among the new shards if the job writes fewer shards.
+    once the shuffle can begin. Without this, old shards would stay among the new shards if the job writes fewer
+    shards.
     """
     new_names = set(_out_names(template, read))
     store.create()

@@ -97,8 +97,8 @@ class RangeRequest:
     start: int
     stop: int | None  # None: the range ends with the shard, whose size is not known yet
     # The number of bytes, in all shards, that were planned before this request. The read-ahead compares this number
-    # with the number of bytes that the reader has passed. For a prefetch window, both numbers are equal, so that its
-    # request can begin at once.
+    # with the number of bytes that the reader has passed. For a prefetch window, it is the number of bytes that the
+    # reader has passed, so that the request can begin at once.
     plan_offset: int
     may_be_combined: bool = False  # one store request may bring this range together with other ranges
     state: RequestState = RequestState.PLANNED

@@ -1,8 +1,9 @@
 """`t2t.open`: turn URLs into a `Source`, which has a store, the names of shards, and options.
 
 `OpenOptions` declares the options of every reader of shards, with their defaults and their documentation. To add an
-option, add a field to `OpenOptions`, and a key to one of the TypedDicts above that class. An option that becomes a
-field of `options.Read` must have the same name as the field. This module must not read records.
+option, add a field to `OpenOptions`, and a key to one of the TypedDicts above that class. If the option becomes a
+field of `options.Read`, add the key to `options.ReadKeywords` instead, with the name of the field. This module must
+not read records.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _SMALL = 64 * KIB  # bytes; a msgpack document up to this size may have any numb
 
 
 def json_value(data: bytes | str, limit: int = _LIMIT) -> Any:
-    """Return the value of a JSON text of at most `limit` bytes, which a `str` has in UTF-8.
+    """Return the value of a JSON text of at most `limit` bytes. The size of a `str` is its size in UTF-8.
 
     >>> json_value(b'{"a": [1, null]}')
     {'a': [1, None]}

@@ -112,7 +112,7 @@ def _text(location: object, text_of: Callable[[Location], str] | None, what: str
     text = _name_text(location, what)
     if not text:
         raise TemplateError("the template is empty: name a shard, a prefix that ends in '/', or a glob")
-    return text if text_of is None else text_of(location)  # type: ignore[arg-type]  # `location_text` accepted it
+    return text if text_of is None else text_of(location)  # type: ignore[arg-type]  # `_name_text` accepted its type
 
 
 def local_folder(location: object, what: str) -> str:

@@ -180,8 +180,8 @@ def _first_width(low: float, high: float) -> float:
     """Return the first width of a bin, so that numbers from `low` to `high` use at most about half of the bins.
 
     The width is a power of two. So if the width is less than 1, several bins together have exactly the width 1, and
-    `bins` can merge them. If the numbers are almost equal, a billionth of the largest counts as their range:
-    rounding could make the edges of much narrower bins equal.
+    `bins` can merge them. If the numbers are almost equal, their range is taken to be a billionth of the largest
+    number. With much narrower bins, rounding could make the two edges of a bin equal.
     """
     across = max(high - low, abs(high) * 1e-9, abs(low) * 1e-9)
     if not across:

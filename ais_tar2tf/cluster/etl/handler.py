@@ -46,7 +46,7 @@ _DRAINED_BYTES = 1 * MIB  # if more of a body is left after a response, the conn
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
 _LENGTH = re.compile("[0-9]{1,18}")  # the digits of an accepted Content-Length: less than an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
-_PUT_DONE = "direct put success"  # the text message that confirms a direct put to the target on a WebSocket
+_PUT_DONE = "direct put success"  # tells the target, on a WebSocket, that another node got the output
 
 
 class Handler(BaseHTTPRequestHandler):

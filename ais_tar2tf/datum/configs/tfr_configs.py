@@ -14,7 +14,7 @@ from ais_tar2tf.recordfiles.export.boundaries import DEFAULT_SIZE
 __all__ = ["BucketConfigs", "DatasetConfigs", "TFRReadConfigs", "TFRWriteConfigs"]
 
 _SEED = 6052020  # the default seed in the original program Datum
-_FUNCTION: Any = Callable  # typed as Any, because type checkers refuse Callable, an abstract class, as `kind`
+_FUNCTION: Any = Callable  # typed as Any, because type checkers refuse an abstract class as an argument of `Setting`
 
 
 def _common_callback(name: str) -> property:
@@ -41,7 +41,8 @@ class TFRWriteConfigs(ConfigBase):
     splits = Setting(
         dict,
         None,
-        "From each split to its attributes: `num_examples`, which is checked; `extension` of images, `image_dir`, "
+        "A dict with the attributes of each split, by its name: `num_examples`, which is checked; `extension`, of "
+        "the images; `image_dir`, "
         "`csv_path`, `set_dir`, `annotation_dir`, `label_dir`, `image_extension`, `label_extension`, `json_path`, "
         "`shards`.",
     )
@@ -101,7 +102,7 @@ class DatasetConfigs(ConfigBase):
     buffer_size = Setting(int, 100, "The number of examples in the buffer of the shuffle.", least=1)
     seed = Setting(int, _SEED, "The seed of the shuffle.")
     full_dataset = Setting(
-        bool, False, "Return all examples of a split as one batch of tensors, instead of a dataset, not repeated."
+        bool, False, "Return one batch of tensors with all examples of a split, once each, instead of a dataset."
     )
     drop_remainder = Setting(bool, True, "Drop the last batch of training when it is not full.")
     drop_remainder_val = Setting(bool, False, "The same for validation.")

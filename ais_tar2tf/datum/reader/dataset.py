@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str], dataset_configs: DatasetConfigs | None = 
 
 @dataclass(frozen=True)
 class Stage:
-    """The settings that `train_fn`, `val_fn` and `test_fn` do not share, for one of these three functions."""
+    """The settings that one of the functions `train_fn`, `val_fn` and `test_fn` has for itself."""
 
     name: str
     batch_size: int  # the number of examples that this host contributes to a batch

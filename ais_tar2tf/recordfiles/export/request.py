@@ -278,7 +278,7 @@ def _plan(
 
 
 def _class_names(shards: Shards, options: ExportOptions) -> dict[str, list[str]]:
-    """Return a dict from the feature that will hold the class numbers to the names of the classes.
+    """Return a dict with one entry: the feature that will hold the class numbers, and the names of the classes.
 
     Without a function that encodes the records, this feature is the field of the class numbers in the shards. With a
     function, the function's attribute `label` states the feature. The result is empty if the function has no such

@@ -101,8 +101,9 @@ class SharedStream(Stream):
     def _verify_count(self) -> None:
         """Check the numbers of records in the index, which determine the bound.
 
-        A lane checks the number of records of a shard at the end of the shard. So if this host has the fewest records
-        of all hosts, read its epoch to the end: few or no records follow. Other hosts check nothing here.
+        A lane checks the number of records of a shard at the end of the shard. The bound is the smallest number of
+        records that any host has. A host with so few records reads its epoch to the end: few or no records follow.
+        Other hosts check nothing here.
         """
         if self._plan.has_fewest(self._position.epoch, self._position.seed):
             while self._all.next_in_epoch():

@@ -188,8 +188,9 @@ class MembersStore(WrapperStore):
         self._always = always
         self._pattern = members_pattern(grouping, sorted(selection.sources))
         self._lock = forking.lock()  # held while members are listed
-        # Whether only members of the first shard are requested; None while this is not decided. Without a pattern,
-        # the grouping is a function, which AIStore cannot apply, so no members are requested.
+        # Whether the first shard is requested as selected members. If False, all shards are read whole. None:
+        # undecided. Without a pattern, the grouping is a function, which AIStore cannot apply, so no members are
+        # requested.
         self._pays: bool | None = None if self._pattern is not None else False
         self._first_tries = _FIRST_TRIES
         # Shards that were opened whole because they, or the first shard, could not be listed. They are opened whole

@@ -6,7 +6,7 @@
       "batch": 32,                                         records in a batch
       "seed": 7,                                           seed of the order: the user's, or a drawn number
       "place": {"epoch": 3, "records": 6400,               the next record comes after 6400 records of the dataset's
-                "position": "[1,…]", "skip": 12},          epoch 3, and after 12 records from this position on
+                "position": "[1,…]", "skip": 12},          epoch 3; the position is 12 records before that record
       "dataset": {"shuffle window": 2048, …},              the options on which the order depends
       "weights": "resume-0.weights.h5",                    the file with the weights, next to this file
       "weights_checksum": "xxh3-128:…",

@@ -86,8 +86,8 @@ def _timed(mapping: GraphMapping, request: DatasetRequest) -> Callable[[Any, Any
         began = tf.timestamp()
         with tf.control_dependencies([began]):
             value = mapping({name: tf.identity(column) for name, column in columns.items()})
-        # A dependency on the call waits only for its side effects. A dependency on its results waits until
-        # the call ends.
+        # The clock is read again after all results exist. A dependency on the function's call would wait only for its
+        # side effects.
         tensors = [tf.identity(each) for each in tf.nest.flatten(value, expand_composites=True)]
         with tf.control_dependencies(tensors):
             seconds = tf.timestamp() - began
