@@ -267,6 +267,8 @@ OPS = {
         "Resize.size is 2 values, each a whole number, not 64: say (height, w",
     ),
     "text": (lambda: ops.Resize("jpg", "64"), "not '64': say (height, width)"),
+    "iterator": (lambda: ops.Resize("jpg", map(int, "64")), "not <map object at", "say (height, width)"),
+    "vocabulary iterator": (lambda: ops.Decode("cls", vocabulary=iter(["a"])), "vocabulary is a list of text"),
     "one of two": (lambda: ops.Resize("jpg", (64,)), "not (64,): say (height, width)"),
     "half pixels": (lambda: ops.Resize("jpg", (6.5, 4)), "not (6.5, 4)"),
     "field": (lambda: ops.Resize(3, (6, 4)), "Resize.field is text, not 3"),
