@@ -433,6 +433,19 @@ def test_results_that_contradict_a_python_mapping(typed_url, types, shapes, told
     refused(lambda: list(dataset), "record 'a/000000': the mapping failed", told, kind=MappingError)
 
 
+@pytest.mark.parametrize("graph", [True, False])
+def test_one_value_of_unknown_length_is_a_vector(typed_url, graph):
+    """As tf.TensorShape((None,)), and not a value of unknown rank."""
+
+    def dataset(shape: tuple[int, ...]) -> Any:
+        options = {"graph": graph, "output_types": tf.float32, "output_shapes": (None,)}
+        return t2t.open(typed_url).dataset(lambda _: tf.zeros(shape), **options)
+
+    assert dataset((3,)).element_spec.shape.rank == 1
+    assert len(list(dataset((3,)))) == RECORDS
+    refused(lambda: list(dataset((2, 3))), "shape", kind=SchemaError if graph else MappingError)
+
+
 def test_values_that_are_no_numbers():
     store = MemoryStore("words")
     store.put("a.tar", made.labelled("a", 3, lambda _: {"txt": b"cat"}))
