@@ -12,10 +12,11 @@ from typing import Any
 import grain
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import ais_tar2tf as t2t
-from ais_tar2tf.errors import ArchiveError, MissingDependency, SchemaError, ShardNotFound
+from ais_tar2tf.errors import ArchiveError, MissingDependency, OptionError, SchemaError, ShardNotFound
 from tests.support import shards as made
 from tests.support.tornet_data import run
 
@@ -110,6 +111,39 @@ def test_random_access_from_the_end_and_by_slices(prepared: Any) -> None:
 def test_tensorflow_reads_the_same(prepared: Any) -> None:
     assert _numbers(tfds.as_numpy(prepared.as_dataset(split="train"))) == list(range(16))
     assert _numbers(tfds.as_numpy(prepared.as_dataset(split="train[10:12]"))) == [10, 11]
+
+
+def test_a_read_config_applies_to_both_formats(prepared: Any) -> None:
+    """TFDS itself reads the TFRecord files."""
+
+    def dataset(*, shuffle_files: bool = False, **options: Any) -> Any:
+        common = {"try_autocache": False, "enable_ordering_guard": False, "interleave_cycle_length": 1}
+        config = tfds.ReadConfig(**common, **options)
+        return prepared.as_dataset(split="train", read_config=config, shuffle_files=shuffle_files)
+
+    def numbers(found: Any) -> list[int]:
+        return _numbers(tfds.as_numpy(found))
+
+    orders = [numbers(dataset(shuffle_files=True, shuffle_seed=seed)) for seed in (1, 1, 2, 3, 4)]
+    assert orders[0] == orders[1]
+    assert len(set(map(tuple, orders))) > 1
+    assert all(sorted(order) == list(range(16)) for order in orders)
+    fixed = dataset(shuffle_files=True, shuffle_reshuffle_each_iteration=False)
+    assert numbers(fixed) == numbers(fixed)
+    endless = dataset(repeat_filenames=True, assert_cardinality=False)
+    assert numbers(endless.take(40)) == [number % 16 for number in range(40)]
+    hosts = [numbers(dataset(input_context=tf.distribute.InputContext(2, number))) for number in range(2)]
+    assert sorted(hosts[0] + hosts[1]) == list(range(16))
+    assert all(hosts)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 3
+    assert dataset(options=options).options().threading.private_threadpool_size == 3
+
+
+def test_settings_without_effect_on_array_records_are_refused(prepared: Any) -> None:
+    if prepared.info.file_format.value == "array_record":
+        with pytest.raises(OptionError, match=r"ReadConfig\.add_tfds_id has no effect .* file_format='tfrecord'"):
+            prepared.as_dataset(split="train", read_config=tfds.ReadConfig(add_tfds_id=True))
 
 
 def test_tfds_reads_the_files_without_this_package(prepared: Any) -> None:
