@@ -16,7 +16,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import ais_tar2tf as t2t
+from ais_tar2tf.base.monitoring.progress import Progress
 from ais_tar2tf.errors import ArchiveError, MissingDependency, OptionError, SchemaError, ShardNotFound
+from ais_tar2tf.tfds import shards_builder
 from tests.support import shards as made
 from tests.support.tornet_data import run
 
@@ -208,6 +210,20 @@ def test_one_template_is_the_split_train(tmp_path: Path) -> None:
     builder = t2t.tfds.builder("one", "memory://one/a.tar", data_dir=tmp_path, progress=False)
     builder.download_and_prepare()
     assert [dict(each) for each in builder.as_data_source("train")] == [{"txt": b"hello"}]
+
+
+def test_progress_counts_the_shards(split_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Progress("little", 3, None)
+    monkeypatch.setattr(shards_builder, "progress_for", lambda _, total, *__: shown if total == 3 else None)
+    seen: list[int] = []
+
+    def note(record: Any) -> Any:
+        seen.append(shown.shards)
+        return {"__key__": record["__key__"], "cls": record["cls"]}
+
+    _builder(split_server, tmp_path, map=note, sample=4).download_and_prepare()
+    assert (shown.records, shown.shards) == (20, 3)
+    assert set(seen) == {0, 1, 2}
 
 
 def test_a_record_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: Path) -> None:
