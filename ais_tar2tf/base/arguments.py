@@ -10,7 +10,7 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -224,7 +224,7 @@ def _tuple_of(parts: tuple[Any, ...]) -> _ValueKind | None:
         return None
 
     def fits(value: Any) -> bool:
-        if not _is_list(value):
+        if not _is_list(value) or isinstance(value, Iterator):  # the check would use up an iterator
             return False
         values = list(value)
         if not endless and len(values) != len(kinds):

@@ -83,6 +83,8 @@ def _is_integral(value: Any) -> bool:
     """Return whether a value is an integer or a bool, or holds only integers and bools, and at least one of them."""
     if isinstance(value, list | tuple):
         return bool(value) and all(map(_is_integral, value))
+    if hasattr(value, "nested_row_lengths"):
+        value = value.flat_values.numpy()
     if isinstance(value, np.ndarray):
         return value.size > 0 and value.dtype.kind in "biu"
     return isinstance(value, int | np.integer | np.bool_)
@@ -91,8 +93,9 @@ def _is_integral(value: Any) -> bool:
 def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return an example with its values in the form that is stored.
 
-    A tensor becomes an array. An array of uint64 becomes int64, and an array of float64 becomes float32. For an array
-    of several dimensions, another feature is added, which holds the shape.
+    A dense tensor becomes an array. An array of uint64 becomes int64, and an array of float64 becomes float32. For
+    an array of several dimensions, another feature is added, which holds the shape. A ragged tensor stays ragged, and
+    its numbers are converted in the same way.
 
     Args:
         example: The features. A feature whose value is None is left out.
@@ -102,19 +105,25 @@ def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) 
     for name, value in example.items():
         if value is None:
             continue
+        if hasattr(value, "nested_row_lengths"):  # a tf.RaggedTensor
+            stored[name] = value.with_flat_values(_array_of(name, value.flat_values.numpy(), floats))
+            continue
         plain = value.numpy() if hasattr(value, "numpy") and not hasattr(value, "dense_shape") else value
-        if name in floats:
-            plain = as_float32s(name, np.asarray(plain, np.float64))
-        if isinstance(plain, np.ndarray | np.generic):
-            plain = _narrowed(name, np.asarray(plain))
+        if name in floats or isinstance(plain, np.ndarray | np.generic):
+            plain = _array_of(name, plain, floats)
             if plain.ndim > 1:
                 stored[SHAPE.format(name)] = np.asarray(plain.shape, np.int64)
         stored[name] = plain
     return stored
 
 
-def _narrowed(name: str, array: Any) -> Any:
-    """Return uint64 as int64 and float64 as float32; raise an error if a number is too large for the new type."""
+def _array_of(name: str, value: Any, floats: frozenset[str]) -> Any:
+    """Return a value as an array: as float32 if `floats` names its feature, uint64 as int64, float64 as float32.
+
+    Raises:
+        SchemaError: A number is too large for the new type.
+    """
+    array = np.asarray(value, np.float64 if name in floats else None)
     if array.dtype == np.uint64:
         if array.size and int(array.max()) >= 2**63:
             raise SchemaError(f"feature {name!r}: {int(array.max())} does not fit into an int64")

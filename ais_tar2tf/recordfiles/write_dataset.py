@@ -170,7 +170,8 @@ def _with_sparse_parts(dataset: tf.data.Dataset[Any]) -> tf.data.Dataset[Any]:
         return Sparse(value.indices, value.values, value.dense_shape) if sparse else value
 
     def element(*values: Any) -> Any:
-        return tf.nest.map_structure(parts, values if isinstance(spec, tuple) else values[0])
+        is_unpacked = type(spec) is tuple  # Dataset.map passes a namedtuple as one argument
+        return tf.nest.map_structure(parts, values if is_unpacked else values[0])
 
     return dataset.map(element)
 

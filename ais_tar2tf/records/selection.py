@@ -106,7 +106,9 @@ class Selection:
 
 def _missing(want: Want, existing: list[str], shard: str, key: str) -> MissingField:
     near = suggestion(want.sources[0], existing)
-    optional = f"select {want.name + '?'!r} if it may be absent"
+    sources = ";".join(want.sources)
+    asked = sources if want.name == want.sources[0] else f"{want.name}={sources}"
+    optional = f"select {asked + '?'!r} if it may be absent"
     return MissingField(
         f"field {' or '.join(want.sources)!r} is missing (there are: {', '.join(existing) or 'none'})"
         + (f"{near} Or {optional}" if near else f"; {optional}"),

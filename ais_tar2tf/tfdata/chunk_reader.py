@@ -176,7 +176,7 @@ class ChunkReader:
             stream = self._open(end)
             surplus = self._read(stream, end)
         if surplus:
-            raise wrong_index(self.request.reading, stream.position.count - len(surplus), fewer=False)
+            raise wrong_index(self.request.reading, end.seed, fewer=False)
         return stream
 
     def _expected_end(self, position: StreamPosition) -> int | None:
@@ -195,7 +195,7 @@ class ChunkReader:
             return
         if at_end and self._run(position).begin is None:
             return  # another process began the run, so the number of records before its begin is unknown
-        raise wrong_index(self.request.reading, expected, fewer=at_end)
+        raise wrong_index(self.request.reading, position.seed, fewer=at_end)
 
     def _read(self, stream: Stream, position: StreamPosition) -> Records | None:
         """Return the next chunk of a stream; None if another thread closed the stream. Close it after an error."""

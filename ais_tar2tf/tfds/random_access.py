@@ -11,7 +11,7 @@ import importlib
 from typing import Any
 
 from ais_tar2tf.base.lazy_module import LazyModule
-from ais_tar2tf.errors import ShardNotFound
+from ais_tar2tf.errors import OptionError, ShardNotFound
 from ais_tar2tf.tfds.data_source import DataSource
 
 # Loaded as untyped modules, because the type hints of TFDS do not match its behaviour.
@@ -74,10 +74,13 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
     def _as_dataset(
         self, split: Any, decoders: Any = None, read_config: Any = None, shuffle_files: bool = False
     ) -> Any:
-        if self.info.file_format != file_adapters.FileFormat.ARRAY_RECORD:
+        config = tfds.ReadConfig() if read_config is None else read_config
+        own = self.info.file_format
+        if own != file_adapters.FileFormat.ARRAY_RECORD or config.file_format not in (None, own):
             return super()._as_dataset(split, decoders, read_config, shuffle_files)
+        _check_config(config)
         source = DataSource(self.info, split, decoders, decode.DeserializeMethod.RAW_BYTES)
-        return _dataset_of(source, self.info.features, decoders, shuffle=shuffle_files)
+        return _dataset_of(source, self.info.features, decoders, config, shuffle=shuffle_files)
 
 
 def _map_splits(make: Any, splits: Any) -> Any:
@@ -89,8 +92,21 @@ def _map_splits(make: Any, splits: Any) -> Any:
     return make(splits)
 
 
-def _dataset_of(source: DataSource, features: Any, decoders: Any, *, shuffle: bool) -> Any:
-    """Return a tf.data.Dataset of the decoded samples of `source`. The items of `source` are serialized records."""
+def _check_config(config: Any) -> None:
+    """Refuse settings of a `tfds.ReadConfig` that have no meaning for records that are read by number."""
+    for name in ("add_tfds_id", "experimental_interleave_sort_fn"):
+        if getattr(config, name):
+            raise OptionError(
+                f"ReadConfig.{name} has no effect on ArrayRecord files: leave it out, or prepare the data set with "
+                "file_format='tfrecord'"
+            )
+
+
+def _dataset_of(source: DataSource, features: Any, decoders: Any, config: Any, *, shuffle: bool) -> Any:
+    """Return a tf.data.Dataset of the decoded samples of `source`. The items of `source` are serialized records.
+
+    The `tfds.ReadConfig` applies as to TFRecord files, but to single records where TFDS applies it to files.
+    """
 
     def stored_record(row: Any) -> Any:
         return source[int(row)]
@@ -100,6 +116,15 @@ def _dataset_of(source: DataSource, features: Any, decoders: Any, *, shuffle: bo
         return features.deserialize_example(tf.ensure_shape(data, ()), decoders=decoders)
 
     rows = tf.data.Dataset.range(len(source))
+    if config.input_context:
+        rows = rows.shard(config.input_context.num_input_pipelines, config.input_context.input_pipeline_id)
     if shuffle:
-        rows = rows.shuffle(max(len(source), 1), reshuffle_each_iteration=True)
-    return rows.map(example, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+        rows = rows.shuffle(
+            max(len(source), 1),
+            seed=config.shuffle_seed,
+            reshuffle_each_iteration=config.shuffle_reshuffle_each_iteration,
+        )
+    if config.repeat_filenames:
+        rows = rows.repeat()
+    examples = rows.map(example, config.num_parallel_calls_for_decode, deterministic=True)
+    return examples.with_options(config.options)  # as_dataset adds a prefetch

@@ -118,10 +118,14 @@ class ShardsBuilder(  # pyright: ignore[reportGeneralTypeIssues]
         """Write the files of one split, then rename them. Their final names contain the number of files."""
         folder = Path(self._data_dir)
         with _SplitWriter(folder, split, self.info.file_format.value, self._bounds) as writer:
+            shards_before, opened_before = progress.shards, source.stats.shards
             for record in islice(self._records(source), max_records):
                 payload = self.schema.encode(record)
                 writer.add(payload)
+                finished = source.stats.shards - opened_before - 1  # the last shard is still being read
+                progress.add_shard(max(shards_before + finished - progress.shards, 0))
                 progress.add(1, len(payload))
+            progress.add_shard(shards_before + len(list(source.shards)) - progress.shards)
         template = self._get_filename_template(split)
         for unnamed, path in zip(writer.paths, template.sharded_filepaths(len(writer.paths)), strict=True):
             unnamed.replace(folder / path.name)

@@ -134,6 +134,24 @@ def test_a_number_that_is_not_finite_is_shown(value):
     assert (shown_number(value), shown_number(value, "pixels")) == (str(value), str(value))
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(999.4, "999"), (999.5, "1,000"), (999.9, "1,000"), (-999.9, "-1,000"), (1000.4, "1,000")]
+)
+def test_numbers_near_a_thousand_have_no_exponent(value, text):
+    assert shown_number(value) == text
+
+
+def test_labels_that_are_no_numbers_are_not_compared_with_the_classes():
+    stats = DataStatistics()
+    stats.classes = {"cls": ("ant", "bee")}
+    stats.add({"__key__": "a", "__shard__": "s.tar", "cls": float("nan")})
+    stats.check_classes()
+    assert stats.first_errors == []
+    stats.add({"__key__": "b", "__shard__": "s.tar", "cls": 2.0})
+    stats.check_classes()
+    assert "has labels from 2 to 2" in stats.first_errors[0].text
+
+
 @pytest.mark.parametrize("shape", [(4,), (2, 2)])
 def test_the_largest_and_smallest_numbers_have_a_card(shape):
     for values in ([1.7e308, -1.7e308, 0, 1e308], [0, 5e-324, 0, 0]):

@@ -422,6 +422,20 @@ def test_put_stores_and_continues(train_server, train_folder, tmp_path):
     assert run("put", tmp_path / "nothing", "ais://new").exit_code == 3
 
 
+@pytest.mark.parametrize("given", [("a/1.tar", "b/1.tar"), ("a", "b"), ("a", "b/1.tar")])
+def test_put_refuses_two_files_with_the_same_name(tmp_path, given):
+    """The second would replace the first, or count as already stored if both have the same size."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.tar").write_bytes(folder.encode())
+    bucket = f"memory://{new_name()}"
+    done = run("put", *(tmp_path / each for each in given), f"{bucket}/")
+    assert done.exit_code == exits.USAGE
+    assert f"{tmp_path}/a/1.tar and {tmp_path}/b/1.tar would both be stored as '1.tar'" in done.stderr
+    assert "nothing was stored" in done.stderr
+    assert run("put", tmp_path / "a", tmp_path / "a" / "1.tar", f"{bucket}/").exit_code == 0  # the same file
+
+
 def test_one_file_is_put_under_a_given_name(train_server, tmp_path):
     (tmp_path / "a.tar").write_bytes(b"a")
     for where, stored in (

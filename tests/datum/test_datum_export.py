@@ -336,6 +336,32 @@ def test_a_feature_with_integers_and_floats_is_a_float_in_all(tmp_path):
     assert [each["v"].tolist() for each in examples] == [[1, 2], [3], [0.5, 4]]
 
 
+def test_ragged_tensors_stay_ragged(tmp_path):
+    rows = [[[1, 2], [3]], [[4, 5], [6, 7]], [[], []]]
+    texts = [[[b"a"], []], [[b"b"], [b"c"]], [[], [b"d"]]]
+    values = [[[1, 2], [3]], [[4.5], [6.0]], [[], []]]
+
+    def generator(**_):
+        for number in range(3):
+            integral = number == 0  # a float in the next example
+            yield {
+                "row": tf.ragged.constant(rows[number], tf.int64, ragged_rank=1),
+                "text": tf.ragged.constant(texts[number], tf.string, ragged_rank=1),
+                "value": tf.ragged.constant(values[number], tf.int64 if integral else tf.float64, ragged_rank=1),
+            }
+
+    configs = made.configs(train=3)
+    configs.generator = generator
+    export("-", tmp_path / "out", "custom", configs)
+    for stated in mapping(tmp_path / "out").values():
+        assert (stated["shape"], stated["dense"], stated["field"]["ragged"]) == ([2, None], False, True)
+    batches = datum.load(tmp_path / "out", datum.configs.DatasetConfigs(batch_size_test=1)).test_fn("train")
+    found = [{name: value[0].to_list() for name, value in batch.items()} for batch in batches]
+    assert found == [
+        {"row": row, "text": text, "value": value} for row, text, value in zip(rows, texts, values, strict=True)
+    ]
+
+
 def test_declared_sparse_features_are_always_sparse(tmp_path):
     def generator(split: str, **_):
         return ({"a": [1, 2], "b": [1, 2], "m": np.eye(2, dtype=np.float32)} for _ in range(3))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,7 @@ from ais_tar2tf.errors import ExportError, SchemaError
 from tests.support import datum_folders as made
 
 COUNT = 40
+ROOT = Path(__file__).parents[2]
 
 
 def write(out: Path, example: Callable[[int], dict], counts: dict[str, int], shard_size: int | str = "1MB") -> Path:
@@ -317,6 +321,39 @@ def test_a_cache_file_is_bound_to_split_part_order_and_host(numbers, tmp_path):
             sort = TFRReadConfigs(experimental_interleave_sort_fn=ways[step < 0])
             found = flat(loaded(numbers, read_config=sort, **settings).val_fn("train"))
             assert (found[0] == 0) == (step == 1)
+
+
+def test_a_cache_file_is_bound_to_functions_inside_the_sort_function(numbers, tmp_path):
+    def up(spans):
+        return sorted(spans, key=lambda span: str(span))
+
+    def down(spans):
+        return sorted(spans, key=lambda span: [-ord(letter) for letter in str(span)])
+
+    down.__qualname__ = up.__qualname__
+    found = []
+    for sort in (up, down, up):
+        settings = {"cache": True, "cache_filename": str(tmp_path / "cached")}
+        read = TFRReadConfigs(experimental_interleave_sort_fn=sort)
+        found.append(flat(loaded(numbers, batch_size_val=100, read_config=read, **settings).val_fn("train"))[0])
+    assert found[0] == found[2] == 0
+    assert found[1] > 0
+
+
+@pytest.mark.parametrize("sort", ["None", "lambda spans: spans[::-1] if 'a' in {'b', 'c', 'd', 'e', 'f'} else spans"])
+def test_a_cache_file_is_found_in_other_processes(numbers, tmp_path, sort):
+    script = f"""
+from ais_tar2tf import datum
+read = datum.configs.TFRReadConfigs(experimental_interleave_sort_fn={sort})
+configs = datum.configs.DatasetConfigs(
+    batch_size_val=8, cache=True, cache_filename={str(tmp_path / "cached")!r}, read_config=read
+)
+assert len(list(datum.load({str(numbers)!r}, configs).val_fn())) == 2
+"""
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, timeout=200, check=True)
+    assert len(list(tmp_path.glob("cached*.index"))) == 1
 
 
 def test_full_dataset_is_one_batch_of_tensors(numbers):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -229,6 +231,18 @@ def test_sparse_and_ragged_elements_come_back(tmp_path, kind):
         for found, wanted in ((ours["0/words"], parts["words"]), (ours["1"], zero)):
             for name in ("indices", "values", "dense_shape"):
                 np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+class _Pair(NamedTuple):
+    table: Any
+    label: Any
+
+
+def test_namedtuples_with_a_sparse_tensor_come_back(tmp_path):
+    t2t.write_dataset(tf.data.Dataset.from_tensors(_Pair(tf.sparse.eye(2, dtype=tf.int64), 3)), tmp_path / "out")
+    (record,) = t2t.load(tmp_path / "out").dataset("train")
+    np.testing.assert_array_equal(tf.sparse.to_dense(record["0"]), np.eye(2))
+    assert int(record["1"]) == 3
 
 
 def test_elements_that_would_be_rounded_are_refused(tmp_path):

@@ -267,6 +267,8 @@ OPS = {
         "Resize.size is 2 values, each a whole number, not 64: say (height, w",
     ),
     "text": (lambda: ops.Resize("jpg", "64"), "not '64': say (height, width)"),
+    "iterator": (lambda: ops.Resize("jpg", map(int, "64")), "not <map object at", "say (height, width)"),
+    "vocabulary iterator": (lambda: ops.Decode("cls", vocabulary=iter(["a"])), "vocabulary is a list of text"),
     "one of two": (lambda: ops.Resize("jpg", (64,)), "not (64,): say (height, width)"),
     "half pixels": (lambda: ops.Resize("jpg", (6.5, 4)), "not (6.5, 4)"),
     "field": (lambda: ops.Resize(3, (6, 4)), "Resize.field is text, not 3"),
@@ -429,6 +431,19 @@ SAID = {
 def test_results_that_contradict_a_python_mapping(typed_url, types, shapes, told, batch):
     dataset = t2t.open(typed_url).dataset(returns, graph=False, output_types=types, output_shapes=shapes, batch=batch)
     refused(lambda: list(dataset), "record 'a/000000': the mapping failed", told, kind=MappingError)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_one_value_of_unknown_length_is_a_vector(typed_url, graph):
+    """As tf.TensorShape((None,)), and not a value of unknown rank."""
+
+    def dataset(shape: tuple[int, ...]) -> Any:
+        options = {"graph": graph, "output_types": tf.float32, "output_shapes": (None,)}
+        return t2t.open(typed_url).dataset(lambda _: tf.zeros(shape), **options)
+
+    assert dataset((3,)).element_spec.shape.rank == 1
+    assert len(list(dataset((3,)))) == RECORDS
+    refused(lambda: list(dataset((2, 3))), "shape", kind=SchemaError if graph else MappingError)
 
 
 def test_values_that_are_no_numbers():

@@ -425,6 +425,23 @@ def test_an_index_of_fewer_records_is_an_error(
             list(src.records(shuffle=True))
 
 
+@pytest.mark.parametrize(("stated", "what"), [(3, "more"), (1_000, "fewer")])
+def test_the_error_of_an_index_states_its_number_of_records(
+    loops_folder: Path, monkeypatch: pytest.MonkeyPatch, stated: int, what: str
+) -> None:
+    """The number is that of the index, not the number that the loop reads in its epochs after its start."""
+    with t2t.open(loops_folder) as src:
+        reading = plan_reading(src.opened, None)
+        monkeypatch.setattr(type(reading), "length", lambda *_: stated)
+        text = f"index says {stated:,} records, and there are {what}"
+        cases: tuple[dict[str, Any], ...] = ({"repeat": 2}, {"start_at": 2})
+        for options in cases:
+            with pytest.raises(StoreError, match=text):
+                list(src.records(**options))
+            with pytest.raises(StoreError, match=text):
+                list(src.dataset(**options))
+
+
 def test_an_abandoned_loop_closes_its_streams(loops_folder: Path) -> None:
     import threading
 

@@ -12,10 +12,13 @@ from typing import Any
 import grain
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import ais_tar2tf as t2t
-from ais_tar2tf.errors import ArchiveError, MissingDependency, SchemaError, ShardNotFound
+from ais_tar2tf.base.monitoring.progress import Progress
+from ais_tar2tf.errors import ArchiveError, MissingDependency, OptionError, SchemaError, ShardNotFound
+from ais_tar2tf.tfds import shards_builder
 from tests.support import shards as made
 from tests.support.tornet_data import run
 
@@ -112,6 +115,39 @@ def test_tensorflow_reads_the_same(prepared: Any) -> None:
     assert _numbers(tfds.as_numpy(prepared.as_dataset(split="train[10:12]"))) == [10, 11]
 
 
+def test_a_read_config_applies_to_both_formats(prepared: Any) -> None:
+    """TFDS itself reads the TFRecord files."""
+
+    def dataset(*, shuffle_files: bool = False, **options: Any) -> Any:
+        common = {"try_autocache": False, "enable_ordering_guard": False, "interleave_cycle_length": 1}
+        config = tfds.ReadConfig(**common, **options)
+        return prepared.as_dataset(split="train", read_config=config, shuffle_files=shuffle_files)
+
+    def numbers(found: Any) -> list[int]:
+        return _numbers(tfds.as_numpy(found))
+
+    orders = [numbers(dataset(shuffle_files=True, shuffle_seed=seed)) for seed in (1, 1, 2, 3, 4)]
+    assert orders[0] == orders[1]
+    assert len(set(map(tuple, orders))) > 1
+    assert all(sorted(order) == list(range(16)) for order in orders)
+    fixed = dataset(shuffle_files=True, shuffle_reshuffle_each_iteration=False)
+    assert numbers(fixed) == numbers(fixed)
+    endless = dataset(repeat_filenames=True, assert_cardinality=False)
+    assert numbers(endless.take(40)) == [number % 16 for number in range(40)]
+    hosts = [numbers(dataset(input_context=tf.distribute.InputContext(2, number))) for number in range(2)]
+    assert sorted(hosts[0] + hosts[1]) == list(range(16))
+    assert all(hosts)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 3
+    assert dataset(options=options).options().threading.private_threadpool_size == 3
+
+
+def test_settings_without_effect_on_array_records_are_refused(prepared: Any) -> None:
+    if prepared.info.file_format.value == "array_record":
+        with pytest.raises(OptionError, match=r"ReadConfig\.add_tfds_id has no effect .* file_format='tfrecord'"):
+            prepared.as_dataset(split="train", read_config=tfds.ReadConfig(add_tfds_id=True))
+
+
 def test_tfds_reads_the_files_without_this_package(prepared: Any) -> None:
     stock = tfds.builder_from_directory(prepared.data_dir)
     if prepared.info.file_format.value == "array_record":
@@ -174,6 +210,20 @@ def test_one_template_is_the_split_train(tmp_path: Path) -> None:
     builder = t2t.tfds.builder("one", "memory://one/a.tar", data_dir=tmp_path, progress=False)
     builder.download_and_prepare()
     assert [dict(each) for each in builder.as_data_source("train")] == [{"txt": b"hello"}]
+
+
+def test_progress_counts_the_shards(split_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Progress("little", 3, None)
+    monkeypatch.setattr(shards_builder, "progress_for", lambda _, total, *__: shown if total == 3 else None)
+    seen: list[int] = []
+
+    def note(record: Any) -> Any:
+        seen.append(shown.shards)
+        return {"__key__": record["__key__"], "cls": record["cls"]}
+
+    _builder(split_server, tmp_path, map=note, sample=4).download_and_prepare()
+    assert (shown.records, shown.shards) == (20, 3)
+    assert set(seen) == {0, 1, 2}
 
 
 def test_a_record_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: Path) -> None:

@@ -214,6 +214,22 @@ def test_ragged_values_are_read_by_tensorflow():
     ]
 
 
+def test_ragged_and_sparse_text_is_read_by_tensorflow():
+    rows = [[b"a", b"b"], [], [b"c"]]
+    ragged = tf.io.RaggedFeature(
+        tf.string,
+        "x/ragged_flat_values",
+        [tf.io.RaggedFeature.RowLengths("x/ragged_row_lengths_0")],
+        row_splits_dtype=tf.int64,
+    )
+    payload = features.encode({"x": tf.ragged.constant(rows)})
+    assert tf.io.parse_single_example(payload, {"x": ragged})["x"].to_list() == rows
+    sparse = tf.io.SparseFeature(["x/indices_0", "x/indices_1"], "x/values", tf.string, [1, 3])
+    payload = features.encode({"x": tf.sparse.from_dense([["", "a", "b"]])})
+    found = tf.io.parse_single_example(payload, {"x": sparse})["x"]
+    assert tf.sparse.to_dense(found).numpy().tolist() == [[b"", b"a", b"b"]]
+
+
 @given(st.lists(st.lists(INT64, max_size=4), min_size=1, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_ragged_lists_are_read_back(rows):

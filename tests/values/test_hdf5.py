@@ -18,6 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,91 @@ def test_a_filter_that_was_left_out_for_one_chunk() -> None:
         dataset.id.write_direct_chunk((4,), np.arange(40, 44, dtype="<i4").tobytes(), filter_mask=1)
 
     assert netcdf.read_in_process(hdf5(write)).variables["x"].tolist() == [0, 1, 2, 3, 40, 41, 42, 43]
+
+
+# Times and integers without a sign, compared with xarray
+
+
+def converted(values: Any, **attributes: Any) -> Any:
+    made = hdf5(lambda file: file.create_dataset("x", data=np.asarray(values)).attrs.update(attributes))
+    return netcdf.read(made, options=HERE).variables["x"]
+
+
+def as_xarray_converts(values: Any, **attributes: Any) -> Any:
+    times = xr.coders.CFDatetimeCoder(time_unit="us")  # nanoseconds have no start in the year 1
+    return xr.decode_cf(xr.Dataset({"x": ("n", np.asarray(values), attributes)}), decode_times=times).x.values
+
+
+@pytest.mark.parametrize("kind", ["i8", "f8", "i4"])
+@pytest.mark.parametrize(
+    ("start", "number"),
+    [
+        ("0001-01-01", 700_000),
+        ("-4713-11-24 12:00:00", 2_450_000),
+        ("1600-01-01", 150_000),
+        ("1700-01-01", 200_000),
+        ("1800-1-1 00:00:00", 70_000),
+        ("1800-1-1", 70_000),
+        ("1800-01-01 0:0:0.0", 70_000),
+        ("1800-01-01 00:00:00 +0:00", 70_000),
+        ("1800-01-01 00:00:00 -06:30", 70_000),
+        ("1800-01-01T00:00:00+0100", 70_000),
+        ("1800-01-01 12:30:15.25 UTC", 70_000),
+        ("1800-01-01T12:30:15Z", 70_000),
+        ("2000-01-01", -100_000),
+    ],
+)
+def test_times_as_xarray_converts_them(start: str, number: int, kind: str) -> None:
+    attributes = {"units": f"days since {start}", "calendar": "proleptic_gregorian"}
+    values = np.array([number, number + 1], kind) + np.array(0.25 if kind == "f8" else 0, kind)
+    np.testing.assert_array_equal(converted(values, **attributes), as_xarray_converts(values, **attributes))
+
+
+def test_the_standard_calendar_is_julian_before_1582() -> None:
+    days = np.arange(np.datetime64("1582-10-15"), np.datetime64("1990-01-01"))
+    for kind in ("i4", "f8"):  # the day after the 4th October 1582 is the 15th
+        number = np.array([len(days)], kind)
+        assert converted(number, units="days since 1582-10-04")[0] == np.datetime64("1989-12-31", "ns")
+        assert converted(number, units="days since 1582-10-15")[0] == np.datetime64("1990-01-01", "ns")
+    from_julian = converted([150_000], units="days since 1500-02-29", calendar="gregorian")
+    assert from_julian[0] == converted([149_999], units="days since 1500-03-01")[0]
+
+
+@pytest.mark.parametrize("kind", ["i8", "f8"])
+def test_times_beyond_nanoseconds_are_missing(kind: str) -> None:
+    found = converted(np.array([1_000_000, 1, -1_000_000], kind), units="days since 1900-01-01")
+    assert found.tolist() == [None, np.datetime64("1900-01-02", "ns").astype(int), None]
+    assert np.isnat(converted(np.array([1e36, 1e300, np.nan]), units="days since 0001-01-01")).all()
+
+
+@pytest.mark.parametrize("date", ["2000-13-01", "2000-02-30", "0001-13-01", "0001-01-99"])
+def test_a_date_that_does_not_exist_is_an_error(date: str) -> None:
+    with pytest.raises(SchemaError, match="no netCDF-4 or HDF5 file that can be read here"):
+        converted([1], units=f"days since {date}")
+
+
+def test_units_without_a_date_are_no_times() -> None:
+    assert converted([1, 2], units="seconds since launch").tolist() == [1, 2]
+
+
+UNSIGNED = [{}, {"scale_factor": 0.5}, {"_FillValue": -1}, {"units": "seconds since 2000-01-01"}]
+
+
+@pytest.mark.parametrize("options", UNSIGNED)
+@pytest.mark.parametrize("kind", ["i1", "<i2", ">i4"])
+def test_integers_without_a_sign_as_xarray_reads_them(kind: str, options: dict[str, Any]) -> None:
+    attributes = {**options, "_Unsigned": "true"}
+    if "_FillValue" in options:
+        attributes["_FillValue"] = np.array(options["_FillValue"], kind)[()]
+    values = np.array([-1, 5, -3], kind)
+    np.testing.assert_array_equal(converted(values, **attributes), as_xarray_converts(values, **attributes))
+
+
+def test_integers_that_have_a_sign_after_all_as_xarray_reads_them() -> None:
+    values = np.array([200, 5], "u1")
+    found = converted(values, _Unsigned="false")
+    np.testing.assert_array_equal(found, as_xarray_converts(values, _Unsigned="false"))
+    assert found.tolist() == [-56, 5]
 
 
 KINDS: dict[str, Write] = {

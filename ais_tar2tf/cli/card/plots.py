@@ -32,7 +32,7 @@ def shown_number(value: float, unit: str = "") -> str:
             value /= 1_000
     if abs(value) < 1e15 and value == int(value):
         return f"{int(value):,}"
-    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.3g}"
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def histogram(title: str, numbers: NumberStatistics, unit: str = "") -> str:

@@ -149,7 +149,7 @@ class DataStatistics:
         for field, names in self.classes.items():
             numbers = self.fields[field].numbers.get("value") if field in self.fields else None
             labels = None if numbers is None else numbers.summary
-            if labels is not None and not 0 <= labels.low <= labels.high < len(names):
+            if labels is not None and labels.count and not 0 <= labels.low <= labels.high < len(names):
                 self.add_error(
                     SchemaError(
                         f"the field {field!r} has labels from {labels.low:g} to {labels.high:g}, but there are "

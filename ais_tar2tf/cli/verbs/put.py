@@ -56,6 +56,7 @@ def put(
 
     check_written(url, "URL")
     entries = _names_and_paths(files, console, follow_links=follow_links)
+    _check_names(entries, console)
     if "/" not in url and not Path(url).exists():
         fail(console, f"{url}: there is no such folder", f"say the store too: ais://{url}, or ./{url}", exits.USAGE)
     store, prefix = store_of(as_listed(url), endpoint)
@@ -120,6 +121,20 @@ def _names_and_paths(files: list[Path], console: Console, *, follow_links: bool)
     if left_out:
         console.note(f"left out: {left_out}")
     return entries
+
+
+def _check_names(entries: list[tuple[str, Path]], console: Console) -> None:
+    """Refuse two different files that would be stored under the same name: the second would replace the first."""
+    paths: dict[str, Path] = {}
+    for name, path in entries:
+        first = paths.setdefault(name, path)
+        if not first.samefile(path):
+            fail(
+                console,
+                f"{first} and {path} would both be stored as {name!r}",
+                "rename one, or put each of them to a prefix/ of its own; nothing was stored",
+                exits.USAGE,
+            )
 
 
 def _is_full_name(prefix: str, files: list[Path]) -> bool:

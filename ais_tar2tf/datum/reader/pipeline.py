@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from ais_tar2tf.datum.configs import DatasetConfigs, TFRReadConfigs
 from ais_tar2tf.datum.metadata import is_image
 from ais_tar2tf.datum.reader.dataset import Stage, host_batch_size
 from ais_tar2tf.datum.reader.files import RecordDirectory
+from ais_tar2tf.recordfiles.export.fingerprints import fingerprint
 from ais_tar2tf.recordfiles.loading.dataset import FileOrder, parsed_fields, read_files, read_payloads
 from ais_tar2tf.recordfiles.loading.random_access import RecordSequence
 from ais_tar2tf.tfdata.tf import has_several_workers
@@ -94,7 +94,8 @@ class BatchPipeline:
             return ""
         spans = [(file.name, start, stop) for file, start, stop in self.records.spans()]
         order = self._order(shuffle, not shuffle)
-        parts = (self.directory.where, self.directory.schema, spans, replace(order, sort=None), _code_of(order.sort))
+        sort = ("NoneType",) if order.sort is None else fingerprint(order.sort)  # existing files have this tuple
+        parts = (self.directory.where, self.directory.schema, spans, replace(order, sort=None), sort)
         identity = repr(parts)
         return f"{self.configs.cache_filename}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
@@ -186,15 +187,6 @@ def _metadata_shape(field: Field | None, spec: Any) -> Any:
     if field is None:
         return spec.shape
     return [None] * (3 if is_image(field) else len(field.shape))
-
-
-def _code_of(function: Any) -> tuple[Any, ...]:
-    """Return what tells a function from others, in this run of the program and in later ones."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return (type(function).__qualname__,)
-    plain = [each for each in code.co_consts if not isinstance(each, types.CodeType)]
-    return function.__qualname__, code.co_code, code.co_names, plain
 
 
 def _needs_padding(shapes: Any, spec: Any) -> bool:

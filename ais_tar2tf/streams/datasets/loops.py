@@ -68,7 +68,7 @@ class RecordLoop:
         for count, record in enumerate(timed_records(reading.open(position, account), account), 1):  # noqa: B007
             yield record
         if promised is not None and count != promised:
-            raise wrong_index(reading, promised, fewer=count < promised)
+            raise wrong_index(reading, self.seed.value, fewer=count < promised)
 
     def batched(self, records: Iterator[Record]) -> Iterator[Any]:
         """Return the records in batches of `batch` records, or unchanged if `batch` is None."""
@@ -77,16 +77,16 @@ class RecordLoop:
         return in_batches(records, self.batch, drop_remainder=self.drop_remainder)
 
 
-def wrong_index(reading: Reading, promised: int, *, fewer: bool) -> StoreError:
+def wrong_index(reading: Reading, seed: int, *, fewer: bool) -> StoreError:
     """Return the error for an index that states another number of records than the shards have.
 
     Args:
-        reading: The reading, which the error names.
-        promised: The number of records that should have been read, computed from the index.
+        reading: The reading, whose number of records in an epoch is known from the index.
+        seed: The seed of its order.
         fewer: Whether fewer records were read; otherwise there are more.
     """
     return StoreError(
-        f"the index says {promised:,} records, and there are {'fewer' if fewer else 'more'}; "
+        f"the index says {reading.length(seed):,} records, and there are {'fewer' if fewer else 'more'}; "
         "write it again by t2t.index(…)",
         url=reading.url,
     )

@@ -80,9 +80,8 @@ def flatten_shapes(shapes: Any, count: int) -> list[Any]:
                 yield from walk(part)
 
     found = list(walk(shapes))
-    if (
-        len(found) == 1 and shapes == (None,) * count
-    ):  # for a count of 2, (None, None) is two unknown shapes, and not one shape of rank 2
+    # (None, None) is two unknown shapes for two values, and one shape of rank 2 for a single value.
+    if len(found) == 1 < count and shapes == (None,) * count:
         found = [tf.TensorShape(None)] * count
     if len(found) != count:
         raise SchemaError(f"output_shapes has {len(found)} shapes, the mapping returns {count}")

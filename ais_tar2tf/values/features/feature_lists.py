@@ -64,13 +64,18 @@ def features_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
     elif hasattr(value, "nested_row_lengths"):  # a tf.RaggedTensor
         lengths = [np.asarray(each) for each in value.nested_row_lengths()]
-        yield from _ragged(name, np.asarray(value.flat_values), lengths)
+        yield from _ragged(name, _flat(value.flat_values), lengths)
     elif hasattr(value, "dense_shape"):  # a tf.SparseTensor
-        yield from _sparse(name, np.asarray(value.indices), np.asarray(value.values), np.asarray(value.dense_shape))
+        yield from _sparse(name, np.asarray(value.indices), _flat(value.values), np.asarray(value.dense_shape))
     else:
         plain = _plain(value)
         nested = isinstance(plain, list | tuple) and any(isinstance(each, list | tuple) for each in plain)
         yield from _nested(name, plain) if nested else [(name, plain)]
+
+
+def _flat(values: Any) -> Any:
+    """Return the values of a tensor in row-major order: numbers as an array, texts as a list."""
+    return _plain(np.asarray(values).reshape(-1))
 
 
 def _is_plain_array(value: Any) -> bool:

@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import io
 import os
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from ais_tar2tf.options import Hdf5, Limits
 from ais_tar2tf.values.hdf5 import chunks as _chunks
 from ais_tar2tf.values.hdf5.budget import Budget
 from ais_tar2tf.values.hdf5.helper_pool import HelperPool
+from ais_tar2tf.values.hdf5.times import TimeUnits
 
 h5py: Any = LazyModule("h5py")
 
@@ -42,9 +42,6 @@ _BOOKKEEPING = frozenset(  # attributes that the netCDF and HDF5 libraries write
         "_nc3_strict",
     }
 )  # fmt: skip
-_UNITS = {"day": "D", "hour": "h", "minute": "m", "second": "s", "millisecond": "ms", "microsecond": "us"}
-_TIME_UNITS = re.compile(r"(day|hour|minute|second|millisecond|microsecond|nanosecond)s? since (.+)")
-_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 _MAX_DEPTH = 64  # levels of nested groups; real files have fewer
 _MAX_OBJECTS = 20_000  # groups and variables; visiting 20,000 takes a second
 
@@ -224,22 +221,37 @@ def _variable(dataset: Any, budget: Budget, file_bytes: int, new_array: _chunks.
 
 
 # The attributes of a variable that change its values.
-_CONVERSIONS = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar")
+_CONVERSIONS = ("_Unsigned", "_FillValue", "missing_value", "scale_factor", "add_offset", "units", "calendar")
 
 
 def _converted(values: Any, attributes: dict[str, Any]) -> Any:
     """Convert stored values by the attributes of their variable: missing values, packed values and times."""
+    values, attributes = _with_sign(values, attributes)
     is_missing = _missing(values, attributes)
     packing = {name: attributes[name] for name in ("scale_factor", "add_offset") if name in attributes}
-    time_units = _TIME_UNITS.fullmatch(attributes["units"]) if isinstance(attributes.get("units"), str) else None
-    if time_units is not None and attributes.get("calendar", "standard") in _CALENDARS:
-        return _times(_unpacked(values, packing) if packing else values, is_missing, time_units)
+    time_units = TimeUnits.parse(attributes.get("units"), attributes.get("calendar", "standard"))
+    if time_units is not None and values.dtype.kind in "iuf":
+        return time_units.convert(_unpacked(values, packing) if packing else values, is_missing)
     if is_missing is None and not packing:
         return values
     unpacked = _unpacked(values, packing)
     if is_missing is not None:
         unpacked[is_missing] = np.nan
     return unpacked
+
+
+def _with_sign(values: Any, attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return integers, and the values that mean missing, with or without a sign, as the attribute `_Unsigned` says.
+
+    netCDF-3 and some writers of netCDF-4 have no unsigned types, and store such numbers as signed ones.
+    """
+    kind = {"true": "u", "false": "i"}.get(str(attributes.get("_Unsigned")))
+    if kind is None or values.dtype.kind not in "iu" or values.dtype.kind == kind:
+        return values, attributes
+    stored, meant = values.dtype, np.dtype(f"{values.dtype.byteorder}{kind}{values.dtype.itemsize}")
+    missing = {name: np.asarray(attributes[name]) for name in ("_FillValue", "missing_value") if name in attributes}
+    whole = {name: each.astype(stored).view(meant) for name, each in missing.items() if each.dtype.kind in "iu"}
+    return values.view(meant), {**attributes, **whole}
 
 
 def _missing(values: Any, attributes: dict[str, Any]) -> Any:
@@ -271,17 +283,3 @@ def _unpacked_dtype(dtype: Any, packing: dict[str, Any]) -> Any:
     if dtype.kind == "f":
         return dtype
     return np.dtype("f4") if dtype.itemsize <= 2 else np.dtype("f8")
-
-
-def _times(values: Any, is_missing: Any, time_units: re.Match[str]) -> Any:
-    """Convert numbers with units such as `days since 2000-01-01` to datetime64. Missing values and NaN become NaT."""
-    unit, begin = time_units.groups()
-    start = np.datetime64(re.sub(r"\s*(UTC|Z)$", "", begin.strip()).replace(" ", "T"), "ns")
-    nanoseconds = 1 if unit == "nanosecond" else int(np.timedelta64(1, _UNITS[unit]) / np.timedelta64(1, "ns"))
-    if values.dtype.kind == "f":
-        gaps = np.isnan(values) if is_missing is None else np.isnan(values) | is_missing
-        steps = np.round(np.where(gaps, 0, values).astype("f8") * nanoseconds).astype("i8")
-    else:
-        gaps, steps = is_missing, values.astype("i8") * nanoseconds
-    times = start + steps.astype("m8[ns]")
-    return times if gaps is None else np.where(gaps, np.datetime64("NaT"), times)
