@@ -134,7 +134,7 @@ def write_dataset(
 
 
 def _events(payloads: Iterator[bytes], record_format: RecordFormat) -> Generator[Event]:
-    """Yield the events of an export whose only input shard has these payloads: the serialized records."""
+    """Yield the events of an export whose only input shard is the dataset. `payloads` are its serialized records."""
     statistics, stats, begin = SplitStatistics(), Stats(), 0
     for batch in payload_batches(payloads):
         statistics.add_examples(batch)

@@ -26,7 +26,7 @@ __all__ = ["UNITS", "FieldStatistics"]
 _LONGEST_JSON = 1 << 20  # bytes of a JSON document; a longer document is counted as text
 _IMAGES = frozenset({"jpg", "jpeg", "png", "gif", "bmp"})  # the formats that TensorFlow decodes
 _MOST_QUANTITIES = 200  # if `numbers` has so many entries, numbers at further JSON keys are not counted
-# Python reads these texts as numbers, but a card does not: nan, inf and infinity (`n`), and 1_000 (`_`).
+# A text with one of these characters is no number on a card, though `float` reads nan, inf, infinity and 1_000.
 _IN_NO_NUMBER = frozenset("nN_")
 # The units of the quantities in `FieldStatistics.numbers`. All other quantities have no unit.
 UNITS = {
@@ -84,7 +84,8 @@ class FieldStatistics:
         """The counts of the field's values if the values look like classes, else None.
 
         Values look like classes if there are at most `Card.words` different values, and the field is a label or its
-        values repeat. They repeat if each value occurs twice or more on average, or if at most two values differ.
+        values repeat. They repeat if each value occurs twice or more on average, or if there are at most two
+        different values.
         """
         words = self.words.get("value")
         if words is None or words.overflowed or not words.counts:

@@ -138,7 +138,7 @@ class CachedStore(WrapperStore, Caching):
             return body
         cached = CachedBody(self, name, Content(self._key(name), identity), start, stop, interrupt)
         cached.begin_with(body)
-        self._confirm(name, identity)  # last: once the content is known, other readers look for this request
+        self._confirm(name, identity)  # last: readers of confirmed content look for the request in `downloads`
         return cached
 
     def put(self, name: str, data: bytes | Path) -> None:
