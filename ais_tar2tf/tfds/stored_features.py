@@ -43,9 +43,12 @@ def stored_features(folder: Path) -> Any | None:
         if not name.startswith(_TRUSTED):
             raise SchemaError(f"{path}: it names the class {name!r}, which is none of TFDS's: prepare the data anew")
     try:
-        return tfds.features.FeatureConnector.from_config(str(folder))
+        # Like `from_config`, but without reading the file again, which may have been replaced since the check.
+        features = tfds.features.FeatureConnector.from_json(document)
+        features.load_metadata(str(folder), feature_name=None)
     except Exception as error:  # TFDS and protobuf raise errors of many types
         raise SchemaError(f"{path}: TFDS cannot read it ({type(error).__name__}: {error})") from error
+    return features
 
 
 def _class_names(document: Any) -> Iterator[str]:

@@ -16,9 +16,10 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import ais_tar2tf as t2t
+from ais_tar2tf.base.documents.sealed import read_file
 from ais_tar2tf.base.monitoring.progress import Progress
 from ais_tar2tf.errors import ArchiveError, MissingDependency, OptionError, SchemaError, ShardNotFound
-from ais_tar2tf.tfds import shards_builder
+from ais_tar2tf.tfds import shards_builder, stored_features
 from tests.support import shards as made
 from tests.support.tornet_data import run
 
@@ -337,6 +338,25 @@ def test_a_features_file_imports_nothing_and_is_refused(
     with pytest.raises(SchemaError, match=r"features\.json: "):
         _ = _builder(split_server, tmp_path / "data").info
     assert not planted.with_suffix(".ran").exists()
+
+
+def test_a_features_file_that_is_replaced_after_its_check_is_not_read(
+    prepared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "features.json"
+    path.write_bytes((Path(prepared.data_dir) / "features.json").read_bytes())
+    (tmp_path / "hostile_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def read(*args: Any, **options: Any) -> bytes:
+        data = read_file(*args, **options)
+        path.write_text('{"pythonClassName": "hostile_module.Feature"}')
+        return data
+
+    monkeypatch.setattr(stored_features, "read_file", read)
+    found = stored_features.stored_features(tmp_path)
+    assert found is not None
+    assert found.to_json() == prepared.info.features.to_json()
 
 
 def test_a_missing_package_names_the_extra() -> None:
