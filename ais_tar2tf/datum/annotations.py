@@ -48,7 +48,7 @@ def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict
             object whose class is not in `class_ids`.
     """
     try:
-        _refuse_entities(data, where)
+        _refuse_entities(data)
         root = ElementTree.fromstring(data)  # noqa: S314  # the text cannot expand, because it defines no entities
         size = _child(root, "size")
         width, height = (float(_text(_child(size, name))) for name in ("width", "height"))
@@ -59,11 +59,11 @@ def parse_objects(data: bytes, class_ids: Mapping[str, int], where: str) -> dict
         raise SchemaError(f"{where}: this is no annotation that can be used ({problem})") from error
 
 
-def _refuse_entities(data: bytes, where: str) -> None:
-    """Raise SchemaError at the first definition of an entity, before any entity is expanded."""
+def _refuse_entities(data: bytes) -> None:
+    """Raise ValueError at the first definition of an entity, before any entity is expanded."""
 
     def refuse(*_: object) -> None:
-        raise SchemaError(f"{where}: an annotation that defines entities is not read")
+        raise ValueError("an annotation that defines entities is not read")
 
     # A search for "<!ENTITY" would miss definitions in other encodings, such as UTF-16.
     parser = expat.ParserCreate()

@@ -60,9 +60,9 @@ class FileState:
     def fits(self, fingerprint: str) -> bool:
         """Return whether the content may be the same as in the earlier state from which `fingerprint` was made.
 
-        The content may be the same if `status_changed` is the same, or if `others` differs, because a change of
-        `others` also changes `status_changed`. If `fingerprint` was not made from a file's state, it proves nothing,
-        so return True.
+        A new `status_changed` alone means that the file was written to. If `others` differs, too, new permissions,
+        owners or links may explain the new `status_changed`, and the content may be the same. If `fingerprint` was
+        not made from a file's state, it proves nothing, so return True.
         """
         kind, _, rest = fingerprint.partition(":")
         status_changed, _, others = rest.partition(":")

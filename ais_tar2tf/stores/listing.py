@@ -1,4 +1,4 @@
-"""Checks every listing of a store: its names must be in order, confined to a folder, not too many, and not too long.
+"""Checks listings that servers return: names must be in order, confined to a folder, not too many and not too long.
 
 This module must not do I/O.
 """

@@ -154,7 +154,9 @@ def _refuse_listings(store: Store, templates: Iterable[str]) -> None:
 
 
 def _with_folders(store: LocalFiles, template: str, limits: Limits) -> Iterator[str]:
-    """Yield one template for each name of a template that names local folders. Yield any other template unchanged.
+    """Expand a template that stands for local folders, and yield a template for each of its names.
+
+    Yield any other template unchanged.
 
     A template names local folders if its first name is that of a local folder. Each folder gets a template that ends
     in a slash, and is therefore listed.

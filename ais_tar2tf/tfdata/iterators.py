@@ -144,4 +144,4 @@ def _raise_original(error: Exception) -> None:
         if callback_error is not None:
             raise callback_error from callback_error.__cause__  # keeps TensorFlow's error out of the traceback
     finally:
-        del callback_error, error  # or this frame, to which their tracebacks refer, would keep the iterator alive
+        del callback_error, error  # break the cycle of tracebacks and frames, which would keep the iterator alive

@@ -72,7 +72,7 @@ def number_of(token: Any) -> int:
 def free_unused() -> None:
     """Give TensorFlow a new array, because it then frees the arrays that it no longer uses.
 
-    Do nothing if TensorFlow does not execute eagerly even outside of graphs.
+    Do nothing if eager execution is off in the whole program.
     """
     with tf.init_scope():
         if tf.executing_eagerly():

@@ -25,7 +25,9 @@ WORK = Layout(
     re.compile("(?!)"),  # matches no name: no file is directly in the build folder
     ((re.compile("[0-9a-f]{16}"), Layout(re.compile(r"[\w.-]+-\d{5}-of-\d{5}(\.json)?|\.[\w.-]+\.\d+"))),),
 )
-"""The layout of a build folder: one folder for each plan, with record files, their summaries and unfinished files."""
+"""The layout of a build folder. It has a folder for each split, named by a hash of the samples and the options, with
+record files, their summaries and unfinished files.
+"""
 
 SAMPLES_PER_FILE = {"zlib": 128, "bytes": 32, "none": 32}
 """The number of samples in a record file, by the encoding of the radar variables.

@@ -21,8 +21,8 @@ def seek(plan: Plan, begin: Position, records: int, entry_of: EntryOf) -> Positi
     `entry_of` returns the index entry of a shard.
 
     Raises:
-        OptionError: The host has fewer than `records` records in all epochs from `begin` on, or before
-            `MOST_EMPTY_EPOCHS` epochs without records.
+        OptionError: The epochs end before the host has returned `records` records, or `MOST_EMPTY_EPOCHS` epochs in
+            succession have no records.
     """
     _, hosts = plan.share
     position, left, empty_epochs = begin, records, 0
