@@ -500,10 +500,7 @@ def test_an_annotation_that_defines_entities_is_refused(encoding):
         '<!DOCTYPE a [<!ENTITY % p "x">]>',
         '<!DOCTYPE a [<!ENTITY e SYSTEM "b">]>',
     ):
-        with pytest.raises(
-            SchemaError,
-            match=r"^a\.xml: this is no annotation that can be used \(an annotation that defines entities is not read\)$",
-        ):
+        with pytest.raises(SchemaError, match=r"^a\.xml: .* \(an annotation that defines entities is not read\)$"):
             parse(doctype, "&l2;" if laughs in doctype else "Left")
     with pytest.raises(SchemaError, match=r"a\.xml: this is no annotation that can be used \(undefined entity"):
         parse("", "&l2;")
