@@ -8,9 +8,11 @@ change the elements.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import original
@@ -113,12 +115,11 @@ def _free_in_thread(references: list[Any]) -> None:
     The wait ends after `_FREEING_SECONDS`. Without it, threads of a dropped iterator could still be running when the
     program continues with its next statement.
     """
-    freed = threading.Lock()
-    freed.acquire()
+    freed: SimpleQueue[None] = SimpleQueue()  # takes no lock that the garbage collector could find locked
 
     def free() -> None:
         references.clear()
-        freed.release()
+        freed.put(None)
 
     try:
         _thread.start_new_thread(free, ())
@@ -126,7 +127,8 @@ def _free_in_thread(references: list[Any]) -> None:
         _never_freed.append(references)
         return
     if threading.get_ident() == threading.main_thread().ident:
-        freed.acquire(timeout=_FREEING_SECONDS)
+        with contextlib.suppress(Empty):
+            freed.get(timeout=_FREEING_SECONDS)
 
 
 def _with_original_errors(function: Callable[[], Any]) -> Any:
