@@ -38,7 +38,7 @@ class Archive(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether an error from here on damages none of the members read so far."""
+        """Whether all members read so far are whole, even if an error follows."""
         ...
 
     def feed(self, block: Bytes) -> Iterator[Members]:

@@ -79,7 +79,7 @@ class ShardArchive:
 
     @property
     def ended(self) -> bool:
-        """Whether an error from here on damages none of the members read so far."""
+        """Whether all members read so far are whole, even if an error follows."""
         return self._archive is not None and self._archive.ended
 
     @property
@@ -132,7 +132,7 @@ class ShardArchive:
             yield from self._read(decoded[drop:] if drop else decoded)
 
     def resume(self, directory: Directory) -> Iterator[Members]:
-        """Continue to read a zip with its directory, and yield the members that end in the last block."""
+        """Continue to read a zip with its directory, and yield the members that end in the block fed last."""
         assert isinstance(self._archive, ZipReader)
         yield from self._counted(self._archive.resume(directory))
 

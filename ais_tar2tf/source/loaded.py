@@ -95,7 +95,7 @@ class Loaded(Completed):
     def __init__(self, where: str, manifest: Manifest, files: Files, access: dict[str, Any]) -> None:
         self.manifest: Manifest = manifest
         self._where = where
-        self._unbound = files  # `verify` reads these: it must also read a file that was replaced
+        self._unbound = files  # for `verify`: reading a bound file fails if the file was replaced
         self._files = files.bound(file for entry in manifest.splits.values() for file in entry.files)
         self._access = access
         self._record_files = RecordFiles(self._files, manifest, lambda url: self._open_tar([url]).records())

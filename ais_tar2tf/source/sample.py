@@ -1,6 +1,7 @@
 """The sample of a source: the first records of its shards, from which the fields of all records are inferred.
 
-This module must not decide which fields a dataset has: `elements.py` does so.
+This module states which fields a dataset can have. It must not decide which of them the dataset needs: `elements.py`
+does so.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Sample:
         return replace(inference.schema, sampled=True)
 
     def schema_to_decode(self, decode: Decode) -> Schema:
-        """Return `schema`. Warn of each field that `decode` decodes if its images have different bit depths."""
+        """Return `schema`. Warn of each decoded field whose images have different bit depths."""
         schema = self.schema
         decoded = (field for field in schema if not isinstance(decode, Mapping) or field.name in decode)
         warn_of_mixed_depths(self.records, decoded)

@@ -164,8 +164,8 @@ class ShardDataset(DerivedDataset):
     def repeat(self, count: int | None = None, name: str | None = None) -> Any:
         """Repeat the dataset, as the option `repeat=` does, with the epoch in checkpoints.
 
-        tf.data's own method repeats a dataset that was made with `batch=` or `start_at=`. Its checkpoints do not
-        contain the epoch.
+        A dataset that was made with `batch=` or `start_at=` is repeated by tf.data's own method. Checkpoints then do
+        not contain the epoch.
 
         Args:
             count: The number of repetitions; None or -1 for an endless dataset.
@@ -198,7 +198,7 @@ def shard_dataset(request: DatasetRequest, start: IterationStart | None = None) 
 
     Args:
         request: The options of the dataset.
-        start: Where iterators begin: that of the dataset that this one replaces, or None for a new one.
+        start: Where iterators begin. If the new dataset replaces another, this is the `start` of the other dataset.
     """
     reader = ChunkReader(request, start)
     mapping = request.elements.mapping
@@ -302,8 +302,8 @@ def _bytes_of(spec: Any, request: DatasetRequest) -> int:
 def _batched_chunks(dataset: Dataset, request: DatasetRequest) -> Dataset:
     """Turn chunks into single records or batches.
 
-    TensorFlow moves single strings into a batch, but copies the strings of a chunk, unless the chunk consists of
-    whole batches. So large records are batched one by one, and small records by slicing chunks.
+    Batching single records moves their strings without a copy. Slicing chunks copies the strings, but handles fewer
+    elements. So large records are batched one by one, and small records by slicing chunks.
     """
     if request.loop.batch is None or request.elements.record_bytes >= _LARGE_RECORD or request.small_checkpoints:
         return _batched(dataset.unbatch(), request)

@@ -111,8 +111,8 @@ class HttpPool:
 
         Raises:
             AccessDenied: The token was refused.
-            StoreError: There was no answer, or a redirect must not be followed. A final answer with any other status
-                is returned.
+            StoreError: There was no answer, or a redirect must not be followed. An answer with an error status is
+                returned, unless it refuses the token.
         """
         active_interrupt, began = interrupt or Interrupt(), CONTACTS.now()
 

@@ -45,7 +45,7 @@ def read_numbered(shards: Shards, number: int, cut: Cut, account: Account) -> li
 
 
 def _read_one(shards: Shards, number: int, identity: Identity, key: str, account: Account) -> Record | None:
-    """Read the record with a key from a tar of its members; return None if only the whole shard can tell.
+    """Read the record with a key from a tar of its members; return None if the tar does not hold exactly this record.
 
     `identity` is that of the shard when its index was written.
     """

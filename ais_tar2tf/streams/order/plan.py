@@ -214,7 +214,7 @@ class Plan:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Everything but shards, seed and epoch that the order depends on, by the names that an error shows."""
+        """Everything that the order depends on, except shards, seed and epoch, by the names that an error shows."""
         strategy = self.strategy
         return {
             "shuffle": strategy.name,

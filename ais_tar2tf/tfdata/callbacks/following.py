@@ -37,7 +37,7 @@ class Follower:
 
     def _reset(self) -> None:
         self._iterator: int | None = None  # the number of the iterator from which batches are consumed
-        self._consumed = 0  # elements consumed from it, of the dataset that `.repeat()` repeats
+        self._consumed = 0  # elements consumed from it; with `.repeat()`, elements of the dataset before it
         self._begun_before = 0  # the number of iterators that began before this epoch of Keras
         self._epoch_is_new = True  # no batch of this epoch of Keras has been consumed
         self._loops_before = self._source.start.loops  # the number of loops over the dataset that began before fit
@@ -146,7 +146,10 @@ class Follower:
         return self._progress.offset_after(self._iterator, min(records, ended))
 
     def _offset_in_repeated(self, progress: ProgressLog, number: int) -> EpochOffset:
-        """Return the place if tf.data's `.repeat()` creates an iterator for each epoch. Skip consumed iterators."""
+        """Return the place in a dataset that tf.data's `.repeat()` repeats, which has an iterator for each epoch.
+
+        Skip consumed iterators.
+        """
         epoch = 0
         while True:
             iterator = progress.find(number)

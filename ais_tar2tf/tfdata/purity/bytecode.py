@@ -183,7 +183,7 @@ class _BytecodeReader:
     def _load_fast(self, instruction: dis.Instruction) -> None:
         names = _names(instruction)
         for name in names:
-            if name in self._cells:  # the cell itself, which a nested function gets
+            if name in self._cells:  # so Python 3.13 passes the cell to a nested function
                 self._top = None
             elif name is names[0]:
                 self._load(VariableRead("local", name), _begin(instruction))

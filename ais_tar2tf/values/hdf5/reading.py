@@ -241,7 +241,7 @@ def _converted(values: Any, attributes: dict[str, Any]) -> Any:
 
 
 def _with_sign(values: Any, attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return integers, and the values that mean missing, with or without a sign, as the attribute `_Unsigned` says.
+    """Return the values and attributes of a variable, its integers read as signed or unsigned, as `_Unsigned` says.
 
     netCDF-3 and some writers of netCDF-4 have no unsigned types, and store such numbers as signed ones.
     """

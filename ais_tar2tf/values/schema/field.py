@@ -226,8 +226,8 @@ def _merged_files(one: Field, other: Field) -> Field:
     """Merge two fields of which at least one is a file.
 
     Two files of the same kind remain a file of this kind. Text and JSON become text. Any other two kinds of files
-    become bytes. A string and a file of text or JSON become a string. Strings or bytes and any other file become
-    bytes. A file and a number are a conflict.
+    become bytes. A string and a file of text or JSON become a string. A string and any other file become bytes, and
+    so do bytes and any file. A file and a number are a conflict.
     """
     if one.encoding == other.encoding:
         common_dtype = _common_text_dtype if one.encoding == "text" else _common_file_dtype
