@@ -1,12 +1,14 @@
 """The shutdown of callbacks: while the interpreter exits, no thread of TensorFlow may run Python functions.
 
 A thread that asks for the interpreter's lock after the exit never gets the lock, and TensorFlow would wait
-for this thread forever. So the exit waits for running callbacks, and refuses new callbacks.
+for this thread forever. So the exit refuses new callbacks, and waits for the running callbacks, and then until
+TensorFlow calls no more. This module must not let the exit wait without a bound.
 """
 
 from __future__ import annotations
 
 import atexit
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -17,8 +19,10 @@ from ais_tar2tf.fetch import close_all
 
 __all__ = ["tensorflow_callback", "tracked"]
 
-_EXIT_SECONDS = 20.0  # for running callbacks, which may call a user's mapping
-_QUIET_SECONDS = 0.05  # without a new callback: then the buffers of tf.data are full of errors, and no call follows
+_EXIT_SECONDS = 20.0  # how long the exit waits at most; a running callback may call a user's mapping
+# If no callback begins for this time, none follows. Each refused call puts an error into a buffer of tf.data, and
+# tf.data stops calling when its buffers are full. But an endless dataset that ignores errors never stops.
+_QUIET_SECONDS = 0.05
 
 
 class _RunningCallbacks:
@@ -49,6 +53,7 @@ class _RunningCallbacks:
 
     def shut_down(self) -> None:
         """Refuse new callbacks, wait until the running ones end, and then until TensorFlow begins no more."""
+        deadline = time.monotonic() + _EXIT_SECONDS
         with self._changed:
             self._is_shut_down = True
         close_all()  # wakes the callbacks that wait for bytes
@@ -56,7 +61,7 @@ class _RunningCallbacks:
             if not self._changed.wait_for(lambda: not self._running, _EXIT_SECONDS):
                 return
             begun = -1
-            while begun != self._begun:
+            while begun != self._begun and time.monotonic() < deadline:
                 begun = self._begun
                 self._changed.wait(_QUIET_SECONDS)
 

@@ -138,7 +138,8 @@ class CachedStore(WrapperStore, Caching):
             return body
         cached = CachedBody(self, name, Content(self._key(name), identity), start, stop, interrupt)
         cached.begin_with(body)
-        self._confirm(name, identity)  # last: readers of confirmed content look for the request in `downloads`
+        # Now `downloads` has this request, and other readers, which see the confirmation, can use it.
+        self._confirm(name, identity)
         return cached
 
     def put(self, name: str, data: bytes | Path) -> None:
@@ -194,8 +195,8 @@ class CachedStore(WrapperStore, Caching):
     def _known_identity(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """Return the identity of an object's content if the content is known; otherwise return None.
 
-        If `start` is 0, the content counts as known only if it was confirmed within the last `trust` seconds, or if a
-        HEAD request confirms it now.
+        The content is known if this store object confirmed it and `start` is not 0; if it was confirmed within the
+        last `trust` seconds; or if a HEAD request confirms it now.
         """
         with self._lock:
             stated = self._identities.get(name)
