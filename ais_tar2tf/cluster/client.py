@@ -229,7 +229,7 @@ class AisDataset(Completed):
             output_shapes: The shapes of the selections, if they run as Python.
             path: As `load_from_tar` takes it.
             max_shard_size: As `load_from_tar` takes it.
-            num_workers: The number of mappings that run at once.
+            num_workers: The number of mappings of a dataset that run at once. With `path`, it has no effect.
             record_to_example: As `load_from_tar` takes it.
             remote_exec: True: an ETL of the cluster converts the records (see `transformer`). False: this process
                 converts them. Default: the ETL if it runs, otherwise this process. The attribute `executed` tells
