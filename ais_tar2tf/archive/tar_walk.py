@@ -76,7 +76,8 @@ class HeaderWalk:
                 size = 0  # links, devices and directories have no body
             total = _byte_sum(raw[:148]) + 8 * 32 + _byte_sum(raw[156:334]) + _byte_sum(raw[334:])
             is_gnu, prefix = found[4] == b"  \0", raw[345:500].partition(b"\0")[0]
-            if checksum != total or size > self._member_bytes or raw[508:] == b"tar\0" or (is_gnu and raw[345]):
+            other_prefix = bool(raw[345]) if is_gnu else raw[508:] == b"tar\0"
+            if checksum != total or size > self._member_bytes or other_prefix:
                 return
             self.rows.append(row)
             self.types.append(kind)

@@ -287,11 +287,11 @@ def _algorithm(order: str | tuple[str, str], seed: int, *, descending: bool) -> 
     If an argument is wrong, dSort closes the connection without an answer. So the arguments are checked here.
     """
     if isinstance(order, tuple):
-        field, kind = order
+        field, kind = order if len(order) == 2 else ("", "")  # pyright: ignore[reportUnnecessaryComparison]  # users' code is not checked
         if not field or kind not in _FIELD_TYPES:
             raise SchemaError(f"an order by a field is (field, one of {', '.join(_FIELD_TYPES)}), not {order!r}")
         return {"kind": "content", "extension": f".{field}", "content_key_type": kind, "decreasing": descending}
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' code is not checked
         raise SchemaError(f"order is one of {', '.join(ORDERS)}, or (field, type), not {order!r}")
     if seed < 0:
         raise SchemaError(f"a seed is not negative: {seed}")

@@ -14,10 +14,11 @@ import numpy as np
 
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.values.features import SHAPE, as_float32s
+from ais_tar2tf.values.features.feature_lists import features_of
 from ais_tar2tf.values.file_headers import image_header
-from ais_tar2tf.values.schema import Field, Inference, Schema, wire_dtype
+from ais_tar2tf.values.schema import Field, Inference, Schema, feature_names, wire_dtype
 
-__all__ = ["SchemaDetector", "to_stored"]
+__all__ = ["SchemaDetector", "encoded_names", "to_stored"]
 
 
 class SchemaDetector:
@@ -33,6 +34,7 @@ class SchemaDetector:
         self._images: dict[str, Field] = {}
         self._image_counts: dict[str, int] = {}  # the number of examples in which a feature is an image
         self._with_integers: set[str] = set()  # the features that are integers in some example
+        self._encoded_names: dict[str, set[frozenset[str]]] = {}  # of each feature that is more than a scalar
 
     def add(self, example: Mapping[str, Any]) -> None:
         """Add the features of one example."""
@@ -43,6 +45,8 @@ class SchemaDetector:
                 others[name] = value
                 if _is_integral(value):
                     self._with_integers.add(name)
+                if not isinstance(value, bytes | str | int | float):
+                    self._encoded_names.setdefault(name, set()).add(encoded_names(name, value))
                 continue
             shape = (header.height, header.width, header.channels)
             image = Field(name, header.dtype, shape, "image", format=header.format)
@@ -56,6 +60,19 @@ class SchemaDetector:
         """The features that are integers in some examples and floats in others, and must be stored as floats."""
         floats = {field.name for field in self._inference.schema if wire_dtype(field) == "float32"}
         return frozenset(floats & self._with_integers)
+
+    @property
+    def misplaced(self) -> dict[str, Field]:
+        """The features that must be encoded by their field in the schema, and these fields.
+
+        `features.encode` looks at one value only. So it stores `[[1, 2], [3, 4]]` as a flat list, even if the feature
+        is ragged in other examples and the schema says so. Such a value would be lost.
+        """
+        return {
+            field.name: field
+            for field in self.schema
+            if not all(names.issuperset(feature_names(field)) for names in self._encoded_names.get(field.name, ()))
+        }
 
     @property
     def schema(self) -> Schema:
@@ -90,12 +107,18 @@ def _is_integral(value: Any) -> bool:
     return isinstance(value, int | np.integer | np.bool_)
 
 
+def encoded_names(name: str, value: Any) -> frozenset[str]:
+    """Return the names of the features that store a value which `to_stored` has returned."""
+    has_shape = isinstance(value, np.ndarray) and value.ndim > 1
+    return frozenset({*(SHAPE.format(name),) * has_shape, *(feature for feature, _ in features_of(name, value))})
+
+
 def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return an example with its values in the form that is stored.
 
     A dense tensor becomes an array. An array of uint64 becomes int64, and an array of float64 becomes float32. For
     an array of several dimensions, another feature is added, which holds the shape. A ragged tensor stays ragged, and
-    its numbers are converted in the same way.
+    its numbers are converted in the same way. Nested lists of different lengths stay lists.
 
     Args:
         example: The features. A feature whose value is None is left out.
@@ -109,12 +132,26 @@ def to_stored(example: Mapping[str, Any], floats: frozenset[str] = frozenset()) 
             stored[name] = value.with_flat_values(_array_of(name, value.flat_values.numpy(), floats))
             continue
         plain = value.numpy() if hasattr(value, "numpy") and not hasattr(value, "dense_shape") else value
-        if name in floats or isinstance(plain, np.ndarray | np.generic):
+        if name in floats and _is_ragged_list(name, plain):
+            plain = _as_floats(plain)
+        elif name in floats or isinstance(plain, np.ndarray | np.generic):
             plain = _array_of(name, plain, floats)
             if plain.ndim > 1:
                 stored[SHAPE.format(name)] = np.asarray(plain.shape, np.int64)
         stored[name] = plain
     return stored
+
+
+def _is_ragged_list(name: str, value: Any) -> bool:
+    """Return whether a value is nested lists that `features.encode` stores as a ragged value."""
+    return isinstance(value, list | tuple) and name not in encoded_names(name, value)
+
+
+def _as_floats(value: Any) -> Any:
+    """Return nested lists with all of their numbers as floats."""
+    if isinstance(value, list | tuple):
+        return [_as_floats(each) for each in value]
+    return np.asarray(value, np.float64).tolist()
 
 
 def _array_of(name: str, value: Any, floats: frozenset[str]) -> Any:

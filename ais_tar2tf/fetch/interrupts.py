@@ -45,17 +45,20 @@ class Interrupts:
                     del self._in_flight[interrupt]
 
     def end_abandoned(self, abandoned: Sequence[RangeRequest], *, at_once: bool = False) -> None:
-        """Interrupt the store requests whose range requests are all in `abandoned`. The caller holds the lock.
+        """Interrupt the store requests all of whose range requests are abandoned. The caller holds the lock.
 
-        A store request whose range requests each miss only few bytes is not interrupted, because then another request
-        can use its connection later.
+        A store request is left alone if none of its range requests is in `abandoned`. A store request whose range
+        requests each miss only few bytes is not interrupted, because then another request can use its connection
+        later.
 
         Args:
             abandoned: The range requests that the reader has just abandoned.
             at_once: Whether to interrupt also store requests that miss only few bytes.
         """
         for interrupt, requests in self._in_flight.items():
-            if all(request in abandoned for request in requests) and (at_once or any(map(_is_long, requests))):
+            if not any(request in abandoned for request in requests):
+                continue
+            if all(request.is_abandoned for request in requests) and (at_once or any(map(_is_long, requests))):
                 interrupt.fire()
 
     def end_all(self, grace: float) -> None:

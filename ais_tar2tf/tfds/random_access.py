@@ -75,12 +75,26 @@ class RandomAccess(  # pyright: ignore[reportGeneralTypeIssues]
         self, split: Any, decoders: Any = None, read_config: Any = None, shuffle_files: bool = False
     ) -> Any:
         config = tfds.ReadConfig() if read_config is None else read_config
-        own = self.info.file_format
-        if own != file_adapters.FileFormat.ARRAY_RECORD or config.file_format not in (None, own):
+        if not self._reads_array_records(config):
             return super()._as_dataset(split, decoders, read_config, shuffle_files)
         _check_config(config)
         source = DataSource(self.info, split, decoders, decode.DeserializeMethod.RAW_BYTES)
         return _dataset_of(source, self.info.features, decoders, config, shuffle=shuffle_files)
+
+    def _should_cache_ds(self, split: Any, shuffle_files: bool, read_config: Any) -> bool:
+        """Return whether TFDS caches the dataset.
+
+        A cache keeps the order of the first epoch. So TFDS does not cache shuffled files, unless there is only one or
+        the order stays the same. ArrayRecord files are shuffled by records, so even one file has many orders.
+        """
+        reshuffled = shuffle_files and read_config.shuffle_reshuffle_each_iteration is not False
+        if reshuffled and self._reads_array_records(read_config):
+            return False
+        return super()._should_cache_ds(split, shuffle_files, read_config)
+
+    def _reads_array_records(self, config: Any) -> bool:
+        own = self.info.file_format
+        return own == file_adapters.FileFormat.ARRAY_RECORD and config.file_format in (None, own)
 
 
 def _map_splits(make: Any, splits: Any) -> Any:

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ais_tar2tf.archive import ShardArchive, TarReader
+from ais_tar2tf.archive.tar_runs import PlainMembers
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.options import KIB, MIB, Limits
 
@@ -376,6 +377,18 @@ def test_all_ways_of_reading_agree(data: bytes, cuts: list[int], step: int) -> N
         assert read(data, cuts, headers=headers) == whole
         assert read(data, range(step, len(data), step), headers=headers) == whole
         assert read(data, around, headers=headers) == whole
+
+
+@pytest.mark.parametrize("fmt", [tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+@pytest.mark.parametrize(("at", "field"), [(0, b""), (345, b"folder\0"), (508, b"tar\0"), (500, b"padding")])
+def test_table_and_walk_take_the_same_headers_as_plain(fmt: int, at: int, field: bytes) -> None:
+    made = entry("a.bin", b"x" * 600, fmt=fmt)
+    data = patched(made[:BLOCK], at, field) + made[BLOCK:] + END
+    found = [PlainMembers(memoryview(data), 0, 0, Limits(), dense=dense).take(0) for dense in (True, False)]
+    assert (found[0] is None) == (found[1] is None)
+    assert [member.name for member in read(data, headers="careful")] == [name for name, _ in by_tarfile(data)]
+    for headers in HEADERS:
+        assert read(data, headers=headers) == read(data, headers="careful")
 
 
 @settings(max_examples=25, deadline=None)

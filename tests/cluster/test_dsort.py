@@ -284,6 +284,8 @@ def server_without_dsort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     [
         ("in-{0..3}.tar", "out-{0..9}.tar", {"order": "nonsense"}, "order is one of random, name, md5, none"),
         ("in-{0..3}.tar", "out-{0..9}.tar", {"order": ("cls", "date")}, "one of int, float, string"),
+        ("in-{0..3}.tar", "out-{0..9}.tar", {"order": ["cls", "int"]}, r"or \(field, type\), not \['cls', 'int'\]"),
+        ("in-{0..3}.tar", "out-{0..9}.tar", {"order": ("cls",)}, r"one of int, float, string\), not \('cls',\)"),
         ("in-{0..3}.tar", "out-{0..9}.tar", {"seed": -1}, "a seed is not negative"),
         ("in-{0..3}.tar", "out-{0..9}.tar", {"bucket": None}, "names no bucket"),
         ("in-{0..3}.tar", "out-{0..9}", {}, "have one extension"),

@@ -362,6 +362,63 @@ def test_ragged_tensors_stay_ragged(tmp_path):
     ]
 
 
+ALIKE = [[1, 2], [3, 4]]  # rows of one length
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[[1, 2], [3]], ALIKE, [[], []], []], None),
+        ([[["a"], ["b", "c"]], [["d", "e"], ["f", "g"]]], [[[b"a"], [b"b", b"c"]], [[b"d", b"e"], [b"f", b"g"]]]),
+        ([[[[1], [2]], [[3], [4, 5]]], [ALIKE, ALIKE]], None),
+        ([[[1, 2], [3]], [[1.5], [3, 4]], ALIKE], None),  # integers and floats
+        ([[[1, 2], [3]], np.array(ALIKE)], [[[1, 2], [3]], ALIKE]),
+        ([tf.ragged.constant([[1, 2], [3]]), ALIKE], [[[1, 2], [3]], ALIKE]),
+        ([tf.sparse.from_dense([[1, 0], [0, 2]]), np.array(ALIKE)], [[[1, 0], [0, 2]], ALIKE]),
+        ([[[1, 2]], [[1], [2], [3]]], None),  # two sizes vary, but no rows of one value
+        ([[[1, 2]], [[1.5], [2], [3]]], None),
+    ],
+)
+def test_a_feature_is_stored_alike_in_all_examples(tmp_path, values, expected):
+    configs = made.configs(train=len(values))
+    configs.generator = lambda **_: ({"x": value} for value in values)
+    export("-", tmp_path / "out", "custom", configs)
+    batches = datum.load(tmp_path / "out", datum.configs.DatasetConfigs(batch_size_test=1)).test_fn("train")
+    found = [tf.sparse.to_dense(x) if isinstance(x, tf.SparseTensor) else x for x in (each["x"] for each in batches)]
+    lists = [x[0].to_list() if isinstance(x, tf.RaggedTensor) else x[0].numpy().tolist() for x in found]
+    assert lists == (values if expected is None else expected)
+
+
+def test_a_serializer_that_flattens_ragged_values(tmp_path):
+    configs = made.configs(train=2)
+    configs.generator = lambda **_: iter([{"x": [[1, 2], [3]]}, {"x": [[4], [5, 6]]}])
+    configs.serializer = lambda example: t2t.features.encode(
+        {"x": [number for row in example["x"] for number in row]}
+    )
+    export("-", tmp_path / "out", "custom", configs)
+    assert [each["x"].tolist() for each in in_order(tmp_path / "out")] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_examples_that_differ_each_time_they_are_read_are_refused(tmp_path):
+    passes = iter([[[1, 2], [3]], [[1, 2]]])
+    configs = made.configs(train=2)
+    configs.generator = lambda **_: iter([{"x": next(passes)}, {"x": ALIKE}])
+    with pytest.raises(SchemaError, match="the examples differ each time they are read"):
+        export("-", tmp_path / "out", "custom", configs)
+
+
+def test_splits_that_are_stored_otherwise_are_exported_together(tmp_path):
+    def configs(split: str, value: list) -> Any:
+        made_configs = made.configs(**{split: 1})
+        made_configs.generator = lambda **_: iter([{"x": value}])
+        return made_configs
+
+    export("-", tmp_path / "out", "custom", configs("train", [[1, 2], [3]]))
+    with pytest.raises(SchemaError, match=r"ragged int64 \(2, \?\) in train, int64 \(2, 2\) in .*export all splits"):
+        export("-", tmp_path / "out", "custom", configs("val", ALIKE))
+    export("-", tmp_path / "out", "custom", configs("val", [[1], [2, 3]]))
+
+
 def test_declared_sparse_features_are_always_sparse(tmp_path):
     def generator(split: str, **_):
         return ({"a": [1, 2], "b": [1, 2], "m": np.eye(2, dtype=np.float32)} for _ in range(3))

@@ -25,8 +25,7 @@ from tests.support.modules import modules
 from tests.support.own_errors import raises_ours
 
 # Exceptions that are raised but are no Tar2TFError, with the reason. These are Python's own classes, by the module
-# that
-# raises them. If the reason is the name of an error, the caller in the same package raises that error instead.
+# that raises them. If the reason is the name of an error, the caller in the same package raises that error instead.
 PYTHONS = {
     # A Python protocol requires this type.
     ("ais_tar2tf", "AttributeError"): "a module's __getattr__: hasattr and import expect it",
@@ -56,6 +55,7 @@ PYTHONS = {
     # The caller in the same package knows the shard, URL or field, and raises our error from this one.
     ("ais_tar2tf.archive.zip", "ValueError"): "ArchiveError",
     ("ais_tar2tf.values.hdf5.helper_pool", "ValueError"): "SchemaError",
+    ("ais_tar2tf.values.hdf5.times", "ValueError"): "SchemaError",
     ("ais_tar2tf.values.hdf5.wire", "ValueError"): "SchemaError",
     ("ais_tar2tf.datum.annotations", "ValueError"): "SchemaError",
     ("ais_tar2tf.datum.annotations", "LookupError"): "SchemaError",

@@ -143,6 +143,20 @@ def test_a_read_config_applies_to_both_formats(prepared: Any) -> None:
     assert dataset(options=options).options().threading.private_threadpool_size == 3
 
 
+def test_every_epoch_is_shuffled_anew_unless_the_order_is_fixed(prepared: Any) -> None:
+    """TFDS caches small datasets, but none whose order changes. The order of one TFRecord file never changes."""
+
+    def epochs(**options: Any) -> list[list[int]]:
+        config = tfds.ReadConfig(shuffle_seed=1, enable_ordering_guard=False, interleave_cycle_length=1, **options)
+        dataset = prepared.as_dataset(split="test", read_config=config, shuffle_files=True)
+        return [_numbers(tfds.as_numpy(dataset)) for _ in range(8)]
+
+    assert prepared.info.splits["test"].num_shards == 1
+    changes = prepared.info.file_format.value == "array_record"
+    assert (len(set(map(tuple, epochs()))) > 1) == changes
+    assert len(set(map(tuple, epochs(shuffle_reshuffle_each_iteration=False)))) == 1
+
+
 def test_settings_without_effect_on_array_records_are_refused(prepared: Any) -> None:
     if prepared.info.file_format.value == "array_record":
         with pytest.raises(OptionError, match=r"ReadConfig\.add_tfds_id has no effect .* file_format='tfrecord'"):

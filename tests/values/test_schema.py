@@ -232,6 +232,19 @@ def grown(count):
         tracemalloc.stop()
 
 
+def test_a_refused_record_adds_no_fields():
+    inference = Inference(limits=Limits(fields=2))
+    inference.add({"x": 1})
+    with pytest.raises(SchemaError, match="nothing holds both"):
+        inference.add({"y": 1, "x": "text"})
+    inference.add({"x": 2, "z": 1})
+    with pytest.raises(SchemaError, match=r"over 2 different fields, Limits\.fields"):
+        inference.add({"y": 1})
+    assert inference.schema.names == ["x", "z"]
+    with pytest.raises(SchemaError, match=r"over 2 different fields, Limits\.fields"):
+        Inference(limits=Limits(fields=2)).add({"x": 1, "y": 2, "z": 3})
+
+
 def test_inference_needs_constant_memory():
     inference, peak = grown(4_000)
     assert peak < 100_000

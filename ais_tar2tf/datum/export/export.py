@@ -28,7 +28,7 @@ from ais_tar2tf.datum.metadata import (
     to_json_bytes,
 )
 from ais_tar2tf.datum.problem import IMAGE_SEG, TEXT_CLF
-from ais_tar2tf.datum.schema_detector import SchemaDetector, to_stored
+from ais_tar2tf.datum.schema_detector import SchemaDetector, encoded_names, to_stored
 from ais_tar2tf.datum.tar_shards import TarShards, is_shards
 from ais_tar2tf.errors import OptionError, OptionTypeError, SchemaError
 from ais_tar2tf.recordfiles.export.destinations import Destination
@@ -36,7 +36,7 @@ from ais_tar2tf.recordfiles.export.payloads import PayloadFiles, Publication
 from ais_tar2tf.recordfiles.export.routing import route_of
 from ais_tar2tf.recordfiles.formats.examples import serialized
 from ais_tar2tf.values import features
-from ais_tar2tf.values.schema import Schema, wire_dtype
+from ais_tar2tf.values.schema import Field, Schema, feature_names, store, wire_dtype
 
 __all__ = ["export_to_tfrecord"]
 
@@ -76,15 +76,22 @@ def export_to_tfrecord(
     source = location_text(input_path)
     examples = _example_reader(source, problem_type, write_configs, splits)
     floats: frozenset[str] = frozenset()
+    fields: dict[str, Field] = {}
     while True:
-        encoder = _Encoder(problem_type, write_configs, floats)
+        encoder = _Encoder(problem_type, write_configs, floats, fields)
         with PayloadFiles(output_path, tuple(splits), size=write_configs.shard_size) as files:
             for split, attributes in splits.items():
                 _write_split(files, encoder, source, split, attributes, examples(split, attributes))
-            if not encoder.detector.mixed:
+            mixed, misplaced = encoder.detector.mixed, encoder.misplaced
+            if not mixed and misplaced == fields:
                 return _publish(files, encoder.detector)
-        # These features are integers in some examples and floats in others. Encode all examples again, with floats.
-        floats |= encoder.detector.mixed
+        # Only all examples together show how to store some features. Encode all examples again.
+        if mixed:
+            floats |= mixed
+        elif fields:
+            raise SchemaError(f"{source}: the examples differ each time they are read; yield the same ones each time")
+        else:
+            fields = misplaced
 
 
 def _write_split(
@@ -158,23 +165,42 @@ class _Encoder:
         problem: The problem type. It determines which features are images.
         configs: The settings. The encoder uses the serializer and the names of sparse features.
         floats: The features whose integers are converted to floats.
+        fields: The features that are encoded by a field, and these fields.
     """
 
-    def __init__(self, problem: str, configs: TFRWriteConfigs, floats: frozenset[str]) -> None:
+    def __init__(
+        self, problem: str, configs: TFRWriteConfigs, floats: frozenset[str], fields: Mapping[str, Field]
+    ) -> None:
         self.detector: SchemaDetector = SchemaDetector(configs.sparse_features)
         self._serializer: Callable[[dict[str, Any]], Any] | None = configs.serializer
         self._floats = floats
+        self._fields = fields
         self._images = () if problem == TEXT_CLF else ("image", "label") if problem == IMAGE_SEG else ("image",)
+
+    @property
+    def misplaced(self) -> dict[str, Field]:
+        """`SchemaDetector.misplaced`; empty if the user's serializer decides how features are stored."""
+        return self.detector.misplaced if self._serializer is None else {}
 
     def encode(self, split: str, key: str, example: dict[str, Any]) -> bytes:
         """Return an example as a serialized tf.train.Example, and add its features to the detected schema."""
         try:
             stored = to_stored(self._read_images(example), self._floats)
-            payload = features.encode(stored) if self._serializer is None else serialized(self._serializer(stored))
+            payload = self._serialize(stored)
             self.detector.add(self._written_features(stored, payload))
         except (SchemaError, TypeError) as error:
             raise SchemaError(f"split {split!r}, example {key!r}: {error}") from error
         return payload
+
+    def _serialize(self, stored: dict[str, Any]) -> bytes:
+        if self._serializer is not None:
+            return serialized(self._serializer(stored))
+        by_field = {name: field for name, field in self._fields.items() if name in stored}
+        replaced = {*by_field, *map(features.SHAPE.format, by_field)} if by_field else ()
+        content = {name: value for name, value in stored.items() if name not in replaced}
+        for name, field in by_field.items():
+            content.update(store(field, stored[name]))
+        return features.encode(content)
 
     def _read_images(self, example: dict[str, Any]) -> dict[str, Any]:
         """Return the example with the path of each image replaced by the bytes of the image file."""
@@ -190,13 +216,22 @@ class _Encoder:
             written: Mapping[str, Any] = stored
         else:  # the serializer may have added or dropped features
             decoded = features.decode(payload)
-            written = {
-                name: stored.get(name, values[0] if len(values) == 1 else values) for name, values in decoded.items()
-            }
+            written = {name: _written_value(name, stored.get(name), values) for name, values in decoded.items()}
         if not any(name.endswith(_SHAPE_SUFFIX) for name in written):
             return dict(written)
         shapes = {features.SHAPE.format(name) for name in written}
         return {name: value for name, value in written.items() if name not in shapes}
+
+
+def _written_value(name: str, value: Any, decoded: Any) -> Any:
+    """Return the value whose feature the user's serializer has written as the list `decoded`.
+
+    The list keeps no shape, so the value itself is returned. But a ragged or sparse value is not written as one list;
+    if the serializer wrote one all the same, it has flattened the value.
+    """
+    if value is None:
+        return decoded[0] if len(decoded) == 1 else decoded
+    return value if name in encoded_names(name, value) else decoded
 
 
 def _file_name(split: str, number: int, total: int) -> str:
@@ -248,13 +283,22 @@ def _merge_schemas(destination: Destination, others: Mapping[str, Any], exported
     """Merge the schema of the exported splits with the schema of `others`, the splits that stay there."""
     existing = parse_schema(_read_document(destination, MAPPING), destination.url(MAPPING))
     for field in exported:
-        if field.name in existing and wire_dtype(existing[field.name]) != wire_dtype(field):
+        if field.name in existing and not _stored_alike(existing[field.name], field):
             raise SchemaError(
                 f"{destination.url(MAPPING)}: feature {field.name!r} is {existing[field.name].type_text} in "
                 f"{', '.join(others)}, {field.type_text} in what is exported now; export all splits together, or to "
                 "another place"
             )
     return existing.merge(exported)
+
+
+def _stored_alike(one: Field, other: Field) -> bool:
+    """Return whether the examples of both fields can be read by one field, which is merged of both."""
+    if wire_dtype(one) != wire_dtype(other):
+        return False
+    # The shape is stored with every array, whether the field needs it or not.
+    needed = {*feature_names(one.merge(other))} - {features.SHAPE.format(one.name)}
+    return all(needed.issubset(feature_names(each)) for each in (one, other))
 
 
 def _read_document(destination: Destination, name: str) -> dict[str, Any]:

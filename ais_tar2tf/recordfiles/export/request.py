@@ -152,8 +152,8 @@ class ExportOptions:
     def check(self) -> None:
         """Raise OptionError if `shard_size`, `shard_records` or `splits` has a wrong value.
 
-        The constructor does not check these three options. Without a call of `check`, their errors are raised when
-        the export begins.
+        The constructor does not check these three options, except `splits` if a `seed` is given. Without a call of
+        `check`, their errors are raised when the export begins.
         """
         _ = self.bounds, self.route
 

@@ -195,8 +195,8 @@ class CachedStore(WrapperStore, Caching):
     def _known_identity(self, name: str, start: int, interrupt: Interrupt | None) -> Identity | None:
         """Return the identity of an object's content if the content is known; otherwise return None.
 
-        The content is known if this store object confirmed it and `start` is not 0; if it was confirmed within the
-        last `trust` seconds; or if a HEAD request confirms it now.
+        The content counts as known if it was confirmed within the last `trust` seconds, or if a HEAD request confirms
+        it now. If `start` is not 0, an identity that this store object has confirmed earlier suffices.
         """
         with self._lock:
             stated = self._identities.get(name)

@@ -23,6 +23,7 @@ from ais_tar2tf.values.schema.storage import Sparse
 from ais_tar2tf.values.schema.storage import feature_names as feature_names
 from ais_tar2tf.values.schema.storage import has_shape_feature as has_shape_feature
 from ais_tar2tf.values.schema.storage import ragged_rank as ragged_rank
+from ais_tar2tf.values.schema.storage import store as store
 from ais_tar2tf.values.schema.storage import wire_dtype as wire_dtype
 from ais_tar2tf.values.schema.written_numbers import NUMBER_DTYPES as NUMBER_DTYPES
 from ais_tar2tf.values.schema.written_numbers import is_written_number as is_written_number

@@ -82,10 +82,13 @@ class Inference:
                 field; the error names the record. Or the records have more fields than `Limits.fields`.
         """
         merged: list[tuple[_Summary, Field, Any]] = []
+        new: dict[str, _Summary] = {}
         for name, value in record.items():
             if name in KEY_AND_SHARD:
                 continue
-            summary = self._summaries.get(name) or self._new_summary(name)
+            summary = self._summaries.get(name)
+            if summary is None:
+                summary = new[name] = self._new_summary(name, len(new))
             try:
                 observed = observe(name, value)
                 if observed is None:
@@ -95,15 +98,17 @@ class Inference:
             except SchemaError as error:
                 raise SchemaError(f"{record_prefix(record)}{error}") from error
             merged.append((summary, field, value))
+        self._summaries.update(new)
         for summary, field, value in merged:
             summary.add(field, value, self._limits)
         self.records += 1
 
-    def _new_summary(self, name: str) -> _Summary:
-        if len(self._summaries) >= self._limits.fields:
+    def _new_summary(self, name: str, others: int) -> _Summary:
+        """Return the summary of a new field. `others` is the number of new fields before it in the same record."""
+        if len(self._summaries) + others >= self._limits.fields:
             raise SchemaError(f"records have over {self._limits.fields:,} different fields, Limits.fields")
         is_label = name in self._labels or extension_of(name) in LABEL_FIELDS
-        return self._summaries.setdefault(name, _Summary(is_label=is_label))
+        return _Summary(is_label=is_label)
 
     @property
     def schema(self) -> Schema:
