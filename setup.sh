@@ -85,7 +85,11 @@ read_stamp() {
 write_stamp() { printf '%s\n' "$root" "$1" "$extras" >"$stamp"; }
 
 # Print all that an installation depends on, except the path: a moved venv is always made anew.
-fingerprint() { echo "$(cksum <"$root/pyproject.toml") python $(version_of "$venv/bin/python")"; }
+fingerprint() {
+    local sources
+    sources=$(cat "$root/pyproject.toml" "$root"/ais_tar2tf/native/*.[ch] 2>/dev/null | cksum) || true
+    echo "$sources python $(version_of "$venv/bin/python") native=${AIS_TAR2TF_NATIVE:-auto}"
+}
 
 usable() {
     local version

@@ -202,7 +202,7 @@ class Limits(_Checked):
     label_chars: int = 200  # characters of a label: a longer text is prose
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, for each stream: 10 Gbit/s at a distance of 25 ms
     chunk_bytes: int = 2 * MIB  # a chunk for tf.data; the page faults of a larger chunk cost more than calls
-    chunk_records: int = 512  # records of a chunk, so that tiny records need not wait until chunk_bytes are full
+    chunk_records: int = 1024  # records of a chunk, so that tiny records need not wait until chunk_bytes are full
     index_bytes: int = 256 * MIB  # an index file, which is held in memory: 8 bytes a record, so 30 million records
     proved_bytes: int = 1 * GIB  # hashed to prove that a copied index fits: 1 s from memory, 10 s from a disk
     document_bytes: int = 64 * MIB  # a manifest or another JSON document, held in memory: 200 bytes a shard or file

@@ -19,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts backgrou
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import ais_tar2tf as t2t
+from ais_tar2tf.native import engine
 from ais_tar2tf.stores.memory import MemoryStore
 from tests.support import shards as made
 from tests.support.fault_server import FaultServer
@@ -30,6 +31,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 _MAX_WORKERS = 4  # each needs 2 GB for TensorFlow and its own servers
+_ENGINES = ["native", "python"] if engine().name == "native" else ["python"]
+_WITH_ALL_ENGINES = ("records", "streams", "test_tfdata.py", "test_resuming.py")  # folders and files of tests
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 pytest_plugins = ["tests.servers.plugin"]
 
@@ -60,10 +63,29 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(cores, _MAX_WORKERS)
 
 
+def pytest_report_header() -> str:
+    return f"engines: {' and '.join(_ENGINES)} ({engine().why})"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of `_WITH_ALL_ENGINES` with each engine, and all other tests with the default engine."""
+    path = metafunc.definition.path
+    if {path.parent.name, path.name}.intersection(_WITH_ALL_ENGINES):
+        metafunc.parametrize("_engine", _ENGINES, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = getattr(request, "param", None)
+    if name is not None:
+        monkeypatch.setenv("AIS_TAR2TF_NATIVE", "0" if name == "python" else "1")
+
+
 @pytest.fixture(autouse=True)
 def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("AIS_", "AWS_")) or name.lower().endswith("_proxy") or name in _CERTIFICATES:
+        ours = name.startswith(("AIS_", "AWS_")) and name != "AIS_TAR2TF_NATIVE"
+        if ours or name.lower().endswith("_proxy") or name in _CERTIFICATES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("AIS_AUTHN_TOKEN_FILE", os.devnull)  # ignore the token file of the user who runs the tests
 

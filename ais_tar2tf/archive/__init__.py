@@ -6,7 +6,7 @@ what a record is. `ShardArchive` is the entry; `members.py` defines the interfac
 
 from __future__ import annotations
 
-from ais_tar2tf.archive.members import Archive, Bytes, Members, Wanted
+from ais_tar2tf.archive.members import Archive, Bytes, ListedMembers, Members, MemberTable, Wanted, decode_names
 from ais_tar2tf.archive.shard import ShardArchive
 from ais_tar2tf.archive.tar import TarReader
 from ais_tar2tf.archive.tfrecord import FRAME_BYTES, MASK_DELTA, masked_crc
@@ -18,10 +18,13 @@ __all__ = [
     "Archive",
     "Bytes",
     "Directory",
+    "ListedMembers",
+    "MemberTable",
     "Members",
     "ShardArchive",
     "TarReader",
     "Wanted",
+    "decode_names",
     "find_directory",
     "masked_crc",
 ]

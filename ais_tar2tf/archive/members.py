@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
-__all__ = ["Archive", "Bytes", "Members", "Wanted"]
+from ais_tar2tf.native import Walked
+
+__all__ = ["Archive", "Bytes", "ListedMembers", "MemberTable", "Members", "Wanted", "decode_names"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -13,17 +17,105 @@ Wanted = Callable[[str], bool]
 """Tells whether a member of this name is wanted. Other members may come without bytes."""
 
 
-class Members(NamedTuple):
+class Members(Protocol):
     """Consecutive whole members of one archive, as ranges of `data`, which is valid until the next group.
 
     A name that ends with a slash is a directory that was stored as a file.
     """
 
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def offsets(self) -> Sequence[int]:
+        """In the archive, of the first header that describes the member."""
+        ...
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """In `data`."""
+        ...
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
+    @property
+    def data(self) -> Bytes: ...
+    @property
+    def total(self) -> int:
+        """The number of members."""
+        ...
+
+
+class ListedMembers(NamedTuple):
+    """Members in lists."""
+
     names: list[str]
-    offsets: list[int]  # in the archive, of the first header that describes the member
-    starts: list[int]  # in data
+    offsets: list[int]
+    starts: list[int]
     sizes: list[int]
     data: Bytes
+
+    @property
+    def total(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class MemberTable:
+    """Members that the native step found. They are converted to lists when somebody reads them.
+
+    Attributes:
+        walked: The members, with offsets in the block.
+        base: The offset of the block in the archive.
+        data: The block.
+    """
+
+    walked: Walked
+    base: int
+    data: memoryview
+
+    @property
+    def total(self) -> int:
+        return len(self.walked.sizes)
+
+    @property
+    def names(self) -> list[str]:
+        return self._listed.names
+
+    @property
+    def offsets(self) -> list[int]:
+        return self._listed.offsets
+
+    @property
+    def starts(self) -> list[int]:
+        return self._listed.starts
+
+    @property
+    def sizes(self) -> list[int]:
+        return self._listed.sizes
+
+    @cached_property
+    def _listed(self) -> ListedMembers:
+        return self.part(0)
+
+    def part(self, begin: int, end: int | None = None) -> ListedMembers:
+        """Return the members from number `begin` to `end` in lists."""
+        end = self.total if end is None else min(end, self.total)
+        chosen = slice(begin, end)
+        offsets = (self.walked.offsets[chosen] + self.base).tolist()
+        starts, sizes = self.walked.starts[chosen].tolist(), self.walked.sizes[chosen].tolist()
+        first = int(self.walked.name_ends[begin - 1]) + 1 if begin else 0
+        last = int(self.walked.name_ends[end - 1]) if end > begin else first
+        names = decode_names(self.walked.names[first:last].tobytes(), end - begin)
+        return ListedMembers(names, offsets, starts, sizes, self.data)
+
+
+def decode_names(joined: bytes, count: int) -> list[str]:
+    """Return `count` names that NULs separate. Bytes that are not UTF-8 become surrogates.
+
+    >>> decode_names(b"a.jpg\\0b.jpg", 2)
+    ['a.jpg', 'b.jpg']
+    """
+    return joined.decode("utf-8", "surrogateescape").split("\0") if count else []
 
 
 class Archive(Protocol):

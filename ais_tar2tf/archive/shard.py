@@ -184,8 +184,9 @@ class ShardArchive:
     def _counted(self, groups: Iterator[Members]) -> Iterator[Members]:
         """Yield the groups of members, and check `Limits.members` for each."""
         for members in groups:
-            self._count += len(members.names)
-            self._check_count(members.offsets[-1] if members.offsets else self._start)
+            self._count += members.total
+            if self._count + self.ignored > self._limits.members:
+                self._check_count(members.offsets[-1] if members.total else self._start)
             yield members
         self._check_count(self._start)
 

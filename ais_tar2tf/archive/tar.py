@@ -1,8 +1,8 @@
 """A reader of tars: ustar, GNU, PAX, star and v7. Its input is blocks, and a block may end anywhere. No I/O.
 
 Members are found in two ways, with the same result. Many plain headers whose bodies end in the block are read at once
-(`tar_runs.py`). Everything else is read in this module, one header at a time: PAX headers that change a size, long
-names, base-256 numbers, v7, odd headers, and bodies that continue in the next block.
+(`tar_native.py`, or `tar_runs.py` in pure Python). Everything else is read in this module, one header at a time: PAX
+headers that change a size, long names, base-256 numbers, v7, odd headers, and bodies that continue in the next block.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Literal
 
 from ais_tar2tf.archive.bounds import check_limit
 from ais_tar2tf.archive.content import MemberContent
-from ais_tar2tf.archive.members import Bytes, Members, Wanted
+from ais_tar2tf.archive.members import Bytes, ListedMembers, Members, Wanted
 from ais_tar2tf.archive.tar_header import BLOCK, ZERO_BLOCK, Header, Kind, decode_name, parse_header, parse_pax
-from ais_tar2tf.archive.tar_runs import PlainMembers
+from ais_tar2tf.archive.tar_native import NativeRuns
+from ais_tar2tf.archive.tar_runs import PlainMembers, PlainRun
 from ais_tar2tf.archive.tar_sparse import SparseMember, gnu_parts, gnu_real_size, is_sparse, pax_sparse
 from ais_tar2tf.archive.tar_table import LONGEST_NAME
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
@@ -23,10 +24,11 @@ from ais_tar2tf.options import Limits
 
 __all__ = ["TarReader"]
 
-Headers = Literal["auto", "table", "walk", "careful"]
-"""How headers are found: by `tar_table.py`, by `tar_walk.py`, or one by one (`careful`).
+Headers = Literal["auto", "native", "python", "table", "walk", "careful"]
+"""How headers are found: by `tar_native.py`, by `tar_table.py`, by `tar_walk.py`, or one by one (`careful`).
 
-`auto` selects the fastest way for each block. All ways have the same result.
+`auto` is `native` where the native step can be used, and otherwise `python`, which selects the faster of table and
+walk for each block. All ways have the same result.
 """
 
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
@@ -88,6 +90,9 @@ class TarReader:
         self._allow_concatenated = allow_concatenated
         # A plain header can exceed these limits only where they are tiny; then every header is checked by itself.
         tight = limits.name_bytes < LONGEST_NAME or limits.header_bytes < 2 * BLOCK
+        self._native = NativeRuns(limits) if headers in ("auto", "native") and not tight else None
+        if self._native is not None and not self._native.is_available:
+            self._native, headers = None, "python"
         self._headers = "careful" if tight else headers
         self._dense = headers != "walk"  # whether the last block had many headers
         self._base = start  # offset of the block in the archive
@@ -147,9 +152,14 @@ class TarReader:
                     raw, self._partial = self._partial, b""
                     yield from self._read_header(raw, self._base + position - BLOCK)
             else:
-                if plain is None and self._headers != "careful":
-                    plain = PlainMembers(view, position, self._base, self._limits, dense=self._dense)
-                run = plain.take(position) if plain is not None and self._extensions.offset is None else None
+                run: PlainRun | None = None
+                if self._extensions.offset is not None:
+                    pass  # the next header belongs to the member that extension headers describe
+                elif self._native is not None:
+                    run = self._native.take(view, position, self._base)
+                elif self._headers != "careful":
+                    plain = plain or PlainMembers(view, position, self._base, self._limits, dense=self._dense)
+                    run = plain.take(position)
                 if run is not None:
                     self.ignored += run.ignored
                     self._skip = max(0, run.end - length)
@@ -159,7 +169,7 @@ class TarReader:
                 raw = bytes(view[position : position + BLOCK])
                 position += BLOCK
                 yield from self._read_header(raw, self._base + position - BLOCK)
-        if plain is not None and self._headers == "auto":
+        if plain is not None and self._headers == "python":
             self._dense = plain.is_dense
         self._base += length
 
@@ -295,7 +305,7 @@ class TarReader:
             if body.sparse is not None and body.keep:
                 content = self._expand(body.sparse, content)
             # The body of an unwanted member was not kept: the member is handed out with no bytes.
-            yield Members([body.header.name], [body.offset], [0], [len(content)], content)
+            yield ListedMembers([body.header.name], [body.offset], [0], [len(content)], content)
 
     def _expand(self, sparse: SparseMember, stored: bytes) -> bytes:
         self._expanded += sparse.real_size

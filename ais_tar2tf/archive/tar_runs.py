@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ais_tar2tf.archive.members import Members
+from ais_tar2tf.archive.members import ListedMembers, Members
 from ais_tar2tf.archive.tar_header import BLOCK, decode_name, is_time_only_pax, parse_pax
 from ais_tar2tf.archive.tar_table import HeaderTable
 from ais_tar2tf.archive.tar_walk import HeaderWalk
@@ -92,7 +92,7 @@ class PlainMembers:
         """Return the members of a run that has only files."""
         chosen = slice(run.start, run.stop)
         positions = np.array(self._table.rows[chosen], np.int64) * BLOCK + self._start
-        return Members(
+        return ListedMembers(
             _decode_all(self._table.names[chosen]),
             (positions + self._base).tolist(),
             (positions + BLOCK).tolist(),
@@ -130,7 +130,7 @@ class PlainMembers:
             else:
                 ignored += 1
             pax_at = pax_name = None
-        return Members(_decode_all(names), offsets, starts, sizes, self._block), ignored, run
+        return ListedMembers(_decode_all(names), offsets, starts, sizes, self._block), ignored, run
 
     def _read_pax(self, begin: int, size: int) -> tuple[bool, bytes | None]:
         """Return (True, name) for a PAX header that changes at most the name of the next member, else (False, None).

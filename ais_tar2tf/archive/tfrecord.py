@@ -19,7 +19,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ais_tar2tf.archive.members import Bytes, Members
+from ais_tar2tf.archive.members import Bytes, ListedMembers, Members
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive
 from ais_tar2tf.options import Limits
 
@@ -105,7 +105,7 @@ class TFRecordReader:
                 offset=self._at + len(self._partial),
             )
 
-    def _completed(self) -> Members:
+    def _completed(self) -> ListedMembers:
         """Return a copy of the payload of the partial record, which is complete now. Free the partial record."""
         members, _ = self._read_whole(memoryview(self._partial), 0)
         start, size = members.starts[0], members.sizes[0]
@@ -119,7 +119,7 @@ class TFRecordReader:
             return HEAD_BYTES
         return FRAME_BYTES + self._payload_bytes(bytes(self._partial[:HEAD_BYTES]))
 
-    def _read_whole(self, view: memoryview, position: int) -> tuple[Members, int]:
+    def _read_whole(self, view: memoryview, position: int) -> tuple[ListedMembers, int]:
         """Return the payloads of the complete records in the view from `position` on, and where these records end.
 
         A damaged record raises an error only if it is the first record. Otherwise the records before it are returned,
@@ -145,7 +145,7 @@ class TFRecordReader:
             self._number += 1
             self._at += HEAD_BYTES + size + _TAIL_BYTES
             position = start + size + _TAIL_BYTES
-        return Members(names, offsets, starts, sizes, view), position
+        return ListedMembers(names, offsets, starts, sizes, view), position
 
     def _check(self, payload: npt.NDArray[np.uint8], crc: bytes) -> None:
         if int.from_bytes(crc, "little") != masked_crc(payload):

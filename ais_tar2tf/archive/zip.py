@@ -23,7 +23,7 @@ from ais_tar2tf.archive.bounds import check_limit
 from ais_tar2tf.archive.compressions import Frame
 from ais_tar2tf.archive.content import MemberContent
 from ais_tar2tf.archive.decompression import RATIO_SLACK
-from ais_tar2tf.archive.members import Bytes, Members, Wanted
+from ais_tar2tf.archive.members import Bytes, ListedMembers, Members, Wanted
 from ais_tar2tf.archive.zip_check import DirectoryCheck
 from ais_tar2tf.archive.zip_directory import Directory
 from ais_tar2tf.archive.zip_records import (
@@ -360,7 +360,7 @@ class ZipReader:
         sizes = list(map(len, self._bodies))
         starts = [0, *accumulate(sizes)][:-1]
         data = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
-        members = Members(self._names, self._offsets, starts, sizes, data)
+        members = ListedMembers(self._names, self._offsets, starts, sizes, data)
         self._names, self._offsets, self._bodies, self._group_bytes = [], [], [], 0
         return members
 

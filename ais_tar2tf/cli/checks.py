@@ -20,7 +20,18 @@ from pathlib import Path
 
 from ais_tar2tf.cli.console import quantity
 
-__all__ = ["CheckResult", "credentials", "disk", "extras", "memory", "open_files", "python", "required", "tensorflow"]
+__all__ = [
+    "CheckResult",
+    "credentials",
+    "disk",
+    "extras",
+    "memory",
+    "native",
+    "open_files",
+    "python",
+    "required",
+    "tensorflow",
+]
 
 OK, REMARK, FAULT = "ok", "remark", "fault"
 _OLDEST, _NEWEST = (3, 11), (3, 13)
@@ -70,6 +81,16 @@ class CheckResult:
 
     def to_json(self) -> dict[str, str | int]:
         return {name: value for name, value in asdict(self).items() if name != "code"}
+
+
+def native() -> CheckResult:
+    from ais_tar2tf.native import engine
+
+    found = engine()
+    if found.name == "native":
+        return CheckResult("native step", OK, found.why)
+    remedy = "tars are read in pure Python, with the same results, and more slowly"
+    return CheckResult("native step", REMARK, found.why, remedy)
 
 
 def python() -> CheckResult:

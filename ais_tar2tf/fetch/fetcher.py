@@ -101,10 +101,11 @@ class Fetcher:
                 self._start_workers()
             return shard
 
-    def read(self) -> memoryview:
+    def read(self, *, keep: bool = False) -> memoryview:
         """Return the next bytes of the current shard, or an empty view at its end.
 
-        The view is valid until the next call. The shard's length and checksum are verified at its end.
+        The view is valid until the next call; with `keep`, as long as anything refers to it. The shard's length and
+        checksum are verified at its end.
 
         Raises:
             TransportError: The connection broke, and the retry budget is spent.
@@ -120,8 +121,9 @@ class Fetcher:
         if block is None:
             self._verify()
             return memoryview(b"")
-        self._reader_buffer = block.buffer
-        data = block.buffer[block.begin : block.end]
+        self._reader_buffer = None if keep else block.buffer
+        buffer = self._downloader.buffers.lend(block.buffer) if keep else block.buffer
+        data = buffer[block.begin : block.end]
         self._account.add(bytes=len(data))
         self._note(time.perf_counter(), len(data), 0.0)
         shard = self._state.current

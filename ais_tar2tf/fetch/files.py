@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from ais_tar2tf.base import forking
+from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.base.retries import repeat
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
+from ais_tar2tf.fetch.buffers import LentBuffers
 from ais_tar2tf.fetch.ranges import ShardRange
 from ais_tar2tf.options import KIB, MIB, Read
 from ais_tar2tf.stores import Identity, LocalFiles, SeekableBody
@@ -36,7 +36,8 @@ class FileFetcher:
         self._account = account
         self._lock = forking.lock()  # `close` may come from another thread
         self._closed = forking.event()
-        self._buffer: memoryview = np.empty(_BLOCK, np.uint8).data
+        self._buffer: memoryview = aligned_bytes(_BLOCK).data
+        self._lent = LentBuffers()
         self._wanted = ShardRange("")
         self._body: SeekableBody | None = None
         self.identity: Identity = Identity()  # of the current shard; complete after the first `read`
@@ -53,10 +54,11 @@ class FileFetcher:
             self._block_size = _FIRST_BLOCK
         return wanted
 
-    def read(self) -> memoryview:
+    def read(self, *, keep: bool = False) -> memoryview:
         """Return the next bytes of the current shard, or an empty view at its end.
 
-        The view is valid until the next call. At the end, the file's length and state are verified.
+        The view is valid until the next call; with `keep`, as long as anything refers to it. At the end, the file's
+        length and state are verified.
         """
         began = time.perf_counter()
         count = repeat(
@@ -69,7 +71,10 @@ class FileFetcher:
         self._account.add(bytes=count, network_wait=time.perf_counter() - began)
         self._offset += count
         self._block_size = min(2 * self._block_size, _BLOCK)
-        return self._buffer[:count]
+        buffer = self._buffer
+        if keep and count:
+            buffer, self._buffer = self._lent.lend(buffer), self._lent.take_back() or aligned_bytes(_BLOCK).data
+        return buffer[:count]
 
     def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher
         """Return True, as `read` never waits for bytes."""

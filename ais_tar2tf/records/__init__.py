@@ -6,6 +6,7 @@ A record is a dict of the fields of one key, such as `{"__key__": "a/b", "__shar
 from __future__ import annotations
 
 from ais_tar2tf.records.base import RecordGrouper
+from ais_tar2tf.records.cuts import BlockArray, Cuts
 from ais_tar2tf.records.grouper import Grouper
 from ais_tar2tf.records.naming import SYSTEM_FILES, Grouping, Split, is_not_data, members_pattern, splitter
 from ais_tar2tf.records.selection import Selection, Want
@@ -14,6 +15,8 @@ from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records
 __all__ = [
     "KEY_AND_SHARD",
     "SYSTEM_FILES",
+    "BlockArray",
+    "Cuts",
     "Grouper",
     "Grouping",
     "Record",

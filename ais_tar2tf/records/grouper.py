@@ -2,8 +2,9 @@
 
 A member that belongs to no record is counted as ignored, or is an error if it looks like data.
 
-In most shards, every record has the same fields. `_add_uniform` adds such records by columns, that is, all values of
-a field at once. Where records differ, `_add_one_by_one` adds their members one by one.
+In most shards, every record has the same fields. Such records are added by columns, that is, all values of a field at
+once: by the native step (`_add_table`), or in Python (`_add_uniform`). Where records differ, `_add_one_by_one` adds
+their members one by one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from collections.abc import Sequence
 from operator import add, sub
 from typing import Any
 
-from ais_tar2tf.archive import Bytes, Members
+import numpy as np
+
+from ais_tar2tf.archive import Bytes, Members, MemberTable, decode_names
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import DuplicateField, DuplicateKey, MissingField, StrayMember
+from ais_tar2tf.native import Grouped, tar_library
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records.base import RecordGrouper
-from ais_tar2tf.records.naming import Grouping, is_builtin, is_not_data, split_uniform, splitter
+from ais_tar2tf.records.cuts import BlockPart, Cuts, constant
+from ais_tar2tf.records.naming import Grouping, is_not_data, number_of, split_uniform, splitter
 from ais_tar2tf.records.selection import Selection
 from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records
 
@@ -30,10 +35,14 @@ _ADVICE = (
 _RESERVED = "would replace the record's own key or shard; give it another field by a grouping of your own"
 _SMALL = 16_384  # average bytes of a record, below which slicing a copy of all bytes is faster than slicing a view
 _NAMES = frozenset(KEY_AND_SHARD)
+_HEAD = 8  # members that are read one by one at a time, until the next key
 
 
 class Grouper(RecordGrouper):
-    """The grouper of tar and zip files: consecutive members whose names have the same key make one record."""
+    """The grouper of tar and zip files: consecutive members whose names have the same key make one record.
+
+    With `in_blocks`, fields that the native step finds stay in their block, whose memory must not be used again.
+    """
 
     def __init__(
         self,
@@ -43,9 +52,13 @@ class Grouper(RecordGrouper):
         *,
         grouping: Grouping = "first-dot",
         selection: Selection | None = None,
+        in_blocks: bool = False,
     ) -> None:
         super().__init__(shard, account, limits, selection)
         self._split = splitter(grouping)
+        self._rule = number_of(self._split)
+        self._library = None if self._rule is None else tar_library()
+        self._in_blocks = in_blocks
         self._sources = None if selection is None else selection.sources
         # The attributes from `_key` to `_duplicate` describe the pending record, to which later members may belong.
         self._key: str | None = None  # None if no record is pending
@@ -62,9 +75,77 @@ class Grouper(RecordGrouper):
         return parts is not None and (self._sources is None or parts[1] in self._sources)
 
     def _add(self, members: Members, batch: RecordBatch) -> None:
-        begin = self._add_one_by_one(members, 0, batch, until_next_key=True)
-        begin += self._add_uniform(members, begin, batch)
-        self._add_one_by_one(members, begin, batch)
+        if isinstance(members, MemberTable) and self._rule is not None:
+            members = members.part(self._add_table(members, self._rule, batch))
+        rest = RecordBatch()
+        try:
+            begin = self._add_one_by_one(members, 0, rest, until_next_key=True)
+            begin += self._add_uniform(members, begin, rest)
+            self._add_one_by_one(members, begin, rest)
+        finally:
+            batch.extend(rest)
+
+    def _add_table(self, members: MemberTable, rule: int, batch: RecordBatch) -> int:
+        """Add the complete records that the native step groups; return the number of the first member not added.
+
+        It is 0 members at least, and all of a record: `_add` adds the others.
+        """
+        assert self._library is not None
+        begin = 0
+        while self._key is not None and begin < members.total:
+            head = members.part(begin, begin + _HEAD)
+            added = self._add_one_by_one(head, 0, batch, until_next_key=True)
+            begin += added
+            if added < head.total:
+                break
+        if begin == members.total:
+            return begin
+        grouped = self._library.group(members.walked, begin, rule)
+        count, width = len(grouped.key_ends), grouped.width
+        if not count:
+            return begin
+        fields = [self._split(name) or ("", "") for name in members.part(begin, begin + width).names]
+        places = self._selected_places([field for _, field in fields])
+        return begin if places is None else begin + self._add_grouped(members, begin, grouped, places, batch)
+
+    def _add_grouped(
+        self, members: MemberTable, begin: int, grouped: Grouped, places: dict[str, int], batch: RecordBatch
+    ) -> int:
+        """Add records that the native step grouped; return the number of their members.
+
+        The result is 0, and nothing is added, if anything about one of the records is not in order.
+        """
+        walked, count, width = members.walked, len(grouped.key_ends), grouped.width
+        end = begin + count * width
+        starts = walked.starts[begin:end].reshape(count, width)
+        sizes = walked.sizes[begin:end].reshape(count, width)
+        totals = sizes[:, list(places.values())].sum(axis=1)
+        if totals.max() > self._limits.record_bytes:
+            return 0
+        offsets = walked.offsets[begin : end + 1 : width] + members.base
+        if self._key is not None:
+            self._complete(batch, int(offsets[0]), members, begin)
+            self._key = None
+        keys = decode_names(grouped.keys[:-1].tobytes(), count)
+        if not self._add_keys(keys):
+            return 0
+        columns: dict[str, Sequence[Any]]
+        if self._in_blocks:
+            block = np.frombuffer(members.data, np.uint8)
+            key_starts = np.concatenate([[0], grouped.key_ends[:-1] + 1])
+            key_cuts = Cuts([BlockPart(grouped.keys, key_starts, grouped.key_ends - key_starts)], is_text=True)
+            columns = {"__key__": key_cuts, "__shard__": constant(self._shard, count)}
+            columns |= {name: Cuts([BlockPart(block, starts[:, at], sizes[:, at])]) for name, at in places.items()}
+        else:
+            data = bytes(members.data) if totals.sum() < _SMALL * count else members.data
+            columns = {"__key__": keys, "__shard__": [self._shard] * count}
+            for name, at in places.items():
+                columns[name] = _slices(data, starts[:, at].tolist(), sizes[:, at].tolist())
+        batch.records.extend(Records.from_columns(columns))
+        batch.offsets += offsets[:-1].tolist()
+        batch.sizes += totals.tolist()
+        batch.extents += np.diff(offsets).tolist()
+        return end - begin
 
     def _add_one_by_one(
         self, members: Members, begin: int, batch: RecordBatch, *, until_next_key: bool = False
@@ -74,33 +155,33 @@ class Grouper(RecordGrouper):
         With `until_next_key`, stop before the first member that does not belong to the pending record.
         """
         split, sources, data, most = self._split, self._sources, members.data, self._limits.record_bytes
+        names, offsets, sizes, starts = members.names, members.offsets, members.sizes, members.starts
         current, fields = self._key, self._fields
-        for at in range(begin, len(members.names)):
-            part, size = split(members.names[at]), members.sizes[at]
+        for at in range(begin, len(names)):
+            part, size = split(names[at]), sizes[at]
             if part is None or not part[1]:
-                self._leave_out(members.names[at])
+                self._leave_out(names[at])
                 continue
             key, field = part
             if key != current:
                 if until_next_key:
                     return at
                 if current is not None:
-                    self._complete(batch, members.offsets[at], members.names, at)
-                current, fields = key, self._begin(key, members.offsets[at])
+                    self._complete(batch, offsets[at], members, at)
+                current, fields = key, self._begin(key, offsets[at])
             if sources is not None and field not in sources:
                 self._note_unselected(field)
             elif field in _NAMES:
-                self._refuse(members.names[at], _RESERVED)
+                self._refuse(names[at], _RESERVED)
             elif field in fields:
                 self._duplicate = field
             else:
                 self._size += size
                 if self._size > most:
-                    raise self._limit("record_bytes", f"record {key!r} has over {most:,} bytes", members.offsets[at])
-                start = members.starts[at]
-                fields[field] = bytes(data[start : start + size])
+                    raise self._limit("record_bytes", f"record {key!r} has over {most:,} bytes", offsets[at])
+                fields[field] = bytes(data[starts[at] : starts[at] + size])
         self._check_fields()
-        return len(members.names)
+        return len(names)
 
     def _add_uniform(self, members: Members, begin: int, batch: RecordBatch) -> int:
         """Add the records that begin at member `begin`, if all of them have the same fields in the same order.
@@ -108,7 +189,7 @@ class Grouper(RecordGrouper):
         Return the number of members that were added. If the records differ or one of them has a fault, add no
         record and return 0. The last record is never added, because later members may belong to it.
         """
-        split = split_uniform(members.names[begin:], self._split)
+        split = split_uniform(list(members.names[begin:]), self._split)
         columns_at = None if split is None else self._selected_places(split[0])
         if split is None or columns_at is None:
             return 0
@@ -122,12 +203,12 @@ class Grouper(RecordGrouper):
         if max(totals) > self._limits.record_bytes:
             return 0
         if self._key is not None:
-            self._complete(batch, members.offsets[begin], members.names, begin)
+            self._complete(batch, members.offsets[begin], members, begin)
             self._key = None
         if not self._add_keys(keys):
             return 0
         data = bytes(members.data) if sum(totals) < _SMALL * count else members.data
-        columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
+        columns: dict[str, Sequence[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
         for (name, at), column in zip(columns_at.items(), sizes, strict=True):
             columns[name] = _slices(data, members.starts[begin + at : end : width], column)
         batch.records.extend(Records.from_columns(columns))
@@ -191,7 +272,7 @@ class Grouper(RecordGrouper):
 
         Refuse the member if it looks like data, unless a function of the user has left it out.
         """
-        if not is_builtin(self._split) or is_not_data(name):
+        if self._rule is None or is_not_data(name):
             self._account.add(ignored=1)
         else:
             self._refuse(name, "has no extension, so it belongs to no record; leave it out by a grouping of your own")
@@ -215,10 +296,10 @@ class Grouper(RecordGrouper):
             )
             raise self._limit("fields", message, self._offset)
 
-    def _complete(self, batch: RecordBatch, end: int, names: Sequence[str] = (), following: int = 0) -> None:
+    def _complete(self, batch: RecordBatch, end: int, members: Members | None = None, following: int = 0) -> None:
         """Check the pending record, which ends at the offset `end`. Add it to `batch`, or count it as skipped.
 
-        `names` are names of members. The members from number `following` on come after the record.
+        `members` are the members in hand. Those from number `following` on come after the record.
         """
         key = self._key
         assert key is not None
@@ -233,7 +314,7 @@ class Grouper(RecordGrouper):
             try:
                 record = self._checked(key, is_new=is_new)
             except MissingField as error:
-                self._account.record_error(self._find_rest(key, names, following) or error)
+                self._account.record_error(self._find_rest(key, members, following) or error)
                 return
             except (DuplicateKey, DuplicateField) as error:
                 self._account.record_error(error)
@@ -243,13 +324,14 @@ class Grouper(RecordGrouper):
         batch.sizes.append(self._size)
         batch.extents.append(end - self._offset)
 
-    def _find_rest(self, key: str, names: Sequence[str], begin: int) -> MissingField | None:
+    def _find_rest(self, key: str, members: Members | None, begin: int) -> MissingField | None:
         """Return an error that names a later member of the incomplete record `key`; None if no such member is found.
 
-        The search covers `names` from number `begin` on. Splitting all these names takes long, so this search is
+        The search covers `members` from number `begin` on. Splitting all their names takes long, so this search is
         made only for the first incomplete record of a shard.
         """
-        following, self._searched = [] if self._searched else names[begin:], True
+        following = [] if members is None or self._searched else members.names[begin:]
+        self._searched = True
         for name in following:
             part = self._split(name)
             if part is not None and part[0] == key and part[1]:

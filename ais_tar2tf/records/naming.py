@@ -16,9 +16,9 @@ __all__ = [
     "SYSTEM_FILES",
     "Grouping",
     "Split",
-    "is_builtin",
     "is_not_data",
     "members_pattern",
+    "number_of",
     "split_uniform",
     "splitter",
 ]
@@ -73,7 +73,7 @@ class _Rule:
     members: str  # a regular expression in Go's syntax for the names of members; `{}` stands for the fields
 
 
-_RULES = {
+_RULES = {  # in the order of the enum in native/native.h
     "first-dot": _Rule(_first_dot, r"(?i)(?:^|/)[^/.]+\.(?:{})$"),
     "last-dot": _Rule(_last_dot, r"(?i)[^/]\.(?:{})$"),
 }
@@ -117,9 +117,9 @@ def is_not_data(name: str) -> bool:
     return not last or last.startswith("._") or last.lower() in SYSTEM_FILES
 
 
-def is_builtin(split: Split) -> bool:
-    """Return whether `split` belongs to a rule of this module. Otherwise it is a function of the user."""
-    return any(split is rule.split for rule in _RULES.values())
+def number_of(split: Split) -> int | None:
+    """Return the number of a rule of this module, by its split function; None for any other function."""
+    return next((number for number, rule in enumerate(_RULES.values()) if split is rule.split), None)
 
 
 def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
+from ais_tar2tf.records.cuts import Cuts, concatenated
+
 __all__ = ["KEY_AND_SHARD", "Record", "RecordBatch", "Records", "listed_fields"]
 
 Record = dict[str, Any]
@@ -24,17 +26,18 @@ def listed_fields(names: Iterable[str]) -> str:
 class Records(Sequence[Record]):
     """Consecutive records: in columns while all have the same entries in the same order, otherwise in rows.
 
-    A record of a table with columns is a new dict each time it is read.
+    A record of a table with columns is a new dict each time it is read. A column is a list, or `Cuts`, whose values
+    are still in the blocks in which they arrived.
     """
 
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._columns: dict[str, list[Any]] = {}
+        self._columns: dict[str, Sequence[Any]] = {}
         self._rows: list[Record] = list(records)  # empty if there are columns
 
     @classmethod
-    def from_columns(cls, columns: dict[str, list[Any]]) -> Records:
+    def from_columns(cls, columns: dict[str, Sequence[Any]]) -> Records:
         """Return a table of columns of equal length, which the caller must not use afterwards."""
         table = cls()
         table._columns = columns
@@ -60,7 +63,7 @@ class Records(Sequence[Record]):
         """The names of the entries that all records have; None if the records are in rows."""
         return list(self._columns) if self._columns else None
 
-    def column(self, name: str, absent: bytes | None = None) -> list[Any]:
+    def column(self, name: str, absent: bytes | None = None) -> Sequence[Any]:
         """Return one entry of all records.
 
         Args:
@@ -91,11 +94,12 @@ class Records(Sequence[Record]):
     def extend(self, others: Records) -> None:
         """Add the records of another table, which stays as it is."""
         if not self._columns and not self._rows:
-            self._columns = {name: [*column] for name, column in others._columns.items()}
+            copies = {name: [*values] for name, values in others._columns.items() if not isinstance(values, Cuts)}
+            self._columns = others._columns | copies
             self._rows = [*others._rows]
         elif self._columns and list(self._columns) == list(others._columns):
             for name, column in others._columns.items():
-                self._columns[name] += column
+                self._columns[name] = concatenated(self._columns[name], column)
         elif others:
             self._rows = [*self._to_rows(), *others]
             self._columns = {}
@@ -108,7 +112,8 @@ class Records(Sequence[Record]):
         """Return records `begin` to `end` and drop them here; the other records keep their numbers."""
         taken = self[begin:end]
         for column in self._columns.values() or (self._rows,):
-            column[begin:end] = [None] * len(taken)  # type: ignore[list-item]  # frees the memory
+            if isinstance(column, list):
+                column[begin:end] = [None] * len(taken)  # type: ignore[list-item]  # frees the memory
         return taken
 
     def convert(self, function: Callable[[Any], Any]) -> None:
@@ -118,14 +123,14 @@ class Records(Sequence[Record]):
         for record in self._rows:
             record.update({name: function(value) for name, value in record.items()})
 
-    def _with(self, part: Callable[[list[Any]], list[Any]]) -> Records:
+    def _with(self, part: Callable[[Sequence[Any]], Sequence[Any]]) -> Records:
         """Return a table of a part of each column, or of the rows."""
         table = Records()
         if self._columns:
             columns = {name: part(column) for name, column in self._columns.items()}
-            table._columns = columns if next(iter(columns.values())) else {}
+            table._columns = columns if len(next(iter(columns.values()))) else {}
         else:
-            table._rows = part(self._rows)
+            table._rows = [*part(self._rows)]
         return table
 
     def _to_rows(self) -> list[Record]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from ais_tar2tf.records import Record, Records
 from ais_tar2tf.streams.datasets.loops import wrong_index
 from ais_tar2tf.streams.order import StreamPosition
 from ais_tar2tf.streams.reader import Stream
-from ais_tar2tf.tfdata.columns import as_bytes, as_column, column_of, require_absent
+from ais_tar2tf.tfdata.columns import as_bytes, as_column, column_of, packed, require_absent
 from ais_tar2tf.tfdata.liveness import LivenessTokens, number_of
 from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN, field_differences
@@ -47,6 +48,8 @@ class ChunkReader:
 
     def __init__(self, request: DatasetRequest, start: IterationStart | None = None) -> None:
         self.request = request
+        self.cut: Any = request.cut
+        self._reading = (None if self.cut is None else request.reading.in_blocks()) or request.reading
         self.start: IterationStart = start or IterationStart()
         read = request.reading.read
         self.active_reads: ActiveReads = ActiveReads()
@@ -349,20 +352,21 @@ class ChunkReader:
         return begins[-1]
 
     def _open(self, position: StreamPosition) -> Stream:
-        return self.request.reading.open(position, self.request.account)
+        return self._reading.open(position, self.request.account)
 
     def _outputs(
         self, next_text: bytes, token: Any, position: StreamPosition, chunk: Records, *, has_next: bool = False
     ) -> tuple[Any, ...]:
         """Return the result of `read_chunk`, in the types that TensorFlow accepts."""
         text = b"" if self._fallible_mapping is None else position.to_text().encode()
-        columns = (self._column(name, chunk) for name in self.request.elements.columns)
-        return next_text, token, np.bool_(has_next), text, np.int64(position.count), *columns
+        columns = [self._column(name, chunk) for name in self.request.elements.columns]
+        arrays = map(as_column, columns) if self.cut is None else packed(columns)
+        return next_text, token, np.bool_(has_next), text, np.int64(position.count), *arrays
 
-    def _column(self, name: str, chunk: Records) -> Any:
+    def _column(self, name: str, chunk: Records) -> Sequence[Any]:
         request = self.request
         if name == DIFFERENCE_COLUMN:
-            return as_column(field_differences(chunk, request.elements.names))
+            return field_differences(chunk, request.elements.names)
         optional = name in request.elements.optional or isinstance(request.elements.mapping, PythonMapping)
         return column_of(chunk, name, optional=optional)
 

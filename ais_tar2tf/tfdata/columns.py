@@ -6,14 +6,24 @@ This module must not do I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.records import KEY_AND_SHARD, Record, Records
+from ais_tar2tf.options import KIB, MIB
+from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, Cuts, Record, Records
 
-__all__ = ["as_bytes", "as_column", "column_of", "require_absent"]
+__all__ = ["BLOCKS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
+
+BLOCKS = 5
+"""The number of blocks of a chunk that is handed to the native operation."""
+
+_SMALL_BLOCK = 64 * KIB  # such a block, of names for example, is copied
+_MOST_COPIED = 1 * MIB  # of small blocks; beyond it, only the values are copied
+_EMPTY = np.empty(0, np.uint8)
 
 
 def as_bytes(value: Any) -> Any:
@@ -28,22 +38,59 @@ def as_column(values: Sequence[Any]) -> Any:
     return column
 
 
-def column_of(chunk: Records, name: str, *, optional: bool) -> Any:
+def column_of(chunk: Records, name: str, *, optional: bool) -> Sequence[Any]:
     """Return one field of all records of a chunk. If `optional`, the value is b"" in records without the field.
 
     Raises:
         SchemaError: The value of a record is not bytes.
     """
     if not chunk:
-        return as_column([])
+        return []
+    values = chunk.column(name, b"" if optional and name not in KEY_AND_SHARD else None)
+    if isinstance(values, Cuts):
+        return values
     if name in KEY_AND_SHARD:
-        texts = chunk.column(name)
-        is_ascii = "".join(texts).isascii()  # TensorFlow accepts ASCII text without encoding
-        return as_column(texts if is_ascii else [as_bytes(text) for text in texts])
-    values = chunk.column(name, b"" if optional else None)
+        is_ascii = "".join(values).isascii()  # TensorFlow accepts ASCII text without encoding
+        return values if is_ascii else [as_bytes(text) for text in values]
     if set(map(type, values)) - {bytes}:
         raise _not_bytes(name, next(record for record in chunk if type(record.get(name, b"")) is not bytes))
-    return as_column(values)
+    return values
+
+
+def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the columns of a chunk as arguments of the native operation: `BLOCKS` blocks, starts and sizes.
+
+    The largest blocks are passed on as they are. All other values are copied to the last block.
+    """
+    cuts = [column if isinstance(column, Cuts) else Cuts.of(column) for column in columns]
+    found = {id(part.block): part.block for column in cuts for part in column.parts}
+    by_size = sorted(found.values(), key=len, reverse=True)
+    large = [block for block in by_size[: BLOCKS - 2] if len(block) > _SMALL_BLOCK]
+    small = by_size[len(large) :]
+    if sum(map(len, small)) > _MOST_COPIED:  # too many large blocks: copy only the values that are in them
+        cuts, copies = _copied(cuts, set(map(id, large)))
+        large, small = [*large, copies], []
+    blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), np.concatenate([_EMPTY, *small])]
+    begins = accumulate(map(len, [*large, *small]), initial=0)
+    places = dict(zip(map(id, [*large, *small]), begins, strict=False))
+    starts, sizes = np.empty((2, len(cuts), len(cuts[0])), np.int64)
+    for row, column in enumerate(cuts):
+        at = 0
+        for part in column.parts:
+            end = at + len(part.starts)
+            np.add(part.starts, places[id(part.block)], out=starts[row, at:end])
+            sizes[row, at:end] = part.sizes
+            at = end
+    return [*blocks, starts, sizes]
+
+
+def _copied(columns: Sequence[Cuts], kept: set[int]) -> tuple[list[Cuts], BlockArray]:
+    """Copy the columns with values outside of the blocks `kept` to a new block; return all columns and that block."""
+    moves = [not kept.issuperset(id(part.block) for part in each.parts) for each in columns]
+    sizes = [each.bytes if moved else 0 for each, moved in zip(columns, moves, strict=True)]
+    block, begins = aligned_bytes(sum(sizes)), accumulate(sizes, initial=0)
+    copied = zip(columns, moves, begins, strict=False)
+    return [each.copied_to(block, at) if moved else each for each, moved, at in copied], block
 
 
 def require_absent(chunk: Records, names: Iterable[str]) -> Records:

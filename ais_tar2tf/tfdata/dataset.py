@@ -18,6 +18,7 @@ from typing import Any
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
 from ais_tar2tf.streams.order.seeds import choose_seed
 from ais_tar2tf.tfdata.chunk_reader import ChunkReader
+from ais_tar2tf.tfdata.columns import BLOCKS
 from ais_tar2tf.tfdata.counting import Counting
 from ais_tar2tf.tfdata.derived import DerivedDataset
 from ais_tar2tf.tfdata.liveness import NO_TOKEN
@@ -47,8 +48,8 @@ _LARGE_RECORD = 16 * KIB  # from this size, copying a record costs more than han
 class ShardDataset(DerivedDataset):
     """A tf.data.Dataset that reads records from shards.
 
-    It has the methods of `tf.data.Dataset`, with three differences: `shuffle()` needs no buffer size, `repeat()`
-    stores the epoch in checkpoints, and `small_checkpoints()` is an additional method.
+    It has the methods of `tf.data.Dataset`, but `shuffle()` needs no buffer size, and `repeat()` stores the epoch in
+    checkpoints; `begin_at()` and `small_checkpoints()` are additional.
     """
 
     def __init__(self, inner: Dataset, reader: ChunkReader) -> None:
@@ -76,6 +77,9 @@ class ShardDataset(DerivedDataset):
     def start(self) -> IterationStart:
         """Where iterators of this dataset, and of every dataset derived from it, begin."""
         return self._reader.start
+
+    def portable(self) -> ShardDataset:
+        return self if self._reader.cut is None else shard_dataset(replace(self.request, native=False), self.start)
 
     @property
     def batch_size(self) -> int | None:
@@ -318,8 +322,9 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
         element: A function that returns the element for a chunk. Its arguments are the chunk's tags, which are the
             text of the chunk's position and the number of its first record, and the chunk's columns by field.
     """
-    names = reader.request.elements.columns
-    types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64] + [tf.string] * len(names)
+    names, cut = reader.request.elements.columns, reader.cut
+    column_types = [tf.string] * len(names) if cut is None else [tf.uint8] * BLOCKS + [tf.int64] * 2
+    types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64, *column_types]
 
     read = tensorflow_callback(reader.read_chunk)
 
@@ -330,12 +335,22 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
-            tensor.set_shape((None,))
-        return (next_text, token), (has_next, element((text, number), dict(zip(names, columns, strict=True))))
+            tensor.set_shape((None,) if tensor.dtype != tf.int64 else (len(names), None))
+        return (next_text, token), (has_next, (text, number), tuple(columns))
+
+    @no_autograph
+    def chunk(_has_next: Any, tags: Any, columns: Any) -> Any:
+        if cut is not None:
+            *blocks, starts, sizes = columns
+            columns = cut.ais_tar2tf_cut(blocks, starts, sizes, F=len(names))
+            for tensor in columns:
+                tensor.set_shape((None,))
+        return element(tags, dict(zip(names, columns, strict=True)))
 
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     results = tf.data.Dataset.counter().scan(begin, step)
-    chunks = results.take_while(no_autograph(lambda has_next, _: has_next)).map(no_autograph(lambda _, chunk: chunk))
+    chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
+    chunks = chunks.map(chunk)
     return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
 
 

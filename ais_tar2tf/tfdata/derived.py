@@ -31,8 +31,15 @@ class DerivedDataset(WrappedDataset):
     many records form one element, or why this number is unknown.
     """
 
-    def __init__(self, inner: Dataset, source: ShardDataset | None, counting: Counting) -> None:
+    def __init__(
+        self,
+        inner: Dataset,
+        source: ShardDataset | None,
+        counting: Counting,
+        make_portable: Callable[[], DerivedDataset] | None = None,
+    ) -> None:
         self._source = source
+        self._make_portable = make_portable
         self._process = os.getpid()
         self.counting: Counting = counting
         # Kept alive here, because the module `errors` has only a weak reference to this object.
@@ -59,6 +66,23 @@ class DerivedDataset(WrappedDataset):
             url=self.source.url,
         )
 
+    def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
+        """Call a function with this dataset, and return its result, as tf.data's own method does.
+
+        Args:
+            transformation_func: The function, such as `tf.data.experimental.service.distribute(…)`.
+        """
+        is_distributed = transformation_func.__module__.endswith(".data_service_ops")
+        return super(DerivedDataset, self.portable() if is_distributed else self).apply(transformation_func)
+
+    def portable(self) -> DerivedDataset:
+        """Return this dataset without the native operation, which the processes of remote workers lack.
+
+        Such a process can then execute the graph as far as the check that explains why it must not.
+        """
+        assert self._make_portable is not None
+        return self._make_portable()
+
     def explain_batches(self) -> None:
         """If values of different shapes cannot be batched, make the error name the field of these values."""
         self._batch_errors = explain_batch_errors(self.element_spec)
@@ -77,7 +101,7 @@ def _counted(name: str) -> Callable[..., Any]:
         counting = self.counting.after(name, _count_arguments(bound.arguments))
         if name == "shard":
             self.source.agree_on_seed()
-        staged = DerivedDataset(made, self.source, counting)
+        staged = DerivedDataset(made, self.source, counting, lambda: stage(self.portable(), *arguments, **options))
         if name == "batch":
             staged.explain_batches()
         return staged

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.native.operation import cut_library
+from ais_tar2tf.options import KIB
 from ais_tar2tf.records import KEY_AND_SHARD
 from ais_tar2tf.streams.datasets import Reading
 from ais_tar2tf.streams.datasets.loops import RecordLoop
@@ -14,6 +17,7 @@ from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN
 
 __all__ = ["DatasetRequest", "Elements"]
 
+_LARGEST_CUT = 32 * KIB  # bytes of a record; larger ones are faster when each is an object of its own
 _ONE_EPOCH = RecordLoop(seed=Seed(0))
 
 
@@ -53,6 +57,7 @@ class DatasetRequest:
         parallel: The number of calls of the mapping that run at the same time; None to choose it automatically.
         split: Whether `shard=` divides the records among hosts. TensorFlow must then not divide them again.
         small_checkpoints: Whether a checkpoint holds only positions, without the prefetched records.
+        native: Whether the native operation may be used.
     """
 
     reading: Reading
@@ -62,14 +67,23 @@ class DatasetRequest:
     parallel: int | None = None
     split: bool = False
     small_checkpoints: bool = False
+    native: bool = True
+
+    @property
+    def cut(self) -> Any:
+        """TensorFlow's operation that cuts fields out of blocks; None where Python copies each field."""
+        is_large = self.elements.record_bytes > _LARGEST_CUT
+        return None if is_large or not self.native or self.reading.in_blocks() is None else cut_library()
 
     @property
     def batches_per_chunk(self) -> int:
-        """The number of whole batches in a chunk; 0 without batches, or if a batch is larger than a chunk."""
+        """The number of whole batches in a chunk; 0 without batches, or if a batch is too large."""
         limits = self.reading.read.limits
         if self.loop.batch is None:
             return 0
-        records = limits.chunk_bytes // 2 // max(1, self.elements.record_bytes)
+        # Python's copies of the fields take as much memory again, unless the operation cuts them out of blocks.
+        room = limits.chunk_bytes // 2 if self.cut is None else limits.chunk_bytes
+        records = room // max(1, self.elements.record_bytes)
         return min(limits.chunk_records, records) // self.loop.batch
 
     @property

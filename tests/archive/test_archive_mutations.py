@@ -131,7 +131,7 @@ def _read(data: bytes, chance: random.Random) -> Reading:
         cpu = time.process_time()
         mutations.read_by_us(data)
         assert time.process_time() - cpu < _SECONDS, data
-    headers = chance.choice(["walk", "careful", "table"])
+    headers = chance.choice(["native", "walk", "careful", "table"])
     cuts = [chance.randrange(len(data) + 1) for _ in range(chance.randrange(4))]
     in_pieces = mutations.read_by_us(data, cuts, headers)
     assert in_pieces == whole, (data, cuts, headers)

@@ -48,7 +48,7 @@ def drain(archive: TarReader | ShardArchive, blocks: Sequence[bytes]) -> Iterato
     archive.finish()
 
 
-HEADERS = ("table", "walk", "careful")
+HEADERS = ("native", "table", "walk", "careful")
 
 
 def _tar_says() -> str:

@@ -52,6 +52,7 @@ PYTHONS = {
     # Unreachable code.
     ("ais_tar2tf.archive.decompression", "AssertionError"): "unreachable",
     ("ais_tar2tf.archive.zip_check", "AssertionError"): "unreachable",
+    ("ais_tar2tf.native.library", "AssertionError"): "unreachable",
     # The caller in the same package knows the shard, URL or field, and raises our error from this one.
     ("ais_tar2tf.archive.zip", "ValueError"): "ArchiveError",
     ("ais_tar2tf.values.hdf5.helper_pool", "ValueError"): "SchemaError",

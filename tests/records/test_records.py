@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from webdataset.tariterators import base_plus_ext
 
 import ais_tar2tf as t2t
-from ais_tar2tf.archive import Members
+from ais_tar2tf.archive import ListedMembers
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import (
     ArchiveError,
@@ -270,7 +270,9 @@ def test_unselected_fields_are_not_copied() -> None:
     data.taken = []
     grouper = Grouper("s", Account(), Limits(record_bytes=50), selection=Selection(["cls"]))
     batch = grouper.add(
-        Members(["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data)
+        ListedMembers(
+            ["a.jpg", "a.cls", "b.jpg", "b.cls"], [0, 1, 2, 3], [0, 100, 110, 210], [100, 10, 100, 10], data
+        )
     )
     records = [*batch.records, *grouper.finish().records]
     assert [record["cls"] for record in records] == [b"c" * 10, b"C" * 10]
@@ -511,7 +513,9 @@ def test_one_key_with_endless_fields() -> None:
     """Fields are counted while a record grows, selected or not, instead of at its end."""
     for selection in (None, Selection(["jpg"])):
         grouper = Grouper("s", Account(), Limits(fields=100), selection=selection)
-        fifty = ([Members([f"x.{n}-{at}" for at in range(50)], [0] * 50, [0] * 50, [0] * 50, b"")] for n in range(3))
+        fifty = (
+            [ListedMembers([f"x.{n}-{at}" for at in range(50)], [0] * 50, [0] * 50, [0] * 50, b"")] for n in range(3)
+        )
         for _ in range(2):
             grouper.add(*next(fifty))
         with pytest.raises(LimitExceeded, match=r"Limits\.fields"):
@@ -522,11 +526,11 @@ def test_a_failure_comes_after_the_records_before_it() -> None:
     """The position is that of the failed record, so that resuming neither skips nor repeats a record."""
     grouper = Grouper("s", Account(), Limits(keys=2))
     batch = grouper.add(
-        Members([f"{at}.x" for at in range(5)], [at * 1024 for at in range(5)], [0] * 5, [0] * 5, b"")
+        ListedMembers([f"{at}.x" for at in range(5)], [at * 1024 for at in range(5)], [0] * 5, [0] * 5, b"")
     )
     assert keys(batch.records) == ["0", "1"]
     assert grouper.pending_offset == 2048
-    for go_on in (lambda: grouper.add(Members([], [], [], [], b"")), grouper.finish):
+    for go_on in (lambda: grouper.add(ListedMembers([], [], [], [], b"")), grouper.finish):
         with pytest.raises(LimitExceeded):
             go_on()
 

@@ -66,6 +66,13 @@ class Stats:
     chosen: dict[str, AutoChoice] = field(default_factory=dict[str, AutoChoice])  # the latest choice of each setting
 
     @property
+    def engine(self) -> str:
+        """The engine that reads tars: `"native"`, or `"python"` where the native step cannot be used."""
+        from ais_tar2tf.native import engine  # its import takes as long as that of this package
+
+        return engine().name
+
+    @property
     def seconds(self) -> float:
         """The seconds of all iterations. An iteration lasts from its first chunk to its last chunk."""
         return self.reading + self.idle

@@ -57,6 +57,7 @@ def _run_checks(url: str | None, endpoint: str | None, *, with_tensorflow: bool)
 
     yield checks.python()
     yield checks.required()
+    yield checks.native()
     if with_tensorflow:
         yield checks.tensorflow()
     yield from checks.extras()

@@ -179,6 +179,9 @@ class MixedReading:
     def without_fields(self) -> MixedReading:
         return replace(self, parts=tuple(part.without_fields() for part in self.parts))
 
+    def in_blocks(self) -> None:
+        return None  # a mixture takes its records one by one
+
 
 class _Part:
     """One part of an open mixture. It returns its records one by one, and knows its position after each record."""

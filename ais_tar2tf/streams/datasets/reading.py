@@ -74,6 +74,13 @@ class Reading(Protocol):
         """Return the same records without fields, for a caller that only counts them."""
         ...
 
+    def in_blocks(self) -> Reading | None:
+        """Return the same records, whose fields stay in the blocks in which they arrived.
+
+        None if records are taken one by one, as for a shuffle: each field is then better an object of its own.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class SourceReading:
@@ -133,7 +140,14 @@ class SourceReading:
         return replace(self, plan=replace(self.plan, shuffle=how))
 
     def without_fields(self) -> SourceReading:
-        return replace(self, session=self.session.over(replace(self.shards, selection=Selection(()))))
+        return self._over(replace(self.shards, selection=Selection(())))
+
+    def in_blocks(self) -> SourceReading | None:
+        one_by_one = self.plan.shuffle is not None or self.plan.share != (0, 1)
+        return None if one_by_one else self._over(replace(self.shards, in_blocks=True))
+
+    def _over(self, shards: Shards) -> SourceReading:
+        return replace(self, session=self.session.over(shards))
 
 
 def _digest(shards: Shards) -> str:

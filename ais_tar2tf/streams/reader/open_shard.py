@@ -42,8 +42,11 @@ class OpenShard:
         self.stop: int | None = stop
         self._url = url
         self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
+        self._in_blocks = shards.in_blocks
         # `_by_name` groups members of a tar or zip, `_examples` payloads of a TFRecord file. `grouper` selects one.
-        self._by_name = Grouper(url, account, limits, grouping=shards.grouping, selection=selection)
+        self._by_name = Grouper(
+            url, account, limits, grouping=shards.grouping, selection=selection, in_blocks=shards.in_blocks
+        )
         self._examples = ExampleGrouper(url, account, limits, number=mark.number, selection=selection)
         self.archive: ShardArchive = ShardArchive(
             url,
@@ -70,7 +73,7 @@ class OpenShard:
             blocks = _decompressed_blocks(self.archive, fetch)
             self._decompressed = DecodeAhead(lambda: next(blocks, b""), self._url)
         if self._decompressed is None:
-            data = fetch.read()
+            data = fetch.read(keep=self._in_blocks)
             if data:
                 self.members = self.archive.feed(data)
             return bool(data)

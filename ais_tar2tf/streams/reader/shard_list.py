@@ -26,6 +26,7 @@ class Shards:
         selection: The fields to read; None reads all.
         index: An index that was compared with all shards and describes them. Orders may depend on it.
         unverified_index: An index that may be outdated. It only saves requests: records are correct in any case.
+        in_blocks: Whether fields stay in the blocks in which they arrived, as far as the native step finds them.
     """
 
     store: Store
@@ -35,6 +36,7 @@ class Shards:
     selection: Selection | None = None
     index: Index | None = None
     unverified_index: Index | None = None
+    in_blocks: bool = False
 
     def __post_init__(self) -> None:
         splitter(self.grouping)  # raises OptionError for an unknown name

@@ -1,0 +1,198 @@
+"""Loads the libraries of the native step, and calls their functions by ctypes, without the interpreter's lock."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Engine", "Grouped", "TarLibrary", "Walked", "engine", "gather", "tar_library"]
+
+VERSION = 1  # of the functions and structures in native.h; a library of another version is not used
+SWITCH = "AIS_TAR2TF_NATIVE"
+FOLDER = Path(__file__).parent / "lib"
+TAR_LIBRARY = "tar.so"
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+_HEADER = 512  # bytes: the least that a member takes
+_NAME_BYTES = 32  # room for a name, on average; where names are longer, fewer members are found at once
+_NAME_ROOM = 64 * 1024
+
+
+class _WalkedStructure(ctypes.Structure):
+    _fields_ = [  # ctypes reads the list
+        ("room", ctypes.c_int64),
+        ("name_room", ctypes.c_int64),
+        ("offsets", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
+        ("name_ends", ctypes.c_void_p),
+        ("names", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("ignored", ctypes.c_int64),
+        ("position", ctypes.c_int64),
+    ]
+
+
+class _GroupedStructure(ctypes.Structure):
+    _fields_ = [  # ctypes reads the list
+        ("keys", ctypes.c_void_p),
+        ("key_ends", ctypes.c_void_p),
+        ("key_bytes", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("ascending", ctypes.c_int64),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """The plain members of a block, in arrays with an entry for each member.
+
+    Attributes:
+        offsets: In the block, of the first header that describes the member.
+        starts: In the block, of the body.
+        sizes: Bytes of the body.
+        name_ends: In `names`.
+        names: The names, with a NUL after each.
+        ignored: The number of members that are no files.
+        position: In the block, after the last member and its padding, which may lie outside of the block.
+    """
+
+    offsets: Numbers
+    starts: Numbers
+    sizes: Numbers
+    name_ends: Numbers
+    names: Bytes
+    ignored: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Consecutive records with the same fields in the same order.
+
+    Attributes:
+        keys: The keys, with a NUL after each.
+        key_ends: In `keys`; an entry for each record.
+        width: The number of members of a record.
+        ascending: Whether each key is greater than the one before it.
+    """
+
+    keys: Bytes
+    key_ends: Numbers
+    width: int
+    ascending: bool
+
+
+class TarLibrary:
+    """The functions of `tar.c` and `group.c`. An instance has buffers of its own: use it in one thread at a time."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._walked = _WalkedStructure()
+
+    def walk(self, block: memoryview, start: int, *, member_bytes: int, pax_bytes: int) -> Walked | None:
+        """Find the plain members of `block[start:]`; return None if the first header is not plain.
+
+        Args:
+            block: A block of a tar.
+            start: Where a header begins in the block.
+            member_bytes: A member with more bytes is not plain.
+            pax_bytes: A PAX header with more bytes is not plain.
+        """
+        self._reserve(len(block) - start)
+        source, found = np.frombuffer(block, np.uint8), self._walked
+        self._library.t2t_walk(source.ctypes.data, start, len(block), member_bytes, pax_bytes, ctypes.byref(found))
+        if found.position == start:
+            return None
+        offsets, starts, sizes, ends = (row[: found.count].copy() for row in self._rows)
+        names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
+        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position)
+
+    def group(self, walked: Walked, first: int, rule: int) -> Grouped:
+        """Group the members from number `first` on, by rule 0 (the first dot) or 1 (the last dot) of a name."""
+        count = len(walked.name_ends) - first
+        begin = int(walked.name_ends[first - 1]) + 1 if first else 0
+        keys, ends = np.empty(len(walked.names) - begin, np.uint8), np.empty(count, np.int64)
+        found = _GroupedStructure(keys.ctypes.data, ends.ctypes.data)
+        self._library.t2t_group(
+            walked.names.ctypes.data, walked.name_ends[first:].ctypes.data, begin, count, rule, ctypes.byref(found)
+        )
+        return Grouped(keys[: found.key_bytes], ends[: found.count], found.width, bool(found.ascending))
+
+    def _reserve(self, size: int) -> None:
+        """Make room for the members of a block of `size` bytes."""
+        room = size // _HEADER + 1
+        if room > self._walked.room:
+            self._rows = [np.empty(room, np.int64) for _ in range(4)]
+            self._names = np.empty(_NAME_ROOM + room * _NAME_BYTES, np.uint8)
+            addresses = [each.ctypes.data for each in (*self._rows, self._names)]
+            self._walked = _WalkedStructure(room, len(self._names), *addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Which engine runs: "native" or "python", and why."""
+
+    name: str
+    why: str
+
+
+@functools.cache
+def load() -> tuple[ctypes.CDLL | None, str]:
+    """Return the library of `tar.c` and `group.c`, and where it is; or None, and why it is not used."""
+    path = FOLDER / TAR_LIBRARY
+    if not path.is_file():
+        return None, "the native step was not built; install a C compiler, then install this package again"
+    try:
+        library = ctypes.CDLL(os.fspath(path))
+        version = int(library.t2t_version())
+    except (OSError, AttributeError) as error:
+        return None, f"{path} cannot be loaded ({error})"
+    if version != VERSION:
+        return None, f"{path} was built for another version of this package; install the package again"
+    number, size = ctypes.c_int64, ctypes.c_void_p
+    library.t2t_walk.argtypes = (size, number, number, number, number, ctypes.POINTER(_WalkedStructure))
+    library.t2t_group.argtypes = (size, size, number, number, number, ctypes.POINTER(_GroupedStructure))
+    library.t2t_gather.argtypes = (size, size, size, number, size)
+    for function in (library.t2t_walk, library.t2t_group, library.t2t_gather):
+        function.restype = None
+    return library, os.fspath(path)
+
+
+def engine() -> Engine:
+    """Return the engine that reads tars: its name, and the path of its library or the reason for pure Python."""
+    if os.environ.get(SWITCH, "") == "0":
+        return Engine("python", f"{SWITCH}=0")
+    library, why = load()
+    return Engine("python" if library is None else "native", why)
+
+
+def gather(block: Bytes, starts: Numbers, sizes: Numbers, out: Bytes) -> None:
+    """Copy ranges of a block one after another to `out`, which has room for all of them.
+
+    Raises:
+        AssertionError: A range is outside of the block, or `out` is too small.
+    """
+    if len(starts) and (starts.min() < 0 or sizes.min() < 0 or (starts + sizes).max() > len(block)):
+        raise AssertionError("a range is outside of its block")
+    if int(sizes.sum()) > len(out):
+        raise AssertionError("the ranges are larger than the room for them")
+    library = load()[0]
+    assert library is not None
+    starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
+    library.t2t_gather(block.ctypes.data, starts.ctypes.data, sizes.ctypes.data, len(starts), out.ctypes.data)
+
+
+def tar_library() -> TarLibrary | None:
+    """Return the functions for tars, with buffers of their own; None where pure Python is used."""
+    library = load()[0] if engine().name == "native" else None
+    return None if library is None else TarLibrary(library)

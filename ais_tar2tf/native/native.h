@@ -1,0 +1,52 @@
+/* The functions of the native step that Python calls by ctypes, and their structures (`library.py` has the same). */
+
+#ifndef AIS_TAR2TF_NATIVE_H
+#define AIS_TAR2TF_NATIVE_H
+
+#include <stdint.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* Returns the version of the functions and structures in this file. `library.py` uses no other version. */
+EXPORTED int64_t t2t_version(void);
+
+/* The members of a block, and the arrays that hold them. */
+typedef struct {
+    int64_t room;       /* members for which the arrays have room */
+    int64_t name_room;  /* bytes for which `names` has room */
+    int64_t *offsets;   /* in the block, of the first header that describes the member */
+    int64_t *starts;    /* in the block, of the body */
+    int64_t *sizes;     /* of the body */
+    int64_t *name_ends; /* in `names` */
+    uint8_t *names;     /* with a NUL after each name */
+    int64_t count;
+    int64_t ignored;  /* links, devices and directories */
+    int64_t position; /* in the block, after the padding of the last member; it may lie after the end of the block */
+} Walked;
+
+/* Finds the members of block[start:stop], of which a header begins at `start`, as far as there is room for them. */
+EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
+                       Walked *walked);
+
+/* Consecutive records with the same fields in the same order. */
+typedef struct {
+    uint8_t *keys;     /* with a NUL after each key; room for as many bytes as the names have */
+    int64_t *key_ends; /* in `keys`; room for as many keys as there are names */
+    int64_t key_bytes;
+    int64_t width;     /* members of a record */
+    int64_t count;     /* records */
+    int64_t ascending; /* 1 if each key is greater than the one before it */
+} Grouped;
+
+enum { FIRST_DOT = 0, LAST_DOT = 1 };
+
+/* Groups the names from `begin` in the text on, by a rule of `records/naming.py`. The last record is never among the
+   result, because later members may belong to it. */
+EXPORTED void t2t_group(const uint8_t *names, const int64_t *name_ends, int64_t begin, int64_t count, int64_t rule,
+                        Grouped *grouped);
+
+/* Copies ranges of a block one after another to `out`. The caller has checked all ranges. */
+EXPORTED void t2t_gather(const uint8_t *block, const int64_t *starts, const int64_t *sizes, int64_t count,
+                         uint8_t *out);
+
+#endif

@@ -1,0 +1,203 @@
+/* Walks the plain headers of one block of a tar, from each header to the next.
+
+   A header is plain under the same conditions as in `archive/tar_table.py`: a ustar or GNU header with octal numbers
+   and a correct checksum, and the type of a file, a link, a device, a directory or a PAX header. A PAX header is read
+   if it changes at most the name of the next member. The walk ends before the first header of any other kind, and
+   before a member whose body does not end in the block. `archive/tar.py` reads what the walk leaves, and raises
+   every error.
+
+   Contract: the functions read only the bytes that they are given, keep nothing, and allocate nothing. Numbers in
+   headers are compared with the bytes that are there before they are used. */
+
+#include "native.h"
+
+#include <string.h>
+
+enum { HEADER = 512, NAME = 100, PREFIX_AT = 345, PREFIX_END = 500 };
+
+typedef struct {
+    const uint8_t *name, *prefix; /* not terminated; the prefix may be empty */
+    int64_t name_size, prefix_size, body_size;
+    uint8_t type;
+} Header;
+
+static int64_t length_of(const uint8_t *text, int64_t most) {
+    const uint8_t *end = memchr(text, 0, (size_t)most);
+    return end == NULL ? most : end - text;
+}
+
+static int are_octal(const uint8_t *digits, int count) {
+    uint8_t odd = 0;
+    for (int at = 0; at < count; at++) odd |= (uint8_t)((digits[at] ^ '0') & 0xF8);
+    return odd == 0;
+}
+
+static int64_t octal(const uint8_t *digits, int count) {
+    int64_t value = 0;
+    for (int at = 0; at < count; at++) value = value * 8 + (digits[at] - '0');
+    return value;
+}
+
+/* Octal digits, then a NUL or a space. */
+static int is_number(const uint8_t *field, int digits) {
+    return are_octal(field, digits) && (field[digits] & 0xDF) == 0;
+}
+
+static int numbers_are_plain(const uint8_t *raw) {
+    return is_number(raw + 100, 7) && is_number(raw + 108, 7) && is_number(raw + 116, 7) && is_number(raw + 124, 11) &&
+           is_number(raw + 136, 11) && are_octal(raw + 148, 6) && raw[154] == 0 && raw[155] == ' ';
+}
+
+static int checksum_is_right(const uint8_t *raw) {
+    uint32_t total = 8 * ' ';
+    for (int at = 0; at < 148; at++) total += raw[at];
+    for (int at = 156; at < HEADER; at++) total += raw[at];
+    return (int64_t)total == octal(raw + 148, 6);
+}
+
+/* Asks the processor to load a header. It was received by another processor, so that waiting for it takes most of the
+   time of a walk. */
+static void load_early(const uint8_t *block, int64_t position, int64_t stop) {
+    if (position <= stop - HEADER)
+        for (int at = 0; at < HEADER; at += 64) __builtin_prefetch(block + position + at);
+}
+
+/* Parses a header; returns 0 if it is not plain. */
+static int parse(const uint8_t *raw, int64_t member_bytes, Header *found) {
+    int is_ustar = memcmp(raw + 257, "ustar\0" "00", 8) == 0 && memcmp(raw + 508, "tar\0", 4) != 0;
+    int is_gnu = memcmp(raw + 257, "ustar  \0", 8) == 0 && raw[PREFIX_AT] == 0;
+    if (!(is_ustar || is_gnu) || !numbers_are_plain(raw) || !checksum_is_right(raw)) return 0;
+    found->type = raw[156];
+    int has_body = found->type == '0' || found->type == 'x';
+    if (!has_body && (found->type < '1' || found->type > '6')) return 0;
+    found->name = raw;
+    found->name_size = length_of(raw, NAME);
+    for (int64_t at = found->name_size; at < NAME; at++)
+        if (raw[at] != 0) return 0;
+    found->prefix = raw + PREFIX_AT;
+    found->prefix_size = length_of(raw + PREFIX_AT, PREFIX_END - PREFIX_AT);
+    found->body_size = has_body ? octal(raw + 124, 11) : 0;
+    return found->body_size <= member_bytes;
+}
+
+static int is_key(const uint8_t *key, int64_t size, const char *expected) {
+    return size == (int64_t)strlen(expected) && memcmp(key, expected, (size_t)size) == 0;
+}
+
+static int are_digits(const uint8_t *text, int64_t size) {
+    for (int64_t at = 0; at < size; at++)
+        if (text[at] < '0' || text[at] > '9') return 0;
+    return 1;
+}
+
+/* An optional minus, digits, and optionally a dot and digits. */
+static int is_time(const uint8_t *text, int64_t size) {
+    int64_t at = size > 0 && text[0] == '-', digits = at;
+    while (at < size && text[at] >= '0' && text[at] <= '9') at++;
+    if (at == digits) return 0;
+    if (at == size) return 1;
+    if (text[at++] != '.' || at == size) return 0;
+    while (at < size && text[at] >= '0' && text[at] <= '9') at++;
+    return at == size;
+}
+
+/* Checks one record of a PAX header, and notes the path that it states. Returns 0 for a record that is left to Python. */
+static int read_record(const uint8_t *key, int64_t key_size, const uint8_t *value, int64_t size, Header *changes) {
+    if (is_key(key, key_size, "mtime") || is_key(key, key_size, "atime") || is_key(key, key_size, "ctime"))
+        return is_time(value, size);
+    if (is_key(key, key_size, "uid") || is_key(key, key_size, "gid")) return size < 100 && are_digits(value, size);
+    if (is_key(key, key_size, "size")) return 0;
+    if (key_size >= 4 && memcmp(key, "GNU.", 4) == 0) return 0;
+    int is_path = is_key(key, key_size, "path");
+    if (is_path || is_key(key, key_size, "linkpath") || is_key(key, key_size, "uname") || is_key(key, key_size, "gname")) {
+        if (memchr(value, 0, (size_t)size) != NULL) return 0;
+    } else if (memchr(key, 0, (size_t)key_size) != NULL) {
+        return 0;
+    }
+    if (is_path) {
+        changes->name = value;
+        changes->name_size = size;
+    }
+    return 1;
+}
+
+/* Reads the records of a PAX header: `<length> <key>=<value>\n`. Returns 0 if the header is left to Python. */
+static int read_pax(const uint8_t *body, int64_t size, Header *changes) {
+    int64_t at = 0;
+    changes->name_size = 0;
+    while (at < size) {
+        int64_t length = 0, digits = 0;
+        while (digits < 10 && at + digits < size && body[at + digits] >= '0' && body[at + digits] <= '9')
+            length = length * 10 + (body[at + digits++] - '0');
+        if (digits == 0 || digits == 10 || length <= digits + 2 || length > size - at) return 0;
+        const uint8_t *key = body + at + digits + 1, *end = body + at + length - 1;
+        if (body[at + digits] != ' ' || *end != '\n') return 0;
+        const uint8_t *equals = memchr(key, '=', (size_t)(end - key));
+        if (equals == NULL || equals == key) return 0;
+        if (!read_record(key, equals - key, equals + 1, end - equals - 1, changes)) return 0;
+        at += length;
+    }
+    return 1;
+}
+
+static int64_t after_padding(int64_t start, int64_t size) { return start + (size + HEADER - 1) / HEADER * HEADER; }
+
+/* Returns how many bytes a name takes at most, with its prefix, the slash between them, and a NUL. */
+static int64_t name_bytes(const Header *header, const Header *changes) {
+    return changes->name_size ? changes->name_size + 1 : header->prefix_size + header->name_size + 2;
+}
+
+/* Writes the name of a member, with its prefix and a NUL after it; returns its size without the NUL. */
+static int64_t write_name(uint8_t *out, const Header *header, const Header *changes) {
+    int64_t size = 0;
+    const Header *source = changes->name_size ? changes : header;
+    if (source == header && header->prefix_size) {
+        memcpy(out, header->prefix, (size_t)header->prefix_size);
+        size = header->prefix_size;
+        out[size++] = '/';
+    }
+    memcpy(out + size, source->name, (size_t)source->name_size);
+    size += source->name_size;
+    out[size] = 0;
+    return size;
+}
+
+EXPORTED int64_t t2t_version(void) { return 1; }
+
+EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
+                       Walked *walked) {
+    Header header, changes;
+    int64_t position = start, names = 0, before[2] = {start, start};
+    walked->count = walked->ignored = 0;
+    walked->position = start;
+    while (stop - position >= HEADER && walked->count < walked->room) {
+        int64_t first = position;
+        if (!parse(block + position, member_bytes, &header)) break;
+        changes.name_size = 0;
+        if (header.type == 'x') {
+            int64_t body = position + HEADER;
+            if (header.body_size > pax_bytes || header.body_size > stop - body) break;
+            if (!read_pax(block + body, header.body_size, &changes)) break;
+            position = after_padding(body, header.body_size);
+            if (stop - position < HEADER || !parse(block + position, member_bytes, &header) || header.type == 'x') break;
+        }
+        int64_t body = position + HEADER;
+        if (header.body_size > stop - body) break;
+        load_early(block, after_padding(body, header.body_size), stop);
+        load_early(block, 2 * position - before[0], stop); /* where the header after next is, if records are alike */
+        before[0] = before[1];
+        before[1] = position;
+        if (header.type == '0') {
+            if (name_bytes(&header, &changes) > walked->name_room - names) break;
+            int64_t size = write_name(walked->names + names, &header, &changes);
+            walked->offsets[walked->count] = first;
+            walked->starts[walked->count] = body;
+            walked->sizes[walked->count] = header.body_size;
+            walked->name_ends[walked->count++] = names + size;
+            names += size + 1;
+        } else {
+            walked->ignored++;
+        }
+        walked->position = position = after_padding(body, header.body_size);
+    }
+}

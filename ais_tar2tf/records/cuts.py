@@ -1,0 +1,115 @@
+"""Columns of fields that are still in the blocks of bytes in which they arrived. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ais_tar2tf.native import gather
+
+__all__ = ["BlockArray", "BlockPart", "Cuts", "concatenated", "constant"]
+
+BlockArray = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+
+class BlockPart(NamedTuple):
+    """Consecutive values of a column that are in one block."""
+
+    block: BlockArray  # stays in memory as long as this object
+    starts: Numbers
+    sizes: Numbers
+
+
+class Cuts(Sequence[Any]):
+    """The values of one field of consecutive records, each a range of a block. It is immutable.
+
+    Reading a value copies it: to bytes, or to text if `is_text`.
+
+    Attributes:
+        parts: The values, by blocks.
+        is_text: Whether the values are names, which are text in a record.
+    """
+
+    __slots__ = ("_count", "is_text", "parts")
+
+    def __init__(self, parts: list[BlockPart], *, is_text: bool = False) -> None:
+        self.parts = parts
+        self.is_text = is_text
+        self._count = sum(len(part.starts) for part in parts)
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Cuts:
+        """Return copies of values in a new block: of bytes, or of texts."""
+        is_text = bool(values) and isinstance(values[0], str)
+        raw = [value.encode("utf-8", "surrogateescape") for value in values] if is_text else values
+        ends = np.fromiter(accumulate(map(len, raw), initial=0), np.int64, len(raw) + 1)
+        return cls([BlockPart(np.frombuffer(b"".join(raw), np.uint8), ends[:-1], np.diff(ends))], is_text=is_text)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, which: int) -> Any: ...
+    @overload
+    def __getitem__(self, which: slice) -> Cuts: ...
+    def __getitem__(self, which: int | slice) -> Any:
+        if isinstance(which, int):
+            which = range(self._count)[which]
+            return next(iter(self[which : which + 1]))
+        begin, end, step = which.indices(self._count)
+        assert step == 1
+        parts: list[BlockPart] = []
+        for part in self.parts:
+            count = len(part.starts)
+            if begin < count and end > 0:
+                chosen = slice(max(0, begin), end)
+                parts.append(BlockPart(part.block, part.starts[chosen], part.sizes[chosen]))
+            begin, end = begin - count, end - count
+        return Cuts(parts, is_text=self.is_text)
+
+    def __iter__(self) -> Iterator[Any]:
+        for block, starts, sizes in self.parts:
+            view = block.data
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+                value = bytes(view[start : start + size])
+                yield value.decode("utf-8", "surrogateescape") if self.is_text else value
+
+    def __add__(self, other: Cuts) -> Cuts:
+        return Cuts([*self.parts, *other.parts], is_text=self.is_text)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all values."""
+        return sum(int(part.sizes.sum()) for part in self.parts)
+
+    def copied_to(self, block: BlockArray, begin: int) -> Cuts:
+        """Copy all values to a block, from `begin` on, and return the column of the copies."""
+        found: list[BlockPart] = []
+        for source, starts, sizes in self.parts:
+            ends = begin + np.cumsum(sizes)
+            end = int(ends[-1])
+            gather(source, starts, sizes, block[begin:end])
+            found.append(BlockPart(block, ends - sizes, sizes))
+            begin = end
+        return Cuts(found, is_text=self.is_text)
+
+
+def constant(text: str, count: int) -> Cuts:
+    """Return a column with the same text `count` times."""
+    block = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
+    return Cuts([BlockPart(block, np.zeros(count, np.int64), np.full(count, len(block), np.int64))], is_text=True)
+
+
+def concatenated(first: Sequence[Any], second: Sequence[Any]) -> Sequence[Any]:
+    """Return one column of two. It is a list if both are lists; the first list is then extended, not copied."""
+    if isinstance(first, list) and not isinstance(second, Cuts):
+        first += second
+        return first
+    return (first if isinstance(first, Cuts) else Cuts.of(first)) + (
+        second if isinstance(second, Cuts) else Cuts.of(second)
+    )

@@ -1,0 +1,73 @@
+/* Gives each file of the command line to the functions of the native step, in memory of exactly its size, so that the
+   sanitizers and valgrind notice every byte that is read or written outside. Also a target for libFuzzer. */
+
+#include "native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *array(int64_t count, size_t size) { return malloc((size_t)(count > 0 ? count : 1) * size); }
+
+static void group_all(const Walked *walked, int64_t name_bytes) {
+    uint8_t *names = array(name_bytes, 1);
+    memcpy(names, walked->names, (size_t)name_bytes);
+    for (int64_t rule = FIRST_DOT; rule <= LAST_DOT; rule++) {
+        int64_t first = walked->count > 3 ? rule : 0;
+        int64_t begin = first ? walked->name_ends[first - 1] + 1 : 0, count = walked->count - first;
+        Grouped grouped = {array(name_bytes - begin, 1), array(count, 8), 0, 0, 0, 0};
+        t2t_group(names, walked->name_ends + first, begin, count, rule, &grouped);
+        if (grouped.count * grouped.width >= count && count > 0) abort(); /* the last record is never among them */
+        free(grouped.keys);
+        free(grouped.key_ends);
+    }
+    free(names);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    uint8_t *block = array((int64_t)size, 1);
+    memcpy(block, data, size);
+    int64_t step = size > 1 ? 1 + data[0] % 3 * 511 : 1;
+    for (int64_t start = 0; start <= (int64_t)size && start <= 4096; start += step) {
+        int64_t room = ((int64_t)size - start) / 512 + 1, name_room = 64 + room * 8, names = 0;
+        Walked walked = {room, name_room, array(room, 8), array(room, 8), array(room, 8), array(room, 8),
+                         array(name_room, 1), 0, 0, 0};
+        t2t_walk(block, start, (int64_t)size, 1 << 20, 4096, &walked);
+        for (int64_t at = 0; at < walked.count; at++) {
+            if (walked.starts[at] < start || walked.sizes[at] < 0 || walked.sizes[at] > (int64_t)size - walked.starts[at])
+                abort();
+            names = walked.name_ends[at] + 1;
+        }
+        group_all(&walked, names);
+        uint8_t *copy = array((int64_t)size, 1);
+        int64_t total = 0, count = 0;
+        while (count < walked.count && total + walked.sizes[count] <= (int64_t)size) total += walked.sizes[count++];
+        t2t_gather(block, walked.starts, walked.sizes, count, copy);
+        free(copy);
+        free(walked.offsets);
+        free(walked.starts);
+        free(walked.sizes);
+        free(walked.name_ends);
+        free(walked.names);
+    }
+    free(block);
+    return 0;
+}
+
+#ifndef FUZZING
+int main(int count, char **paths) {
+    for (int at = 1; at < count; at++) {
+        FILE *file = fopen(paths[at], "rb");
+        if (file == NULL) return 1;
+        fseek(file, 0, SEEK_END);
+        long size = ftell(file);
+        rewind(file);
+        uint8_t *data = array(size, 1);
+        if (fread(data, 1, (size_t)size, file) != (size_t)size) return 1;
+        fclose(file);
+        LLVMFuzzerTestOneInput(data, (size_t)size);
+        free(data);
+    }
+    return 0;
+}
+#endif

@@ -1,0 +1,336 @@
+"""The native step finds the same members and records as pure Python, stays within its block, and can be left out."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ais_tar2tf as t2t
+from ais_tar2tf.archive import ShardArchive
+from ais_tar2tf.archive.tar import TarReader
+from ais_tar2tf.base.monitoring.stats import Account
+from ais_tar2tf.errors import Tar2TFError
+from ais_tar2tf.native import build, engine, gather, library
+from ais_tar2tf.native.operation import cut_library
+from ais_tar2tf.options import Limits
+from ais_tar2tf.records import Grouper, Selection
+from tests.support import shards as made
+from tests.support import tar_mutations as mutations
+
+NATIVE = Path(library.__file__).parent
+HARNESS = Path(__file__).with_name("harness.c")
+COMPILER = shutil.which("gcc")
+ENGINES = ("native", "python")
+needs_native = pytest.mark.skipif(engine().name != "native", reason=f"pure Python runs: {engine().why}")
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that selects the engine."""
+    return lambda name: monkeypatch.setenv("AIS_TAR2TF_NATIVE", "0" if name == "python" else "1")
+
+
+def test_the_native_step_runs_where_there_is_a_compiler() -> None:
+    if COMPILER and sys.platform == "linux" and os.environ.get("AIS_TAR2TF_NATIVE") != "0":
+        assert engine().name == "native", engine().why
+        assert t2t.options.Limits is Limits
+        assert cut_library() is not None
+
+
+# Members and records
+
+
+def members_of(data: bytes, headers: str, step: int) -> tuple[list[tuple[str, int, bytes]], int, str]:
+    reader = TarReader("shard", Limits(), headers=headers)  # type: ignore[arg-type]
+    found: list[tuple[str, int, bytes]] = []
+    try:
+        for begin in range(0, len(data), step):
+            for members in reader.feed(data[begin : begin + step]):
+                rows = zip(members.names, members.offsets, members.starts, members.sizes, strict=True)
+                found += [(name, offset, bytes(members.data[at : at + size])) for name, offset, at, size in rows]
+        reader.finish()
+    except Tar2TFError as error:
+        return found, reader.ignored, f"{type(error).__name__}: {error}"
+    return found, reader.ignored, ""
+
+
+Records = tuple[list[dict[str, object]], list[int], list[int], list[int], dict[str, int], str]
+
+
+def records_of(
+    data: bytes, engine_name: str, step: int, *, grouping: str = "first-dot", fields: list[str] | None = None
+) -> Records:
+    """Return records, their offsets, sizes and extents, the skips, and the error, as one engine reads them."""
+    account, limits = Account("skip-record"), Limits(fields=20)
+    os.environ["AIS_TAR2TF_NATIVE"] = "0" if engine_name == "python" else "1"
+    grouper = Grouper(
+        "shard",
+        account,
+        limits,
+        grouping=grouping,
+        selection=None if fields is None else Selection(fields),
+        in_blocks=engine_name == "blocks",
+    )
+    archive, found = ShardArchive("shard", limits), ([], [], [], [])
+    error = ""
+    batches: Iterator = iter(())
+
+    def all_batches() -> Iterator:
+        for begin in range(0, len(data), step):
+            for members in archive.feed(data[begin : begin + step]):
+                yield grouper.add(members)
+        archive.finish()
+        yield grouper.finish(archive.end)
+
+    try:
+        for batch in (batches := all_batches()):
+            found[0].extend(batch.records)
+            for column, values in zip(found[1:], (batch.offsets, batch.sizes, batch.extents), strict=True):
+                column.extend(values)
+    except Tar2TFError as caught:
+        error = f"{type(caught).__name__}: {caught}"
+    del batches
+    return (*found, dict(account.stats.skipped), error)
+
+
+NAMES = st.one_of(
+    st.from_regex(r"[a-c]{1,2}(/[a-c]{1,2})?\.(jpg|cls|JPG|seg\.png|db|txt)", fullmatch=True),
+    st.sampled_from(
+        ["a", "b/", "._a.jpg", ".DS_Store", "a.", ".jpg", "ä.jpg", "a.jpg/", "x/.cls", "a..b", "a\x00b.x"]
+    ),
+    st.text("ab./_", min_size=1, max_size=9),
+)
+
+
+@given(st.data())
+def test_any_names_are_grouped_alike(data: st.DataObject) -> None:
+    before = os.environ.get("AIS_TAR2TF_NATIVE")
+    try:
+        width = data.draw(st.integers(1, 3))
+        keys = data.draw(st.lists(st.text("abc/.", min_size=1, max_size=4), max_size=12))
+        regular = [f"{key}.{end}" for key in keys for end in ("jpg", "cls", "a.b")[:width]]
+        names = [*regular, *data.draw(st.lists(NAMES, max_size=6))]
+        if data.draw(st.booleans()):
+            data.draw(st.randoms(use_true_random=False)).shuffle(names)
+        out = io.BytesIO()
+        tar_format = data.draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+        with tarfile.open(fileobj=out, mode="w", format=tar_format) as archive:
+            for number, name in enumerate(names):
+                member = tarfile.TarInfo(name)
+                member.size, member.mtime = number % 700, number + (0.5 if tar_format == tarfile.PAX_FORMAT else 0)
+                archive.addfile(member, io.BytesIO(bytes([number % 256]) * member.size))
+        step = data.draw(st.sampled_from([1 << 20, 4096, 1300]))
+        grouping = data.draw(st.sampled_from(["first-dot", "last-dot"]))
+        fields = data.draw(st.sampled_from([None, ["jpg"], ["cls?", "x=jpg?"], []]))
+        python = records_of(out.getvalue(), "python", step, grouping=grouping, fields=fields)
+        for name in ("native", "blocks"):
+            assert records_of(out.getvalue(), name, step, grouping=grouping, fields=fields) == python
+    finally:
+        os.environ.pop("AIS_TAR2TF_NATIVE") if before is None else os.environ.update(AIS_TAR2TF_NATIVE=before)
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_archives_are_read_alike(seed: int) -> None:
+    chance = random.Random(seed)
+    for data in mutations.mutations(1_500, 1_000 + seed):
+        step = chance.choice([len(data) or 1, 512, 700, 5_000])
+        expected = members_of(data, "careful", step)
+        assert members_of(data, "native", step) == expected
+        assert members_of(data, "table", step) == expected
+
+
+@pytest.mark.full
+@needs_native
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(10))
+def test_many_mutated_archives_are_read_alike(seed: int) -> None:
+    for data in mutations.mutations(100_000, 5_000 + seed):
+        assert members_of(data, "native", len(data) or 1) == members_of(data, "careful", len(data) or 1)
+
+
+def test_every_record_is_whole_while_blocks_are_used_again(tmp_path: Path, use: Callable[[str], None]) -> None:
+    """Compare all fields with tarfile, over more blocks than are in memory at once, and with large prefetches."""
+    chance = random.Random(1)
+    sizes = [chance.choice([0, 10, 22, 23, 2_000, 70_000]) for _ in range(3_000)]
+    content = {f"{n:06d}": {"bin": chance.randbytes(size), "cls": b"%d" % n} for n, size in enumerate(sizes)}
+    (tmp_path / "a.tar").write_bytes(made.tar(content.items()))
+    for name in ENGINES:
+        use(name)
+        source = t2t.open(tmp_path / "a.tar")
+        assert source.stats.engine == engine().name
+        for options in ({}, {"shuffle": True, "seed": 1}, {"shuffle": t2t.options.Shuffle(window=50, seed=3)}):
+            rows = list(source.dataset(**options).prefetch(2_000))
+            found = {r["__key__"].numpy().decode(): (r["bin"].numpy(), r["cls"].numpy()) for r in rows}
+            assert found == {key: (fields["bin"], fields["cls"]) for key, fields in content.items()}
+            assert {r["__shard__"].numpy().decode() for r in rows} == {str(tmp_path / "a.tar")}
+
+
+@needs_native
+def test_a_checkpoint_of_one_engine_is_continued_by_the_other(tmp_path: Path, use: Callable[[str], None]) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.tar").write_bytes(made.labelled(f"s{number}", 400))
+
+    def dataset() -> tf.data.Dataset:
+        source = t2t.open(f"{tmp_path}/{{0..2}}.tar", limits=Limits(chunk_records=50))
+        return source.dataset(lambda r: r["__key__"], shuffle=True, seed=5)
+
+    orders: dict[str, list[bytes]] = {}
+    for name in ENGINES:
+        use(name)
+        orders[name] = [key.numpy() for key in dataset()]
+        iterator = iter(dataset())
+        assert [next(iterator).numpy() for _ in range(333)] == orders[name][:333]
+        tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / name))
+    assert orders["native"] == orders["python"]
+    for saved, other in (ENGINES, ENGINES[::-1]):
+        use(other)
+        iterator = iter(dataset())
+        tf.train.Checkpoint(iterator=iterator).read(str(tmp_path / saved)).expect_partial()
+        assert [key.numpy() for key in iterator] == orders[saved][333:]
+
+
+# The operation
+
+
+@needs_native
+def test_the_operation_cuts_fields_of_all_sizes() -> None:
+    data = [np.frombuffer(random.Random(n).randbytes(300), np.uint8) for n in range(3)]
+    joined, ends = b"".join(each.tobytes() for each in data), (300, 600, 900)
+    chosen = [
+        (start, size)
+        for start in (0, 1, 299, 300, 301, 599, 600, 877, 878, 900)
+        for size in (0, 1, 21, 22, 23, 24, 299, 300)
+        if start + size <= next((end for end in ends if start < end), 900)
+    ]
+    starts, sizes = (np.array([column, column]) for column in zip(*chosen, strict=True))
+    first, second = cut_library().ais_tar2tf_cut(data, starts, sizes, F=2)
+    assert first.numpy().tolist() == [joined[start : start + size] for start, size in chosen]
+    assert second.numpy().tolist() == first.numpy().tolist()
+    assert tf.strings.length(first).numpy().tolist() == [size for _, size in chosen]
+    assert cut_library().ais_tar2tf_cut(data, starts[:1, :0], sizes[:1, :0], F=1)[0].shape == (0,)
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("start", "size"),
+    [
+        (-1, 1),
+        (0, -1),
+        (99, 2),
+        (200, 1),
+        (201, 0),
+        (0, 101),
+        (1 << 62, 1 << 62),
+        (-(1 << 63), 1),
+        (100, (1 << 63) - 1),
+    ],
+)
+def test_the_operation_refuses_ranges_outside_of_a_block(start: int, size: int) -> None:
+    blocks = [np.zeros(100, np.uint8), np.zeros(100, np.uint8)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a field is outside of its block"):
+        cut_library().ais_tar2tf_cut(blocks, np.array([[start]]), np.array([[size]]), F=1)
+
+
+@needs_native
+def test_the_operation_refuses_other_shapes() -> None:
+    block, two = np.zeros(10, np.uint8), np.zeros((2, 1), np.int64)
+    for starts, sizes, fields in ((two, two, 1), (two, two[:1], 2), (two[0], two[0], 1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a row for each field"):
+            cut_library().ais_tar2tf_cut([block], starts, sizes, F=fields)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a vector of bytes"):
+        cut_library().ais_tar2tf_cut([np.zeros((2, 2), np.uint8)], two, two, F=2)
+
+
+@needs_native
+def test_gather_refuses_ranges_outside_of_a_block() -> None:
+    block, out = np.arange(100, dtype=np.uint8), np.empty(10, np.uint8)
+    gather(block, np.array([5, 90]), np.array([4, 6]), out)
+    assert out.tolist() == [*range(5, 9), *range(90, 96)]
+    for starts, sizes in (([95], [6]), ([-1], [1]), ([0], [-1]), ([0], [11])):
+        with pytest.raises(AssertionError, match="range"):
+            gather(block, np.array(starts), np.array(sizes), out)
+
+
+# Building, and doing without
+
+
+def test_pure_python_on_request(use: Callable[[str], None]) -> None:
+    use("python")
+    assert engine() == library.Engine("python", "AIS_TAR2TF_NATIVE=0")
+    assert library.tar_library() is None
+    assert cut_library() is None
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_libraries_are_built_anew_and_loaded(tmp_path: Path) -> None:
+    built = build.build(tmp_path)
+    assert [path.name for path in built] == ["tar.so", "cut.so"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.so", "tar.so"]
+    dynamic = subprocess.run(["readelf", "-d", str(built[1])], capture_output=True, text=True, check=True).stdout
+    assert "libtensorflow_framework.so.2" in dynamic
+
+
+@pytest.mark.parametrize("compiler", ["/nowhere/cc", "false"])
+def test_a_failed_build_is_a_warning(tmp_path: Path, compiler: str) -> None:
+    script = (
+        "import sys; from ais_tar2tf.native import build; sys.exit(bool(build.try_to_build(build.Path(sys.argv[1]))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "lib")],
+        env={**os.environ, "CC": compiler, "AIS_TAR2TF_NATIVE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "warning: ais_tar2tf runs in pure Python" in done.stderr
+    assert compiler in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"no library"])
+def test_a_missing_or_damaged_library_leaves_pure_python(tmp_path: Path, monkeypatch, content: bytes | None) -> None:
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.setenv("AIS_TAR2TF_NATIVE", "1")
+    if content is not None:
+        (tmp_path / library.TAR_LIBRARY).write_bytes(content)
+    library.load.cache_clear()
+    try:
+        assert engine().name == "python"
+        assert ("was not built" if content is None else "cannot be loaded") in engine().why
+        memory = made.labelled("a", 5)
+        assert len(members_of(memory, "auto", 700)[0]) == len(members_of(memory, "careful", 700)[0]) > 0
+    finally:
+        library.load.cache_clear()
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_the_functions_stay_within_their_memory(tmp_path: Path) -> None:
+    """Run them under the sanitizers on good, odd and damaged archives."""
+    program = tmp_path / "harness"
+    flags = ["-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover", f"-I{NATIVE}"]
+    sources = [str(HARNESS), str(NATIVE / "tar.c"), str(NATIVE / "group.c")]
+    built = subprocess.run(
+        [COMPILER, *flags, *sources, "-o", str(program)], capture_output=True, text=True, check=False
+    )
+    if "cannot find" in built.stderr and "asan" in built.stderr:
+        pytest.skip("the compiler has no sanitizers")
+    assert built.returncode == 0, built.stderr
+    files: list[str] = []
+    for number, data in enumerate([*mutations.mutations(800, 77), made.labelled("s", 300)]):
+        files.append(str(tmp_path / f"{number}.tar"))
+        Path(files[-1]).write_bytes(data)
+    done = subprocess.run([str(program), *files], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
