@@ -316,21 +316,41 @@ def test_a_missing_or_damaged_library_leaves_pure_python(tmp_path: Path, monkeyp
         library.load.cache_clear()
 
 
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_the_functions_stay_within_their_memory(tmp_path: Path) -> None:
-    """Run them under the sanitizers on good, odd and damaged archives."""
-    program = tmp_path / "harness"
-    flags = ["-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover", f"-I{NATIVE}"]
+def built_harness(folder: Path, *flags: str) -> Path:
+    """Compile the harness into a folder. Skip the test if the compiler lacks the sanitizers that `flags` name."""
+    program = folder / "harness"
     sources = [str(HARNESS), str(NATIVE / "tar.c"), str(NATIVE / "group.c")]
-    built = subprocess.run(
-        [COMPILER, *flags, *sources, "-o", str(program)], capture_output=True, text=True, check=False
-    )
+    command = [str(COMPILER), "-g", "-O1", "-std=c11", f"-I{NATIVE}", *flags, *sources, "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
     if "cannot find" in built.stderr and "asan" in built.stderr:
         pytest.skip("the compiler has no sanitizers")
     assert built.returncode == 0, built.stderr
-    files: list[str] = []
-    for number, data in enumerate([*mutations.mutations(800, 77), made.labelled("s", 300)]):
-        files.append(str(tmp_path / f"{number}.tar"))
-        Path(files[-1]).write_bytes(data)
-    done = subprocess.run([str(program), *files], capture_output=True, text=True, check=False, timeout=200)
+    return program
+
+
+def damaged_archives(folder: Path, count: int) -> list[str]:
+    """Write good, odd and damaged archives, and return their paths."""
+    paths: list[str] = []
+    for number, data in enumerate([*mutations.mutations(count, 77), made.labelled("s", 300)]):
+        paths.append(str(folder / f"{number}.tar"))
+        Path(paths[-1]).write_bytes(data)
+    return paths
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_the_functions_stay_within_their_memory(tmp_path: Path) -> None:
+    """Run them under the sanitizers."""
+    program = built_harness(tmp_path, "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    command = [str(program), *damaged_archives(tmp_path, 800)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(COMPILER is None or shutil.which("valgrind") is None, reason="there is no valgrind")
+def test_the_functions_read_no_memory_that_is_not_set(tmp_path: Path) -> None:
+    """Run them under valgrind, which also notices bytes that are read before they are written."""
+    command = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", str(built_harness(tmp_path))]
+    done = subprocess.run(
+        [*command, *damaged_archives(tmp_path, 60)], capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.returncode == 0, done.stderr
