@@ -19,7 +19,8 @@ from ais_tar2tf.stores import Identity, LocalFiles, SeekableBody
 
 __all__ = ["FileFetcher"]
 
-_BLOCK = MIB
+_MAX_BLOCK = 4 * MIB  # each block costs some 200 µs in Python, which is much for few large members
+_MIN_BLOCK = MIB
 _FIRST_BLOCK = 16 * KIB  # after a jump, since another jump may follow soon; then blocks double
 
 
@@ -29,14 +30,33 @@ class FileFetcher:
     Call `next_shard()`, then `read()` until it returns an empty view, and so on.
     """
 
-    def __init__(self, store: LocalFiles, shards: Iterator[ShardRange], read: Read, account: Account) -> None:
+    def __init__(
+        self,
+        store: LocalFiles,
+        shards: Iterator[ShardRange],
+        read: Read,
+        account: Account,
+        *,
+        read_ahead_bytes: int | None = None,
+    ) -> None:
+        """Prepare to read; no file is opened before the first call of `read`.
+
+        Args:
+            store: The store of the shards.
+            shards: The ranges to read.
+            read: The options of reading.
+            account: Counts bytes, retries and seconds of waiting.
+            read_ahead_bytes: Bounds a block, though nothing is read ahead. Default: the bound of `read.limits`.
+        """
+        most = read_ahead_bytes or read.limits.read_ahead_bytes
+        self._full_block = max(_MIN_BLOCK, min(_MAX_BLOCK, most // 2))
         self._store = store
         self._shards = shards
         self._read = read
         self._account = account
         self._lock = forking.lock()  # `close` may come from another thread
         self._closed = forking.event()
-        self._buffer: memoryview = aligned_bytes(_BLOCK).data
+        self._buffer: memoryview = aligned_bytes(self._full_block).data
         self._lent = LentBuffers()
         self._wanted = ShardRange("")
         self._body: SeekableBody | None = None
@@ -70,10 +90,11 @@ class FileFetcher:
         )
         self._account.add(bytes=count, network_wait=time.perf_counter() - began)
         self._offset += count
-        self._block_size = min(2 * self._block_size, _BLOCK)
+        self._block_size = min(2 * self._block_size, self._full_block)
         buffer = self._buffer
         if keep and count:
-            buffer, self._buffer = self._lent.lend(buffer), self._lent.take_back() or aligned_bytes(_BLOCK).data
+            spare = self._lent.take_back()
+            buffer, self._buffer = self._lent.lend(buffer), spare or aligned_bytes(self._full_block).data
         return buffer[:count]
 
     def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher

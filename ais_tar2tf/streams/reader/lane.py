@@ -295,5 +295,5 @@ def _fetch(
 ) -> Fetcher | FileFetcher:
     store, read = session.shards.store, session.shards.read
     if isinstance(store, LocalFiles):
-        return FileFetcher(store, ranges, read, account)
+        return FileFetcher(store, ranges, read, account, read_ahead_bytes=read_ahead)
     return Fetcher(store, ranges, read, account, read_ahead_bytes=read_ahead, tuning=session.tuning)
