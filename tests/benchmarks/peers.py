@@ -51,6 +51,32 @@ def hugging_face(urls: list[str], records: int) -> Drain:
     return drain
 
 
+def spdl_http(urls: list[str], records: int) -> Drain:
+    """Read tars with the C++ reader of SPDL, and group members by ten lines of Python."""
+    from urllib.request import urlopen
+
+    return lambda: sum(1 for url in urls for record in _spdl_records(urlopen(url)) if record["jpg"])  # noqa: S310
+
+
+def spdl_files(paths: list[str], records: int) -> Drain:
+    return lambda: sum(1 for path in paths for record in _spdl_records(Path(path).open("rb")) if record["jpg"])
+
+
+def _spdl_records(source: Any) -> Iterator[dict[str, Any]]:
+    import spdl.io
+
+    record: dict[str, Any] = {}
+    for name, content in spdl.io.iter_tarfile(source):
+        key, _, field = name.partition(".")
+        if record.get("__key__") != key:
+            if record:
+                yield record
+            record = {"__key__": key}
+        record[field] = content
+    if record:
+        yield record
+
+
 def aistore_sdk(urls: list[str], records: int) -> Drain:
     """Read objects with AIStore's official client as a file, and the file with tarfile as a stream."""
     from aistore import Client
@@ -332,9 +358,21 @@ def streams(connections: int) -> Callable[[list[str], int], Drain]:
     return reader
 
 
+def _in_python(reader: Callable[[list[str], int], Drain]) -> Callable[[list[str], int], Drain]:
+    """Let a reader of ours read without the native step."""
+
+    def read(urls: list[str], records: int) -> Drain:
+        os.environ["AIS_TAR2TF_NATIVE"] = "0"
+        return reader(urls, records)
+
+    return read
+
+
 PEERS = {
     "hugging-face": hugging_face,
     "aistore-sdk": aistore_sdk,
+    "spdl": spdl_http,
+    "spdl-files": spdl_files,
     "grain": grain_array_record,
     "curl-streams": curl_streams,
     "tar-x": tar_extract,
@@ -342,6 +380,8 @@ PEERS = {
     "dali": dali,
     "tfrecord-batches": tfrecord_batches,
     "ours-batches": ours_batches,
+    "ours-batches-files": ours_batches,
+    "ours-batches-python": _in_python(ours_batches),
     "ours-pictures": ours_pictures,
     "ours-pictures-scaled": ours_pictures_scaled,
     **{f"ours-pictures-{calls}": pictures_in_parallel(calls) for calls in PARALLEL},
@@ -357,6 +397,8 @@ PEERS_WITHOUT_TENSORFLOW = frozenset(
     {
         "hugging-face",
         "aistore-sdk",
+        "spdl",
+        "spdl-files",
         "grain",
         "curl-streams",
         "tar-x",

@@ -7,6 +7,7 @@ first record meanwhile). Every peer reads as its documentation advises, or in a 
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,12 @@ def ours_records(urls: list[str], records: int) -> int:
 
     with t2t.open(urls) as source:
         return _count(source.records())
+
+
+def ours_records_python(urls: list[str], records: int) -> int:
+    """Read without the native step."""
+    os.environ["AIS_TAR2TF_NATIVE"] = "0"
+    return ours_records(urls, records)
 
 
 def webdataset_records(urls: list[str], records: int) -> int:
@@ -207,6 +214,9 @@ def _unprepared(reader: Callable[[list[str], int], int]) -> Reader:
 
 READERS: dict[str, Reader] = {
     "ours-records": _unprepared(ours_records),
+    "ours-files": _unprepared(ours_records),
+    "ours-records-python": _unprepared(ours_records_python),
+    "ours-files-python": _unprepared(ours_records_python),
     "ours-dataset": ours_dataset,
     "ours-shuffled": ours_shuffled,
     "webdataset-records": _unprepared(webdataset_records),
@@ -227,6 +237,9 @@ READERS: dict[str, Reader] = {
 WITHOUT_TENSORFLOW = PEERS_WITHOUT_TENSORFLOW | frozenset(
     {
         "ours-records",
+        "ours-records-python",
+        "ours-files",
+        "ours-files-python",
         "webdataset-records",
         "curl",
         "isal",
