@@ -128,8 +128,15 @@ def test_the_default_pair_takes_any_image(memory, image_format):
     extension = {"JPEG": "jpeg"}.get(image_format, image_format.lower())
     encoded = made.image(3, image_format)
     memory.put("a.tar", made.labelled("a", 2, lambda _: {extension: encoded, "cls": b" 7\n"}))
-    image, label = next(iter(t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair)))
-    expected = tf.image.resize(tf.io.decode_image(encoded, channels=3, expand_animations=False) / 255, (224, 224))
+    dataset = t2t.open(memory.url("a.tar")).dataset(t2t.default_record_to_pair)
+    try:
+        decoded = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    except tf.errors.InvalidArgumentError:  # TensorFlow decodes WEBP from 2.20 on
+        with pytest.raises(MappingError, match=r"record 'a/000000'.*image file format"):
+            next(iter(dataset))
+        return
+    image, label = next(iter(dataset))
+    expected = tf.image.resize(decoded / 255, (224, 224))
     np.testing.assert_allclose(image, expected, atol=1e-6)
     assert label == 7
     assert label.dtype == tf.int32
