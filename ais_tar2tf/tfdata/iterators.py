@@ -8,11 +8,11 @@ change the elements.
 from __future__ import annotations
 
 import _thread
-import contextlib
+import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ais_tar2tf.errors import original
@@ -26,8 +26,7 @@ else:
 __all__ = ["ErrorTranslatingDataset", "ErrorTranslatingIterator", "WrappedDataset", "iterate"]
 
 
-_FREEING_SECONDS = 1.0  # TensorFlow takes much less time to free an iterator, unless a callback waits
-_never_freed: list[list[Any]] = []  # objects for which `_free_in_thread` could start no thread: they stay alive
+_FREEING_DELAY = 0.05  # seconds; the thread that drops the first tensor frees it within microseconds
 
 
 class WrappedDataset(Dataset):
@@ -69,13 +68,13 @@ class ErrorTranslatingIterator(OwnedIterator):
     this tensor then waits until the running callback has returned. Python's garbage collector may free the tensor in
     the thread that runs this callback, or in a thread that holds a lock for which the callback waits. Either thread
     would wait forever. So this class keeps a second tensor that refers to the iterator. The second tensor is freed
-    after the first, and in a new thread.
+    after the first, where no callback waits for the thread (`_Freeing`).
     """
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
         kept = [dataset, tf.identity(self._iterator_resource)]
-        weakref.finalize(self._iterator_resource, _free_in_thread, kept).atexit = False
+        weakref.finalize(self._iterator_resource, _freeing.free, kept).atexit = False
 
     def __next__(self) -> Any:
         try:
@@ -109,26 +108,50 @@ def iterate(dataset: Dataset, dropped: Callable[[], object] = lambda: None) -> A
     return iterator
 
 
-def _free_in_thread(references: list[Any]) -> None:
-    """Free the objects in a list in a new thread. If the caller is the main thread, wait until they are freed.
+class _Freeing:
+    """Frees the second tensors of iterators, after their first tensors and outside of Python's garbage collection.
 
-    The wait ends after `_FREEING_SECONDS`. Without it, threads of a dropped iterator could still be running when the
-    program continues with its next statement.
+    `free` is called just before a first tensor is freed. A garbage collection may call it long before that, so the
+    second tensor is then kept until the collection has ended.
     """
-    freed: SimpleQueue[None] = SimpleQueue()  # takes no lock that the garbage collector could find locked
 
-    def free() -> None:
-        references.clear()
-        freed.put(None)
+    def __init__(self) -> None:
+        self._collecting: int | None = None  # the thread that collects garbage
+        self._garbage: list[list[Any]] = []  # found by the running collection
+        self._never_freed: list[list[Any]] = []  # where no thread could be started
+        gc.callbacks.append(self._on_collection)
 
-    try:
-        _thread.start_new_thread(free, ())
-    except RuntimeError:  # the interpreter is exiting, or has no room for another thread
-        _never_freed.append(references)
-        return
-    if threading.get_ident() == threading.main_thread().ident:
-        with contextlib.suppress(Empty):
-            freed.get(timeout=_FREEING_SECONDS)
+    def free(self, references: list[Any]) -> None:
+        """Free the objects in a list: at once in the main thread, otherwise in a new thread."""
+        thread = threading.get_ident()
+        if self._collecting == thread:
+            self._garbage.append(references)
+        elif thread == threading.main_thread().ident:
+            references.clear()
+        else:
+            self._start(references, _FREEING_DELAY)
+
+    def _on_collection(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = threading.get_ident()
+            return
+        self._collecting = None
+        if self._garbage:
+            references, self._garbage = self._garbage, []
+            self._start(references, 0)
+
+    def _start(self, references: list[Any], delay: float) -> None:
+        def clear() -> None:
+            time.sleep(delay)
+            references.clear()
+
+        try:
+            _thread.start_new_thread(clear, ())
+        except RuntimeError:  # the interpreter is exiting, or has no room for another thread
+            self._never_freed.append(references)
+
+
+_freeing = _Freeing()
 
 
 def _with_original_errors(function: Callable[[], Any]) -> Any:
