@@ -141,6 +141,7 @@ def test_several_ranges_are_requested_together(jump_server: FaultServer) -> None
     begins, jumped = list(range(0, len(DATA), 20_000)), threading.Event()
     held = Fault(after=0, wait=jumped)  # otherwise bytes would arrive before the first skip
     jump_server.add("together", tagged(DATA), [GOOD, held, held])
+    before = len(jump_server.ranges("together"))  # of the other engine
     store = HttpStore(jump_server.url, READ)
     fetch = Fetcher(store, iter([ShardRange("together", begins=lambda: begins)]), READ, Account())
     try:
@@ -152,7 +153,7 @@ def test_several_ranges_are_requested_together(jump_server: FaultServer) -> None
             block = bytes(fetch.read())
             assert block == DATA[target : target + len(block)]
             at = target + len(block)
-        asked = [each or "" for each in jump_server.ranges("together")]
+        asked = [each or "" for each in jump_server.ranges("together")[before:]]
         assert any("," in each for each in asked)
         assert len(asked) < 10
     finally:
