@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.tfdata.shutdown import tracked
 from ais_tar2tf.tfdata.tf import tf
 
 __all__ = ["NO_TOKEN", "LivenessTokens", "can_observe_tokens", "free_unused", "number_of"]
 
-_ALIGNMENT = 64  # TensorFlow copies an array unless its address is a multiple of this number of bytes
 _numbers = itertools.count(1)
 
 NO_TOKEN: Any = np.zeros(1, np.int64)
@@ -54,9 +54,7 @@ class LivenessTokens:
         return number in self._held
 
     def _new(self) -> Any:
-        memory = np.zeros(3 * _ALIGNMENT, np.uint8)
-        begin = -memory.ctypes.data % _ALIGNMENT
-        token, number = memory[begin : begin + 8].view(np.int64), next(_numbers)
+        token, number = aligned_bytes(8).view(np.int64), next(_numbers)  # TensorFlow copies unaligned arrays
         token[0] = number
         held = self._held
         held[number] = weakref.ref(token, lambda _: held.pop(number, None) and None)
