@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ais_tar2tf.archive.members import ListedMembers, Members
-from ais_tar2tf.archive.tar_header import BLOCK, decode_name, is_time_only_pax, parse_pax
+from ais_tar2tf.archive.members import ListedMembers, Members, decode_names
+from ais_tar2tf.archive.tar_header import BLOCK, is_time_only_pax, parse_pax
 from ais_tar2tf.archive.tar_table import HeaderTable
 from ais_tar2tf.archive.tar_walk import HeaderWalk
 from ais_tar2tf.errors import ArchiveError
@@ -93,7 +93,7 @@ class PlainMembers:
         chosen = slice(run.start, run.stop)
         positions = np.array(self._table.rows[chosen], np.int64) * BLOCK + self._start
         return ListedMembers(
-            _decode_all(self._table.names[chosen]),
+            decode_names(b"\0".join(self._table.names[chosen]), run.stop - run.start),
             (positions + self._base).tolist(),
             (positions + BLOCK).tolist(),
             self._table.sizes[chosen],
@@ -130,7 +130,8 @@ class PlainMembers:
             else:
                 ignored += 1
             pax_at = pax_name = None
-        return ListedMembers(_decode_all(names), offsets, starts, sizes, self._block), ignored, run
+        decoded = decode_names(b"\0".join(names), len(names))
+        return ListedMembers(decoded, offsets, starts, sizes, self._block), ignored, run
 
     def _read_pax(self, begin: int, size: int) -> tuple[bool, bytes | None]:
         """Return (True, name) for a PAX header that changes at most the name of the next member, else (False, None).
@@ -147,7 +148,3 @@ class PlainMembers:
         if b"size" in records or any(key.startswith(b"GNU.") for key in records):
             return False, None
         return True, records.get(b"path")
-
-
-def _decode_all(names: list[bytes]) -> list[str]:
-    return decode_name(b"\0".join(names)).split("\0") if names else []
