@@ -20,6 +20,7 @@ from ais_tar2tf.archive.tar_runs import PlainMembers, PlainRun
 from ais_tar2tf.archive.tar_sparse import SparseMember, gnu_parts, gnu_real_size, is_sparse, pax_sparse
 from ais_tar2tf.archive.tar_table import LONGEST_NAME
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
+from ais_tar2tf.native import tar_library
 from ais_tar2tf.options import Limits
 
 __all__ = ["TarReader"]
@@ -90,9 +91,10 @@ class TarReader:
         self._allow_concatenated = allow_concatenated
         # A plain header can exceed these limits only where they are tiny; then every header is checked by itself.
         tight = limits.name_bytes < LONGEST_NAME or limits.header_bytes < 2 * BLOCK
-        self._native = NativeRuns(limits) if headers in ("auto", "native") and not tight else None
-        if self._native is not None and not self._native.is_available:
-            self._native, headers = None, "python"
+        library = tar_library() if headers in ("auto", "native") and not tight else None
+        self._native = None if library is None else NativeRuns(library, limits)
+        if headers in ("auto", "native"):
+            headers = "python"
         self._headers = "careful" if tight else headers
         self._dense = headers != "walk"  # whether the last block had many headers
         self._base = start  # offset of the block in the archive

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ais_tar2tf.archive.members import MemberTable
 from ais_tar2tf.archive.tar_runs import PlainRun
-from ais_tar2tf.native import tar_library
+from ais_tar2tf.native import TarLibrary
 from ais_tar2tf.options import Limits
 
 __all__ = ["NativeRuns"]
@@ -16,15 +16,10 @@ __all__ = ["NativeRuns"]
 class NativeRuns:
     """Finds runs of plain members in the blocks of one tar."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._library = tar_library()
+    def __init__(self, library: TarLibrary, limits: Limits) -> None:
+        self._library = library
         self._member_bytes = limits.member_bytes
         self._pax_bytes = min(limits.name_bytes, limits.header_bytes)
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the native step can be used."""
-        return self._library is not None
 
     def take(self, block: memoryview, position: int, base: int) -> PlainRun | None:
         """Return the run of plain members from `position` on; None if the header there is not plain.
@@ -34,6 +29,5 @@ class NativeRuns:
             position: Where a header begins in the block.
             base: The offset of the block in the tar.
         """
-        assert self._library is not None
         walked = self._library.walk(block, position, member_bytes=self._member_bytes, pax_bytes=self._pax_bytes)
         return None if walked is None else PlainRun(MemberTable(walked, base, block), walked.ignored, walked.position)
