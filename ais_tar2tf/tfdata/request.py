@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ais_tar2tf.base.monitoring.stats import Account
@@ -69,13 +70,13 @@ class DatasetRequest:
     small_checkpoints: bool = False
     native: bool = True
 
-    @property
+    @cached_property
     def cut(self) -> Any:
         """TensorFlow's operation that cuts fields out of blocks; None where Python copies each field."""
         is_large = self.elements.record_bytes > _LARGEST_CUT
         return None if is_large or not self.native or self.reading.in_blocks() is None else cut_library()
 
-    @property
+    @cached_property
     def batches_per_chunk(self) -> int:
         """The number of whole batches in a chunk; 0 without batches, or if a batch is too large."""
         limits = self.reading.read.limits
