@@ -75,20 +75,24 @@ class Grouper(RecordGrouper):
         return parts is not None and (self._sources is None or parts[1] in self._sources)
 
     def _add(self, members: Members, batch: RecordBatch) -> None:
-        if isinstance(members, MemberTable) and self._rule is not None:
-            members = members.part(self._add_table(members, self._rule, batch))
-        rest = RecordBatch()
+        if not isinstance(members, MemberTable) or self._rule is None:
+            self._add_listed(members, batch)
+            return
+        rest = RecordBatch()  # appending records one by one to `batch` would copy the fields that are in blocks
         try:
-            begin = self._add_one_by_one(members, 0, rest, until_next_key=True)
-            begin += self._add_uniform(members, begin, rest)
-            self._add_one_by_one(members, begin, rest)
+            self._add_listed(members.part(self._add_table(members, self._rule, batch)), rest)
         finally:
             batch.extend(rest)
 
-    def _add_table(self, members: MemberTable, rule: int, batch: RecordBatch) -> int:
-        """Add the complete records that the native step groups; return the number of the first member not added.
+    def _add_listed(self, members: Members, batch: RecordBatch) -> None:
+        begin = self._add_one_by_one(members, 0, batch, until_next_key=True)
+        begin += self._add_uniform(members, begin, batch)
+        self._add_one_by_one(members, begin, batch)
 
-        It is 0 members at least, and all of a record: `_add` adds the others.
+    def _add_table(self, members: MemberTable, rule: int, batch: RecordBatch) -> int:
+        """Add the first complete records of `members` by the native step; return how many members were added.
+
+        The members that this function leaves, which may be all of them, are for `_add_listed`.
         """
         assert self._library is not None
         begin = 0
