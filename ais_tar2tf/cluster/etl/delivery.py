@@ -8,7 +8,6 @@ module must not send output to a node that is not one of the transformer's `Peer
 from __future__ import annotations
 
 import http.client
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from ais_tar2tf.cluster.etl.peers import Peers
 from ais_tar2tf.errors import AccessDenied, StoreError, Tar2TFError, TransportError
 from ais_tar2tf.options import MIB, Timeouts
+from ais_tar2tf.stores.transport.answers import length_of
 from ais_tar2tf.stores.transport.pace import paced
 
 __all__ = ["LENGTH", "NODE", "Delivered", "ReturnedOutput", "deliver"]
@@ -28,7 +28,6 @@ LENGTH = "Ais-Direct-Put-Length"
 """The header in which an answer states the number of bytes that were stored."""
 
 _NO_CONTENT = 204
-_DIGITS = re.compile("[0-9]{1,18}")  # enough for an exabyte
 _ERROR_BYTES = 4096  # the most bytes of a node's error text that our error repeats
 
 
@@ -106,9 +105,7 @@ def deliver(
             ) from error
     if answer.status not in (200, _NO_CONTENT):
         raise TransportError(f"the output was refused with {answer.status}: {text}", url=node)
-    stored = answer.headers.get(LENGTH, "")
-    length = int(stored) if _DIGITS.fullmatch(stored) else 0  # a node may state no length, or a malformed one
-    return Delivered(_NO_CONTENT, length or sent)
+    return Delivered(_NO_CONTENT, length_of(answer.headers, LENGTH) or sent)
 
 
 def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:

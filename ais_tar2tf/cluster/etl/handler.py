@@ -19,7 +19,6 @@ service, and may return its own output. Then the response holds this output. Oth
 from __future__ import annotations
 
 import hmac
-import re
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
@@ -34,6 +33,7 @@ from ais_tar2tf.cluster.etl.sources import RequestBody, file_blocks, pulled_bloc
 from ais_tar2tf.cluster.etl.websocket import TEXT, ClosedError, Socket, accept_key
 from ais_tar2tf.errors import AccessDenied, SchemaError, ShardNotFound, StoreError, Tar2TFError
 from ais_tar2tf.options import MIB
+from ais_tar2tf.stores.transport.answers import length_of
 
 if TYPE_CHECKING:
     from ais_tar2tf.cluster.etl.service import Service, TransformerServer
@@ -44,7 +44,6 @@ _CONTROL_BYTES = 1 * MIB  # the largest control message, which holds names and a
 _IDLE_SECONDS = 600.0  # how long a silent connection stays open: targets reuse their connections
 _DRAINED_BYTES = 1 * MIB  # if more of a body is left after a response, the connection is closed
 _ERROR_CHARS = 2_000  # the longest text of an error in a response
-_LENGTH = re.compile("[0-9]{1,18}")  # the digits of an accepted Content-Length: less than an exabyte
 _GOING_AWAY, _INTERNAL_ERROR = 1001, 1011  # RFC 6455's codes for the end of a WebSocket
 _PUT_DONE = "direct put success"  # tells the target, on a WebSocket, that another node got the output
 
@@ -114,8 +113,9 @@ class Handler(BaseHTTPRequestHandler):
             return RequestBody(self.rfile, None)
         if not codings and not lengths:
             return RequestBody(self.rfile, 0)
-        if not codings and len(lengths) == 1 and _LENGTH.fullmatch(lengths[0]):
-            return RequestBody(self.rfile, int(lengths[0]))
+        length = length_of(self.headers) if len(lengths) == 1 and not codings else None
+        if length is not None:
+            return RequestBody(self.rfile, length)
         self.close_connection = True
         self._respond(400, "the length of the request's body is stated twice, malformed, or too large")
         return None

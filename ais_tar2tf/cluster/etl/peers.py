@@ -1,4 +1,4 @@
-"""Decides which nodes may send requests to a transformer and receive its output: only those of its own cluster.
+"""Decides which nodes may send requests to a transformer and receive its output: only nodes of its own cluster.
 
 A transformer is the service of an ETL. It runs next to each target, which is a node of AIStore that stores objects. A
 request names the nodes that receive the output, and anybody who can reach the transformer's port can send a request.

@@ -36,7 +36,7 @@ SENDABLE = "%/?:@&=+$,;!~*'()[]"
 """Characters that a request line carries unencoded, in addition to letters, digits and `-._`."""
 
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
-_LENGTH = re.compile("[0-9]{1,18}")
+_LENGTH = re.compile("[0-9]{1,18}")  # less than an exabyte
 _DENIED = {
     401: "check the token (AIS_AUTHN_TOKEN or token=) or the credentials",
     403: "this token or key is not known, or has too few rights",
@@ -148,9 +148,9 @@ def is_endpoint(url: str) -> bool:
     return is_address(url) and "?" not in url and "#" not in url
 
 
-def length_of(headers: Headers) -> int | None:
-    """Return the Content-Length; None if this header is absent or malformed."""
-    stated = headers.get("Content-Length", "")
+def length_of(headers: Headers, name: str = "Content-Length") -> int | None:
+    """Return the number of bytes that the header `name` states; None if this header is absent or malformed."""
+    stated = headers.get(name) or ""
     return int(stated) if _LENGTH.fullmatch(stated) else None
 
 
