@@ -25,10 +25,10 @@ else:
     except ImportError:  # outside of a build
         BuildHookInterface = object
 
-__all__ = ["NativeBuildHook", "build", "try_to_build"]
+__all__ = ["LIBRARIES", "NativeBuildHook", "build", "try_to_build"]
 
 _HERE = Path(__file__).resolve().parent
-_LIBRARIES = {"tar.so": ("tar.c", "group.c"), "cut.so": ("cut.c",)}
+LIBRARIES = {"tar.so": ("tar.c", "group.c"), "cut.so": ("cut.c",)}
 _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
 _TENSORFLOW = "libtensorflow_framework.so.2"  # the loader finds it by this name, in which a process has TensorFlow
 _SECONDS = 120
@@ -55,11 +55,11 @@ def build(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         stub = Path(temporary, _TENSORFLOW)
         _run([*compiler, "-shared", "-x", "c", os.devnull, f"-Wl,-soname,{_TENSORFLOW}", "-o", str(stub)])
-        for name, sources in _LIBRARIES.items():
+        for name, sources in LIBRARIES.items():
             libraries = ["-Wl,--no-as-needed", str(stub)] if name == "cut.so" else []
             target = Path(temporary, name)
             _run([*compiler, *_FLAGS, *(str(_HERE / source) for source in sources), *libraries, "-o", str(target)])
-        for name in _LIBRARIES:
+        for name in LIBRARIES:
             built.append(Path(temporary, name).replace(folder / name))
     return built
 

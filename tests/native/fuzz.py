@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ais_tar2tf.native.build import LIBRARIES
+from ais_tar2tf.native.library import TAR_LIBRARY
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
 
@@ -30,7 +32,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate([*mutations.mutations(_SEEDS, 1), made.labelled("s", 8)]):
         (seeds / f"{number}.tar").write_bytes(data[:_MAX_BYTES])
-    sources = [HERE / "harness.c", NATIVE / "tar.c", NATIVE / "group.c"]
+    sources = [HERE / "harness.c", *(NATIVE / name for name in LIBRARIES[TAR_LIBRARY])]
     sanitizers = ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
     flags = ["-g", "-O1", "-std=c11", "-DFUZZING", f"-I{NATIVE}"]
     subprocess.run(["clang", *flags, *sanitizers, *map(str, sources), "-o", str(program)], check=True)

@@ -319,7 +319,7 @@ def test_a_missing_or_damaged_library_leaves_pure_python(tmp_path: Path, monkeyp
 def built_harness(folder: Path, *flags: str) -> Path:
     """Compile the harness into a folder. Skip the test if the compiler lacks the sanitizers that `flags` name."""
     program = folder / "harness"
-    sources = [str(HARNESS), str(NATIVE / "tar.c"), str(NATIVE / "group.c")]
+    sources = [str(HARNESS), *(str(NATIVE / name) for name in build.LIBRARIES[library.TAR_LIBRARY])]
     command = [str(COMPILER), "-g", "-O1", "-std=c11", f"-I{NATIVE}", *flags, *sources, "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if "cannot find" in built.stderr and "asan" in built.stderr:
