@@ -251,7 +251,7 @@ def _extra(raw: bytes, place: _RecordPlace) -> dict[int, bytes]:
 
 
 def _wide(field: bytes, numbers: tuple[int, ...], place: _RecordPlace) -> tuple[int, ...]:
-    """Return `numbers`, of which those that did not fit in 32 bits are replaced by the numbers in the zip64 field.
+    """Return `numbers`, after replacing the numbers that did not fit in 32 bits by those in the zip64 field.
 
     The zip64 field holds only the numbers that did not fit, in the order of `numbers`.
     """

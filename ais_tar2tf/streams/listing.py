@@ -1,4 +1,4 @@
-"""The names in a listing: which names are those of shards, and the order in which people sort names.
+"""Tells which names of a listing are shards, and sorts names as people do: `a-2` before `a-10`.
 
 This module must not do I/O.
 """

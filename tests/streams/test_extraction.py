@@ -1,4 +1,4 @@
-"""Selection in the cluster gives the same records from fewer bytes, on the embedded server and on a real AIStore."""
+"""Selecting members in the cluster reads fewer bytes, and returns the same records as reading whole shards."""
 
 from __future__ import annotations
 

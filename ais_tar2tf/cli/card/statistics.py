@@ -174,7 +174,7 @@ class DataStatistics:
 
     @property
     def error_count(self) -> int:
-        """The number of all errors that were noted, also of those that are not in `first_errors`."""
+        """The number of all errors that were noted. `first_errors` need not contain all of them."""
         return sum(self.errors_by_kind.values())
 
     def to_json(self) -> dict[str, Any]:

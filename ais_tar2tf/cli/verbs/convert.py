@@ -286,7 +286,7 @@ def _document(loaded: Loaded, files: Sequence[str], stats: Stats) -> dict[str, A
 
 
 def _read(stats: Stats) -> dict[str, int]:
-    """Return the entry `read` of the JSON document: counts of what was read."""
+    """Return the entry `read` of the JSON document, which counts shards, bytes, retries and resumes."""
     return {"shards": stats.shards, "bytes": stats.bytes, "retries": stats.retries, "resumes": stats.resumes}
 
 

@@ -52,7 +52,7 @@ class Publication:
     documents: Callable[[], Mapping[str, bytes]] = dict[str, bytes]
     """Returns the final documents, in the order in which they are written. The last one completes the publication."""
     side_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Further files to publish, by their final names. The paths are those that `PayloadFiles.side_file` returned."""
+    """Further files to publish, by their final names. Each path was returned by `PayloadFiles.side_file`."""
     stale: Sequence[str] = ()
     """The names of files of an earlier run, which are deleted unless this run replaces them."""
 

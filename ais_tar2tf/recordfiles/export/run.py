@@ -195,7 +195,7 @@ class _ExportRun:
 
 
 def _check_unchanged(found: IdentityTuple, before_resume: IdentityTuple | None, target: ExportTarget) -> None:
-    """Raise `ExportError` unless a shard certainly has the content of which the interrupted run has read a part.
+    """Raise `ExportError` unless a shard certainly has the same content as in the interrupted run.
 
     `found` is the identity of the shard now, and `before_resume` its identity in the interrupted run. If
     `before_resume` is None, the interrupted run has read no part of the shard, and there is nothing to check.

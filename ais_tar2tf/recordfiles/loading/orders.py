@@ -43,7 +43,7 @@ def random_numbers(seed: int, seed2: int) -> Iterator[int]:
 
 
 def _numbers_from(block: int, key: Sequence[int], high: Sequence[int]) -> list[int]:
-    """Return the random numbers of `_BLOCKS` blocks, the first of which has the number `block`.
+    """Return the random numbers of `_BLOCKS` blocks, beginning with the block that has the number `block`.
 
     `key` is the key and `high` the upper half of the counter, each as two words of 32 bits, the lower word first.
     """

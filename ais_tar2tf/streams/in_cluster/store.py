@@ -75,10 +75,10 @@ class Extracted:
     """Counters that show what selection in the cluster has saved and cost so far.
 
     Attributes:
-        shards: The number of shards of which only members were requested.
+        shards: The number of shards from which members were requested, instead of the whole shard.
+        whole_bytes: The total size of the shards that `shards` counts.
         whole_shards: How often a shard was opened whole. Shards that are opened after the store has decided to read
             all shards whole are not counted.
-        whole_bytes: The total size of the shards of which only members were requested.
         member_bytes: The total size of the tars of these members, estimated from the listings.
         listed_bytes: The total size of all listings.
     """
@@ -196,7 +196,7 @@ class MembersStore(WrapperStore):
         # Shards that were opened whole because they, or the first shard, could not be listed. They are opened whole
         # each time from then on.
         self._unlisted: set[str] = set()
-        # For each shard of which only members are requested: the number of records in its listing.
+        # The number of records in the listing of each shard from which only members are requested, by shard.
         self._records: dict[str, int] = {}
 
     def open(self, name: str, start: int = 0, stop: int | None = None, *, interrupt: Interrupt | None = None) -> Body:
