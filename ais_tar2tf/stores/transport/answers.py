@@ -150,7 +150,7 @@ def is_endpoint(url: str) -> bool:
 
 def length_of(headers: Headers, name: str = "Content-Length") -> int | None:
     """Return the number of bytes that the header `name` states; None if this header is absent or malformed."""
-    stated = headers.get(name) or ""
+    stated = headers.get(name, "")
     return int(stated) if _LENGTH.fullmatch(stated) else None
 
 
