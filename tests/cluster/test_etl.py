@@ -256,7 +256,8 @@ def test_the_output_is_put_to_the_node_that_is_named(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "length"), [("7", 7), *((each, None) for each in ("", "0", "\xb2", "x", "-7", "7" * 19, "9" * 5_000))]
+    ("stated", "length"),
+    [("7", 7), ("0", 0), *((each, None) for each in ("", "\xb2", "x", "-7", "7" * 19, "9" * 5_000))],
 )
 def test_a_malformed_length_in_the_answer_of_a_node_is_ignored(
     target: Target, stated: str, length: int | None
@@ -268,7 +269,15 @@ def test_a_malformed_length_in_the_answer_of_a_node_is_ignored(
         answer = connection.getresponse()
         connection.close()
     assert answer.status == 204
-    assert int(answer.headers["Ais-Direct-Put-Length"]) == (length or len(target.puts[0][3]))
+    sent = len(target.puts[0][3])
+    assert int(answer.headers["Ais-Direct-Put-Length"]) == (sent if length is None else length)
+
+
+def test_an_encrypted_target_is_named_in_the_refusal_of_a_put(target: Target) -> None:
+    with Transformer().serve(target="https://t1:7/v1/etl/secret", nodes=[urlsplit(target.url).netloc]) as service:
+        status, said = asked(service.url, "PUT", PATH, SHARD, {"Ais-Node-Url": target.url})
+    assert (status, target.puts) == (502, [])
+    assert said.startswith(b"StoreError: https://t1:7: the transformer's target must have an http:// URL")
 
 
 def test_a_faulty_shard_is_sent_to_no_node(target: Target) -> None:

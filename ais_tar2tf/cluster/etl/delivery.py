@@ -37,7 +37,8 @@ class Delivered:
 
     Attributes:
         status: The HTTP status: 200 if there is `content`, otherwise 204.
-        length: The number of bytes that were stored; 0 if there is `content`.
+        length: The number of bytes that the node says were stored. If it does not say this, the number of bytes that
+            were sent to it. 0 if there is `content`.
         content: The output of the next transformer, if the node returned this output instead of storing it.
     """
 
@@ -69,7 +70,7 @@ def deliver(
 
     Raises:
         AccessDenied: The node is not one of `peers`.
-        StoreError: The URL of the node, or of the target, is not an http:// URL.
+        StoreError: The URL of the node is not an http:// URL, or `target` is a URL with another scheme.
         TransportError: The node did not accept the output.
         Tar2TFError: The error that `pieces` raised.
     """
@@ -105,15 +106,21 @@ def deliver(
             ) from error
     if answer.status not in (200, _NO_CONTENT):
         raise TransportError(f"the output was refused with {answer.status}: {text}", url=node)
-    return Delivered(_NO_CONTENT, length_of(answer.headers, LENGTH) or sent)
+    stored = length_of(answer.headers, LENGTH)
+    return Delivered(_NO_CONTENT, sent if stored is None else stored)
 
 
 def _route(url: str, target: str, path: str, arguments: str, peers: Peers) -> tuple[str, str]:
     """Return (host and port, path with query) of the PUT to a node. Refuse a node that is not in `peers`."""
     parts, own = urlsplit(url), urlsplit(target)
     node = f"{parts.scheme}://{parts.netloc}"
-    if parts.scheme != "http" or own.scheme not in ("", "http") or not parts.netloc:
+    if parts.scheme != "http" or not parts.netloc:
         raise StoreError("a node to put the output to is named by an http:// URL", url=node)
+    if own.scheme not in ("", "http"):  # the path of the URL may hold a secret, and is not shown
+        raise StoreError(
+            "the transformer's target must have an http:// URL if output is to be put to another node",
+            url=f"{own.scheme}://{own.netloc}",
+        )
     if not peers.allows_node(node):
         raise AccessDenied(
             "this node is no target of the cluster: name it by --node (nodes=) if output is to go there",
