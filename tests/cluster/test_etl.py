@@ -467,6 +467,19 @@ def test_stopping_waits_for_the_current_shard_and_leaves_no_thread(monkeypatch: 
         asked(service.url, "GET", "/health")
 
 
+def test_stopping_ends_a_connection_that_stays_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ais_tar2tf.cluster.etl.service.STOP_SECONDS", 0.1)
+    service = Transformer(**DEFINITIONS["function"]).serve()
+    busy = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=200)
+    busy.putrequest("PUT", at(service.url, PATH))
+    busy.putheader("Content-Length", str(len(SHARD)))
+    busy.endheaders(SHARD[:100])
+    wait(lambda: len(service._server.busy) == 1)
+    service.close()
+    wait(lambda: not service.connections)
+    busy.close()
+
+
 @pytest.mark.full
 def test_memory_is_bounded_for_any_shard(tmp_path: Path) -> None:
     """Transform a shard of 160 MB in both ways. The service keeps only a few blocks in memory."""

@@ -92,7 +92,10 @@ class Service:
         self.ready = not self.closing
 
     def close(self) -> None:
-        """Refuse new shards, wait until the current shards are finished, and end all threads and connections."""
+        """Refuse new shards, and wait until the current shards are finished, but at most `STOP_SECONDS`.
+
+        Then close all connections. A thread that does not end within a second after this is left behind.
+        """
         self.closing = True
         self.ready = False
         self._server.shutdown()
@@ -145,13 +148,16 @@ class TransformerServer(ThreadingHTTPServer):
         """Ignore a broken connection: the other side logs it."""
 
     def end_connections(self, seconds: float) -> None:
-        """Close idle connections now, and busy connections after `seconds`."""
-        for patience in (seconds, 1.0):
+        """Close idle connections now, and wait at most `seconds` until the busy ones end.
+
+        Then close the remaining connections, and wait at most a second until their threads end.
+        """
+        for patience, also_busy in ((seconds, False), (1.0, True)):
             ends = time.monotonic() + patience
             with self._lock:
                 connections = dict(self.connections)
             for thread, request in connections.items():
-                if patience < seconds or thread not in self.busy:
+                if also_busy or thread not in self.busy:
                     with suppress(OSError):
                         request.shutdown(2)
             for thread in connections:
