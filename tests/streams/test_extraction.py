@@ -344,15 +344,20 @@ def test_after_a_failed_listing_shards_are_read_whole(extraction_server: t2t.ser
     bucket.store.close()
 
 
-def failing(monkeypatch: Any, times: int) -> list[str]:
-    """Make the first listings of members fail, and return a list to which the listed names are added."""
+def failing(monkeypatch: Any, times: int, fault: type[StoreError] | None = TransportError) -> list[str]:
+    """Make the first listings of members fail, and return a list to which the listed names are added.
+
+    If `fault` is None, these listings raise no error, but may be incomplete.
+    """
     whole, calls = AisStore.list_members, []
 
     def listed_members(self: AisStore, name: str) -> ShardMembers | None:
         calls.append(name)
-        if len(calls) <= times:
-            raise TransportError("no listing for now", url=name)
-        return whole(self, name)
+        if len(calls) > times:
+            return whole(self, name)
+        if fault is None:
+            return None
+        raise fault("no listing for now", url=name)
 
     monkeypatch.setattr(AisStore, "list_members", listed_members)
     return calls
@@ -384,9 +389,10 @@ def test_lasting_faults_end_the_selection(extraction_server: t2t.serve, monkeypa
     bucket.store.close()
 
 
+@pytest.mark.parametrize("fault", [TransportError, StoreError, None])
 @pytest.mark.parametrize("name", ["t-0.tar", "t-1.tar"])
 def test_a_shard_that_was_opened_whole_is_resumed_whole(
-    extraction_server: t2t.serve, monkeypatch: Any, name: str
+    extraction_server: t2t.serve, monkeypatch: Any, name: str, fault: type[StoreError] | None
 ) -> None:
     """The listing fails, the whole shard is opened, and its body breaks off. Then the listing works again."""
     bucket = Bucket(extraction_server.url)
@@ -395,7 +401,7 @@ def test_a_shard_that_was_opened_whole_is_resumed_whole(
         store = src.select("cls").opened.with_members.store
         if name != "t-0.tar":
             store.open("t-0.tar").close()
-        failing(monkeypatch, 1)
+        failing(monkeypatch, 1, fault)
         for start in (0, 1000):
             with contextlib.closing(store.open(name, start)) as body:
                 assert (body.start, body.info.size) == (start, bucket.store.head(name).size)

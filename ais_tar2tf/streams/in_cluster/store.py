@@ -80,7 +80,7 @@ class Extracted:
         whole_shards: How often a shard was opened whole. Shards that are opened after the store has decided to read
             all shards whole are not counted.
         member_bytes: The total size of the tars of these members, estimated from the listings.
-        listed_bytes: The total size of all listings.
+        listed_bytes: The total size of all listings that were complete.
     """
 
     shards: int = 0
@@ -153,9 +153,11 @@ class MembersStore(WrapperStore):
     whole, too, and no further listing is requested. Otherwise, the decision about a shard depends only on the listing
     of its members, so this decision is the same whenever the shard is opened.
 
-    If the network or the server fails while a shard is listed, this shard is read whole. If that shard is the first
-    shard, each shard that is opened is read whole until a later try lists the first shard. After `_FIRST_TRIES` such
-    failures, all shards are read whole.
+    If a shard cannot be listed, or its listing may be incomplete, this shard is read whole whenever it is opened.
+    There is one exception: if members of the shard were requested before, the error of the listing is raised.
+
+    If the network or the server fails while the first shard is listed, each shard that is opened is read whole until
+    a later try lists the first shard. After `_FIRST_TRIES` such failures, all shards are read whole.
     """
 
     def __init__(
@@ -193,8 +195,8 @@ class MembersStore(WrapperStore):
         # requested.
         self._pays: bool | None = None if self._pattern is not None else False
         self._first_tries = _FIRST_TRIES
-        # Shards that were opened whole because they, or the first shard, could not be listed. They are opened whole
-        # each time from then on.
+        # Shards that were opened whole because they, or the first shard, had no complete listing. They are opened
+        # whole each time from then on.
         self._unlisted: set[str] = set()
         # The number of records in the listing of each shard from which only members are requested, by shard.
         self._records: dict[str, int] = {}
@@ -223,8 +225,8 @@ class MembersStore(WrapperStore):
         listed = self._records.get(name)
         if listed is not None and listed != records:
             raise StoreError(
-                f"of {listed:,} records that the cluster lists, the members asked for make {records:,}; has the "
-                "shard links? Read it whole: select(…, in_cluster=False)",
+                f"the cluster lists {listed:,} records in this shard, but {records:,} records were read from the "
+                "selected members. If the shard contains links, read it whole: select(…, in_cluster=False)",
                 url=self.url(name),
             )
 
@@ -238,9 +240,9 @@ class MembersStore(WrapperStore):
                 found = None
             elif found is None or name != self._first:
                 found = self._decide(name)
-            if found is None:
-                self._unlisted.add(name)
             decision, shard = found or (Decision(members=False), None)
+            if shard is None:
+                self._unlisted.add(name)
             if not decision.members:
                 self._records.pop(name, None)  # the shard may have been replaced since it was listed first
             if name not in self._records:
@@ -264,8 +266,11 @@ class MembersStore(WrapperStore):
     def _decide(self, name: str) -> tuple[Decision, ObjectInfo | None] | None:
         """Return the decision about a shard, and the shard's `ObjectInfo` from its listing.
 
-        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete. If the network or the
-        server failed, the result is None.
+        The `ObjectInfo` is None if there is no listing, or if the listing may be incomplete. The result is None if
+        the network or the server failed.
+
+        Raises:
+            StoreError: The shard cannot be listed, and members of it were requested before.
         """
         try:
             listed = self._inside.list_members(name)
