@@ -37,7 +37,7 @@ def stored_features(folder: Path) -> Any | None:
     path = folder / FEATURES
     if not path.exists():
         return None
-    data = read_file(path, most=_MAX_BYTES, limit="document_bytes", fail=SchemaError)
+    data = read_file(path, most=_MAX_BYTES, limit=None, fail=SchemaError)
     document = parse_json(data, where=str(path), fail=SchemaError)
     for name in _class_names(document):
         if not name.startswith(_TRUSTED):

@@ -57,7 +57,7 @@ class Task:
             FileNotFoundError: There is no summary.
         """
         try:
-            data = read_file(self.summary_path, most=_MAX_SUMMARY, limit="document_bytes", fail=ExportError)
+            data = read_file(self.summary_path, most=_MAX_SUMMARY, limit=None, fail=ExportError)
         except (ExportError, FileNotFoundError):
             raise
         except OSError as error:

@@ -59,6 +59,8 @@ def test_a_document_is_bounded_before_it_is_read(tmp_path):
     assert read_file(path, most=102, limit="document_bytes", fail=CheckpointError) == path.read_bytes()
     with pytest.raises(CheckpointError, match="document_bytes"):
         read_file(path, most=101, limit="document_bytes", fail=CheckpointError)
+    with pytest.raises(CheckpointError, match=r"has over 101 bytes$"):  # no option sets this limit
+        read_file(path, most=101, limit=None, fail=CheckpointError)
 
 
 @pytest.mark.parametrize("name", ["a", "a/b.tar", "..a", "a..", "a/.hidden", "a b/ü", "…"])

@@ -354,6 +354,13 @@ def test_a_features_file_imports_nothing_and_is_refused(
     assert not planted.with_suffix(".ran").exists()
 
 
+def test_a_features_file_that_is_too_large_is_refused_without_the_name_of_an_option(tmp_path: Path) -> None:
+    with (tmp_path / "features.json").open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    with pytest.raises(SchemaError, match=r"features\.json: the document has over 16,777,216 bytes$"):
+        stored_features.stored_features(tmp_path)
+
+
 def test_a_features_file_that_is_replaced_after_its_check_is_not_read(
     prepared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,20 +56,20 @@ _ROW_SEAL = re.compile(r',"(xxh3-64:[0-9a-f]{16})"\]\Z')
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
-def read_file(path: Path, *, most: int, limit: str, fail: Fail) -> bytes:
+def read_file(path: Path, *, most: int, limit: str | None, fail: Fail) -> bytes:
     """Return the bytes of a local document.
 
     Args:
         path: The file.
         most: The largest number of bytes.
-        limit: The field of `options.Limits` that sets this number, for the error.
+        limit: The field of `options.Limits` that sets this number, for the error; None for a number that is fixed.
         fail: Makes the error for a document that is too large or is no regular file. A file that cannot be opened
             raises `OSError`.
     """
     return read_handle(os.open(path, OPEN), most=most, limit=limit, where=os.fspath(path), fail=fail)
 
 
-def read_handle(handle: int, *, most: int, limit: str, where: str, fail: Fail) -> bytes:
+def read_handle(handle: int, *, most: int, limit: str | None, where: str, fail: Fail) -> bytes:
     """Return the bytes of an open document, and close it; see `read_file`."""
     with open(handle, "rb") as file:
         status = os.fstat(handle)
@@ -79,7 +79,7 @@ def read_handle(handle: int, *, most: int, limit: str, where: str, fail: Fail) -
             raise fail(f"{where}: the document is no regular file")
         data = file.read(most + 1) if status.st_size <= most else b""
     if max(status.st_size, len(data)) > most:
-        raise fail(f"{where}: the document has over {most:,} bytes, Limits.{limit}")
+        raise fail(f"{where}: the document has over {most:,} bytes{f', Limits.{limit}' if limit else ''}")
     return data
 
 
