@@ -6,6 +6,7 @@ import bz2
 import io
 import json
 import random
+import re
 import sys
 import tarfile
 import types
@@ -270,6 +271,18 @@ def test_an_index_as_wids_and_back(tmp_path, monkeypatch):
     out.write_text(json.dumps(relative))
     with pytest.raises(SchemaError, match="wids-shard-index-v1"):
         len(t2t.open(url, index=out))
+
+
+def test_a_wids_index_that_was_changed_is_refused_until_its_checksum_is_deleted(tmp_path):
+    (tmp_path / "0.tar").write_bytes(made.labelled("s", 4, lambda i: {"txt": b"%d" % i}))
+    out = tmp_path / "shards.json"
+    t2t.index(f"{tmp_path}/0.tar", out)
+    changed = out.read_bytes().replace(b'"nsamples": 4', b'"nsamples": 3')
+    with pytest.raises(SchemaError, match='delete "checksum" and its value, and the comma before them'):
+        Index.from_bytes(changed)
+    shortened = re.sub(rb',\s*"checksum": "[^"]*"', b"", changed)
+    assert shortened != changed
+    assert [each.records for each in Index.from_bytes(shortened)] == [3]
 
 
 @pytest.mark.parametrize("squeezed", [False, True])

@@ -129,10 +129,11 @@ def parse_index(data: bytes, *, where: str) -> tuple[str, list[ShardIndex]] | No
 
     Returns:
         The name of the grouping, and the entries of the shards. The name is "" in a format that does not state it.
-        For a file that is no index, None is returned instead.
+        For a JSON object that is neither an index nor a manifest, and for a file that is neither JSON nor in our own
+        format, None is returned instead.
 
     Raises:
-        SchemaError: The file is an index, but damaged or of a later version.
+        SchemaError: The file begins like JSON or like our own format, but is damaged, or it has a later version.
     """
     if data.startswith(_MAGIC):
         return _parse_own(data, where)
@@ -235,8 +236,8 @@ def _parse_json(data: bytes, where: str) -> tuple[str, list[ShardIndex]] | None:
         shards: list[dict[str, Any]] = checked["shardlist"]
         if checked.get("checksum") not in (None, _wids_checksum(shards)):
             raise SchemaError(
-                f"{where}: the index is damaged (its checksum does not match): {REWRITE}, or take the line with the "
-                "checksum out of it if it was changed on purpose"
+                f"{where}: the index is damaged (its checksum does not match): {REWRITE}. If the index was changed "
+                'on purpose, delete "checksum" and its value, and the comma before them'
             )
         counted = [(each["url"], each["nsamples"], each.get("filesize")) for each in shards]
     elif "manifest" in document:
