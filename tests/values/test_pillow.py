@@ -178,16 +178,38 @@ def test_a_jpeg_with_wrong_bits_decodes_as_in_tensorflow() -> None:
     assert refused
 
 
-@pytest.mark.parametrize("size", [(60_000, 60_000), (1 << 31, 1), (20_000, 9_000)])
+@pytest.mark.parametrize("size", [(60_000, 60_000), (1 << 31, 1), (20_000, 9_000), (1 << 14, 1 << 13)])
 def test_a_decompression_bomb_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 6, 0, 0, 0))
     bomb = b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(SchemaError, match=r"pixels: decoded it is over 536,870,912 bytes"):
+        with pytest.raises(SchemaError, match=r"pixels with 4 channels, which take 536,870,912 bytes or more"):
             pixels(bomb, "uint8", 0)
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.decode_png(bomb)
+
+
+def test_a_cmyk_jpeg_is_measured_with_its_four_channels() -> None:
+    """TensorFlow refuses it, too, although three channels of 12,000 × 12,000 pixels would be below the limit."""
+    data = bytearray(encoded(picture(16, 16), "JPEG", "CMYK"))
+    at = data.index(b"\xff\xc0") + 5
+    data[at : at + 4] = struct.pack(">HH", 12_000, 12_000)
+    with pytest.raises(SchemaError, match="pixels with 4 channels"):
+        pixels(bytes(data), "uint8", 0)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.io.decode_jpeg(bytes(data), try_recover_truncated=True)
+
+
+@pytest.mark.parametrize("segment", [b"\xff\xe1\0\x16Exif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(4), b"\xff\xfe\0\4ab"])
+def test_metadata_between_the_scans_of_a_jpeg_is_ignored(segment: bytes) -> None:
+    data = encoded(picture(), "JPEG", progressive=True)
+    second = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
+    begin = data.rindex(b"\xff\xc4", 0, second)  # the tables before the second scan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pixels(data[:begin] + segment + data[begin:] + segment, "uint8", 0)
+    np.testing.assert_array_equal(found, pixels(data, "uint8", 0))
 
 
 def test_a_large_image_below_the_limit_causes_no_warning() -> None:

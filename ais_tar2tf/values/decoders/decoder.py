@@ -60,7 +60,11 @@ class Decoder:
             raise SchemaError("a label needs its vocabulary: decode={'cls': ['cat', 'dog', …]}")
 
     def __call__(self, data: Any) -> Any:
-        """Return the value of a field. If `data` is not bytes, it is already decoded and is returned unchanged."""
+        """Return the value of a field.
+
+        If there is a `function`, it is called with `data` of any type. Otherwise, `data` that is not bytes is already
+        decoded, and is returned unchanged.
+        """
         if self.function is not None:
             return self.function(data)
         if not isinstance(data, bytes | bytearray | memoryview):

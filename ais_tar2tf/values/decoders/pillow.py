@@ -4,9 +4,10 @@ This module must not import TensorFlow, which costs 650 MB and several seconds. 
 `tf.io.decode_png` and `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`. The default `dct_method` of TensorFlow is a
 faster approximation, whose values (0 to 255) differ by about 1.
 
-Pillow gets only the parts of a file that define its pixels. This module removes metadata (EXIF, colour profiles,
-texts). So metadata cannot rotate or tint an image, cause a warning, or unpack to gigabytes. The size that a header
-states is checked before any pixel is decoded.
+Pillow must not interpret metadata (EXIF, colour profiles, texts), which could rotate or tint an image, cause a
+warning, or unpack to gigabytes. Therefore, Pillow gets only those chunks of a PNG that define its pixels, and a JPEG
+without the metadata before its first scan. Pillow itself ignores the metadata after the first scan of a JPEG. The
+size that a header states is checked before any pixel is decoded.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
         channels: The number of channels to return; 0 for as many channels as the image has.
 
     Raises:
-        SchemaError: The image is damaged, or its pixels take `IMAGE_BYTES` or more.
+        SchemaError: The image is damaged, or its pixels take `IMAGE_BYTES` or more. As in TensorFlow, the pixels of a
+            CMYK JPEG are counted with four channels, although they decode to three.
     """
     is_png = data.startswith(_PNG)
     if not (is_png or data.startswith(_JPEG)) or dtype not in ("uint8", "uint16") or not _is_installed():
@@ -66,10 +68,11 @@ def pixels(data: bytes, dtype: str, channels: int) -> Any | None:
     if not _is_exact(header, dtype, channels) or _accepts_truncated_images():
         return None
     itemsize = np.dtype(dtype).itemsize
-    if header.height * header.width * max(channels, header.channels) * itemsize >= IMAGE_BYTES:
+    most_channels = max(channels, header.channels)
+    if header.height * header.width * most_channels * itemsize >= IMAGE_BYTES:
         raise SchemaError(
-            f"the image has {header.width:,} × {header.height:,} pixels: decoded it is over {IMAGE_BYTES:,} bytes, "
-            "and TensorFlow decodes none of this size either"
+            f"the image has {header.width:,} × {header.height:,} pixels with {most_channels} channels, which take "
+            f"{IMAGE_BYTES:,} bytes or more; TensorFlow cannot decode an image of this size either"
         )
     decoded = _png(data, header) if is_png else _jpeg(data)
     if decoded.shape[:2] != (header.height, header.width):
