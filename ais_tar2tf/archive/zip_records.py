@@ -135,7 +135,8 @@ class _RecordPlace:
 def record_bytes(head: bytes, shard: str, offset: int) -> int:
     """Return the length of the record that begins with `head`.
 
-    If `head` is too short to state the length, return a smaller number: how many bytes the caller must pass instead.
+    If `head` is too short to state the length, return a number that is greater than `len(head)` and not greater than
+    the length. The caller must then call this function again, with at least this number of bytes of the record.
 
     Raises:
         ArchiveError: No record begins with these bytes, or the record states a length that is too small for it.
@@ -165,7 +166,7 @@ def record_bytes(head: bytes, shard: str, offset: int) -> int:
 
 def _refuse_unknown(signature: bytes, place: _RecordPlace) -> NoReturn:
     if signature in (_DESCRIPTOR, b"PK00"):
-        place.refuse("this zip is one of several volumes, or none of its headers says how long a member is")
+        place.refuse("this zip is one of several volumes, or it has a data descriptor that no local header announces")
     if signature == b"PK\x06\x08":
         place.refuse("the directory of this zip is encrypted; write it again without")
     place.fail(f"no record of a zip begins with {signature!r}: damaged here")

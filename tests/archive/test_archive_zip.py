@@ -383,6 +383,13 @@ def test_unsupported_features_are_named(flags: bytes, method: bytes, says: str) 
         read(data)
 
 
+def test_a_data_descriptor_that_no_header_announces_is_refused() -> None:
+    data = zip_of([("a.txt", b"x" * 100)])
+    body = read_locals(data)
+    with pytest.raises(UnsupportedArchive, match="a data descriptor that no local header announces"):
+        read(body + b"PK\x07\x08" + bytes(12) + data[len(body) :])
+
+
 @pytest.mark.parametrize("name", [b"", b"a\0b.t"])
 def test_invalid_names_are_refused(name: bytes) -> None:
     data = zip_of([("a_b.t", b"x")])
