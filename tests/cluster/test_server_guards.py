@@ -98,7 +98,9 @@ def test_a_token_may_end_with_a_newline_and_is_one_word(guarded_root: Path) -> N
         with pytest.raises(OptionError, match="token is one word of ASCII without blanks"):
             serve(guarded_root, token=bad)
     for bad in ("Bearer x", "two words"):
-        with pytest.raises(StoreError, match="it is one word, without 'Bearer' before it"):
+        with pytest.raises(
+            StoreError, match="a token is one word of printable ASCII characters, without 'Bearer' before it"
+        ):
             t2t.open("ais://bucket/a.tar", endpoint="http://127.0.0.1:1", token=bad)
 
 

@@ -73,7 +73,7 @@ class Token:
         value = self._found().strip() or None
         if value and not (value.isascii() and value.isprintable() and " " not in value):
             raise StoreError(
-                "the token holds characters that no header carries: it is one word, without 'Bearer' before it",
+                "this is no token: a token is one word of printable ASCII characters, without 'Bearer' before it",
                 url=self._shown,
             )
         self._value, self._is_read = value, True
