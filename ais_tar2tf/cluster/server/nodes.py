@@ -37,10 +37,11 @@ from ais_tar2tf.cluster.server.origins import foreign
 
 __all__ = ["Address", "Cluster", "Node"]
 
-_NOT_EMBEDDED = frozenset(  # resources of a real AIStore node for which `Node.common` has no answer
+# Resources of a real AIStore node. `Node.common` refuses each request for them that it cannot answer.
+_NOT_EMBEDDED = frozenset(
     {
-        "cluster", "daemon", "dload", "download", "etl", "jobs", "metasync", "ml", "notifs", "objects", "reverse",
-        "s3", "sort", "tokens", "vote", "xaction", "buckets",
+        "cluster", "daemon", "dload", "download", "jobs", "metasync", "ml", "notifs", "objects", "reverse", "s3",
+        "tokens", "vote", "xaction", "buckets",
     }
 )  # fmt: skip
 
@@ -92,7 +93,7 @@ class Cluster:
     names: frozenset[str] = frozenset()
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function that blocks on a thread of the pool; return its result."""
+        """Call a blocking function in a thread of the pool, and return the result of the function."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
 
     def has_token(self, request: web.BaseRequest) -> bool:
