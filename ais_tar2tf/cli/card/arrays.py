@@ -16,8 +16,9 @@ from ais_tar2tf.values.file_headers import array_header
 
 __all__ = ["array_of", "as_picture", "png"]
 
-_MOST_VALUES = 65_536  # more values of an array are not counted; the counted ones are spread evenly over it
-_SIDE = 96  # pixels of a picture's longer side
+_MOST_VALUES = 65_536  # the largest number of values that `spread_values` returns
+# The largest height and the largest width of a picture, in pixels. A line has fewer than twice as many points.
+_SIDE = 96
 _CHANNELS = (3, 4)
 
 Array = np.ndarray[Any, Any]
@@ -44,7 +45,10 @@ def spread_values(array: Array) -> Array:
 
 
 def as_picture(array: Array) -> tuple[str, Any] | None:
-    """Return ("line", values) for one dimension, ("image", PNG) for more, None for a scalar or an empty array."""
+    """Return ("line", values) for an array of one dimension, and ("image", PNG) for an array of more dimensions.
+
+    Dimensions of size 1 do not count. Return None for an empty array, and for an array of a single value.
+    """
     if not array.size:
         return None
     squeezed = np.squeeze(array)
@@ -57,9 +61,10 @@ def as_picture(array: Array) -> tuple[str, Any] | None:
 
 
 def _pixels(array: Array) -> Array:
-    """Return uint8 pixels, height × width × 3.
+    """Return uint8 pixels, height × width × 3. Height and width are reduced separately, to at most `_SIDE`.
 
-    An RGB or RGBA image keeps its colours. The values of other arrays become shades from their lowest to highest.
+    A uint8 array of height × width × 3 or 4 is an RGB or RGBA image, and keeps its colours. Any other array is
+    reduced to two dimensions, and its values become shades from the lowest to the highest value.
     """
     coloured = array.ndim == 3 and array.shape[2] in _CHANNELS and array.dtype == np.uint8
     while array.ndim > (3 if coloured else 2):

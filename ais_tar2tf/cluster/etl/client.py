@@ -1,4 +1,6 @@
-"""Requests that list, start and stop the ETLs of an AIStore cluster. No request is retried.
+"""Requests that list, start and stop the ETLs of an AIStore cluster.
+
+A failed request is not retried. Only a request whose token is refused is repeated, once, if there is a new token.
 
 An ETL is a service that transforms objects inside the cluster. AIStore runs ETLs on Kubernetes only.
 """

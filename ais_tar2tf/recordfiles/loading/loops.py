@@ -42,7 +42,7 @@ def _epoch_records(
 
 
 def _interleaved_files(request: LoadRequest, draws: Iterator[int]) -> Iterator[Record]:
-    """Return the records of one epoch before the shuffle window, in the order in which files are read."""
+    """Return the records of one epoch in the order in which files are read; the shuffle window is applied later."""
     files = request.records.readers()
     if not request.in_turns:
         return chain.from_iterable(read() for read in files)
