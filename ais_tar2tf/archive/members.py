@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.native import Walked
 
 __all__ = ["Archive", "Bytes", "ListedMembers", "MemberTable", "Members", "Wanted", "decode_names"]
@@ -38,7 +39,7 @@ class Members(Protocol):
     @property
     def sizes(self) -> Sequence[int]: ...
     @property
-    def data(self) -> Bytes: ...
+    def data(self) -> Bytes | FileBytes: ...
     @property
     def total(self) -> int:
         """The number of members."""
@@ -52,7 +53,7 @@ class ListedMembers(NamedTuple):
     offsets: list[int]
     starts: list[int]
     sizes: list[int]
-    data: Bytes
+    data: Bytes | FileBytes
 
     @property
     def total(self) -> int:
@@ -64,14 +65,14 @@ class MemberTable:
     """Members that the native step found. They are converted to lists when somebody reads them.
 
     Attributes:
-        walked: The members, with offsets in the block.
-        base: The offset of the block in the archive.
-        data: The block.
+        walked: The members, with offsets in the block or the file.
+        base: The offset of the block in the archive; 0 for a file.
+        data: The block or the file.
     """
 
     walked: Walked
     base: int
-    data: memoryview
+    data: memoryview | FileBytes
 
     @property
     def total(self) -> int:
@@ -130,7 +131,7 @@ class Archive(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether all members read so far are whole, even if an error follows."""
+        """Whether no later member can belong to the last record: the end was reached, or each member is a record."""
         ...
 
     def feed(self, block: Bytes) -> Iterator[Members]:

@@ -13,6 +13,7 @@ from ais_tar2tf.archive.tar import TarReader
 from ais_tar2tf.archive.tfrecord import TFRecordReader
 from ais_tar2tf.archive.zip import ZipReader
 from ais_tar2tf.archive.zip_directory import Directory
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import ArchiveError, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.options import Limits
 
@@ -43,7 +44,7 @@ class ShardArchive:
         allow_missing_end: bool = False,
         allow_concatenated: bool = False,
     ) -> None:
-        self.compressed: bool | None = compressed  # None until the first bytes were read
+        self.compressed: bool | None = compressed  # None while it is not known
         self.container: Container | None = None  # None until the first bytes were read
         self._shard = shard
         self._limits = limits
@@ -79,7 +80,7 @@ class ShardArchive:
 
     @property
     def ended(self) -> bool:
-        """Whether all members read so far are whole, even if an error follows."""
+        """Whether no later member can belong to the last record: the end was reached, or each member is a record."""
         return self._archive is not None and self._archive.ended
 
     @property
@@ -101,6 +102,22 @@ class ShardArchive:
         """Skip the first `count` bytes of the gap: the next block begins after them."""
         assert isinstance(self._archive, TarReader)
         self._archive.skip(count)
+
+    def walk(self, file: FileBytes, stop: int) -> Iterator[Members] | None:
+        """Find the next members in the file of this shard, as `TarReader.walk` does; None if a block must be fed.
+
+        The next block begins at `position`.
+        """
+        if self.compressed or not isinstance(self._archive, TarReader):
+            return None
+        members = self._archive.walk(file, stop)
+        return None if members is None else self._counted(iter((members,)))
+
+    @property
+    def position(self) -> int:
+        """The offset in an uncompressed tar at which the next block begins."""
+        assert isinstance(self._archive, TarReader)
+        return self._archive.position
 
     def feed(self, block: Bytes) -> Iterator[Members]:
         """Yield the members that end in the next block of the shard."""

@@ -19,9 +19,10 @@ from ais_tar2tf.archive.tar_native import NativeRuns
 from ais_tar2tf.archive.tar_runs import PlainMembers, PlainRun
 from ais_tar2tf.archive.tar_sparse import SparseMember, gnu_parts, gnu_real_size, is_sparse, pax_sparse
 from ais_tar2tf.archive.tar_table import LONGEST_NAME
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.native import tar_library
-from ais_tar2tf.options import Limits
+from ais_tar2tf.options import KIB, MIB, Limits
 
 __all__ = ["TarReader"]
 
@@ -32,6 +33,8 @@ Headers = Literal["auto", "native", "python", "table", "walk", "careful"]
 walk for each block. All ways have the same result.
 """
 
+_LARGE_BODY = 32 * KIB  # from this size on, members are found in a file without reading their bodies
+_WALKED_BYTES = 8 * MIB  # of a file that a walk covers
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
 
 
@@ -97,6 +100,7 @@ class TarReader:
             headers = "python"
         self._headers = "careful" if tight else headers
         self._dense = headers != "walk"  # whether the last block had many headers
+        self._in_file = False  # whether the last members were large, and found by `walk`
         self._base = start  # offset of the block in the archive
         self._skip = 0  # bytes before the next header: padding
         self._partial = b""  # the beginning of a header, whose rest is in the next block
@@ -104,6 +108,11 @@ class TarReader:
         self._extensions = _Extensions()
         self._expanded = 0  # bytes of all expanded sparse members
         self._ended_at: int | None = None  # offset of the end mark
+
+    @property
+    def position(self) -> int:
+        """The offset in the archive at which the next block begins."""
+        return self._base
 
     @property
     def end(self) -> int:
@@ -174,6 +183,31 @@ class TarReader:
         if plain is not None and self._headers == "python":
             self._dense = plain.is_dense
         self._base += length
+
+    def walk(self, file: FileBytes, stop: int) -> Members | None:
+        """Find the next members in the file of this tar, without reading their bodies.
+
+        Args:
+            file: The tar.
+            stop: Members that end later are not found.
+
+        Returns:
+            Members whose `data` is the file. The next block, or the next walk, begins at `position`. None, and
+            nothing is changed, if the next bytes have to be read as a block: members are small, or not plain.
+        """
+        body = self._body
+        is_large = self._in_file if body is None else body.header.size >= _LARGE_BODY
+        if self._native is None or self.ended or self._partial or self._extensions.offset is not None or not is_large:
+            return None
+        start = self._base + self._skip if body is None else body.offset
+        run = self._native.take_from(file, start, stop, start + _WALKED_BYTES)
+        self._in_file = run is not None and run.end - start >= run.members.total * _LARGE_BODY // 2
+        if run is None:
+            return None
+        self._body, self.ignored = None, self.ignored + run.ignored
+        self._base = min(run.end, stop)
+        self._skip = run.end - self._base
+        return run.members
 
     def finish(self) -> None:
         """Check that the archive is complete.

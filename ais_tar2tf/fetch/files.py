@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ais_tar2tf.base import forking
-from ais_tar2tf.base.allocation import aligned_bytes
+from ais_tar2tf.base.allocation import BATCHES, aligned_bytes, keep_freed
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.base.retries import repeat
 from ais_tar2tf.errors import ObjectChanged, StoreError, TransportError
@@ -48,6 +49,7 @@ class FileFetcher:
             account: Counts bytes, retries and seconds of waiting.
             read_ahead_bytes: Bounds a block, though nothing is read ahead. Default: the bound of `read.limits`.
         """
+        keep_freed(BATCHES)
         most = read_ahead_bytes or read.limits.read_ahead_bytes
         self._full_block = max(_MIN_BLOCK, min(_MAX_BLOCK, most // 2))
         self._store = store
@@ -96,6 +98,19 @@ class FileFetcher:
             spare = self._lent.take_back()
             buffer, self._buffer = self._lent.lend(buffer), spare or aligned_bytes(self._full_block).data
         return buffer[:count]
+
+    @property
+    def content(self) -> tuple[FileBytes, int] | None:
+        """The file of the current shard, and where the range ends that is read; None while the file is not open."""
+        return None if self._body is None else (self._body.content, self._end(self._body))
+
+    def continue_at(self, offset: int) -> None:
+        """Let the next `read` begin at `offset`: the bytes before it were, or will be, read from `content`."""
+        with self._lock:
+            if self._body is not None:
+                self._body.seek(offset)
+        self._account.add(bytes=offset - self._offset)
+        self._offset = offset
 
     def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher
         """Return True, as `read` never waits for bytes."""
@@ -147,7 +162,7 @@ class FileFetcher:
             self._body = self._open(url)
         left = self._end(self._body) - self._offset
         if not left:
-            self._body.check()
+            self._body.content.check()
             return 0
         count = self._body.readinto(self._buffer[: min(left, self._block_size)])
         if not count:
@@ -159,7 +174,7 @@ class FileFetcher:
         body = self._store.open(self._wanted.name, self._offset)
         try:
             (self.identity.prove if self._wanted.bound else self.identity.check)(body.info.identity, url)
-            if not body.state.fits(self.identity.fingerprint):
+            if not body.content.state.fits(self.identity.fingerprint):
                 raise ObjectChanged(
                     "the file was written to since it was read, though its time of modification is what it was; "
                     "start this shard again",
@@ -172,7 +187,9 @@ class FileFetcher:
         except StoreError:
             body.close()
             raise
-        self.identity = replace(self.identity.completed_by(body.info.identity), fingerprint=body.state.fingerprint)
+        self.identity = replace(
+            self.identity.completed_by(body.info.identity), fingerprint=body.content.state.fingerprint
+        )
         return body
 
     def _end(self, body: SeekableBody) -> int:

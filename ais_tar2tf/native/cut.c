@@ -1,27 +1,45 @@
-/* The TensorFlow operation that cuts the fields of records out of the blocks in which they arrived.
+/* The TensorFlow operation that cuts the fields of records out of the blocks in which they arrived, or reads them from
+   open files.
 
-     AisTar2tfCut(blocks: N * uint8, starts: int64 [F, n], sizes: int64 [F, n]) -> fields: F * string [n]
+     AisTar2tfCut(blocks: N * uint8, files: int64 [K, 10], starts: int64 [F, n], sizes: int64 [F, n])
+         -> is_read: bool, fields: F * string [n]
 
    Row f of `starts` and `sizes` says where the bytes of field f are, for each of n records. A start counts through all
-   blocks, as if they stood one after another; a field never spans two blocks.
+   blocks, and then through all files, as if they stood one after another; a field never spans two of them. A row of
+   `files` is a descriptor, and the state that the file had when it was opened (see `File`).
 
-   Contract: every start and size is compared with the blocks before a byte is read, and all strings are copies, as
-   nothing keeps the blocks alive afterwards. The operation keeps no state. */
+   `is_read` is false if a file cannot be read, or has another state than before. The fields must not be used then.
+
+   Contract: every start and size is compared with the blocks and files before a byte is read, and all strings are
+   copies, as nothing keeps the blocks alive afterwards. The operation keeps no state. */
+
+#define _POSIX_C_SOURCE 200809L /* for pread and the nanoseconds of a file's times */
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tf_api.h"
 
-enum { MOST_BLOCKS = 64 };
+enum { MOST_BLOCKS = 64, OTHER_INPUTS = 3, NANOSECONDS = 1000000000 };
 
+/* `FileState` of `stores/file_state.py`, and an open descriptor of the file. */
+typedef struct {
+    int64_t descriptor, device, inode, size, modified, status_changed, mode, owner, group, links;
+} File;
+
+/* Bytes that fields are copied from: of a block, or of a file if `data` is NULL. */
 typedef struct {
     const uint8_t *data;
-    int64_t begin, end; /* as if the blocks stood one after another */
-} Block;
+    const File *file;
+    int64_t begin, end; /* as if all stood one after another */
+} Part;
 
 typedef struct {
-    TF_Tensor *tensors[MOST_BLOCKS + 2];
+    TF_Tensor *tensors[MOST_BLOCKS + OTHER_INPUTS];
     int tensor_count;
-    Block blocks[MOST_BLOCKS];
-    int block_count;
+    Part *parts;
+    int64_t part_count;
     const int64_t *starts, *sizes;
     int64_t fields, records;
 } Inputs;
@@ -31,55 +49,123 @@ static int fail(TF_Status *status, const char *message) {
     return 0;
 }
 
+/* Lists the blocks and files in `inputs->parts`, which the caller frees. */
+static int list_parts(Inputs *inputs, int64_t blocks, TF_Status *status) {
+    const TF_Tensor *files = inputs->tensors[blocks];
+    if (TF_NumDims(files) != 2 || TF_Dim(files, 1) != sizeof(File) / sizeof(int64_t))
+        return fail(status, "files have a row of 10 numbers each");
+    int64_t file_count = TF_Dim(files, 0), end = 0;
+    inputs->part_count = blocks + file_count;
+    inputs->parts = calloc((size_t)inputs->part_count, sizeof(Part));
+    if (inputs->parts == NULL) return fail(status, "there is no memory for the list of blocks");
+    for (int64_t at = 0; at < inputs->part_count; at++) {
+        Part *part = &inputs->parts[at];
+        int64_t size;
+        if (at < blocks) {
+            const TF_Tensor *tensor = inputs->tensors[at];
+            if (TF_NumDims(tensor) != 1) return fail(status, "a block is a vector of bytes");
+            part->data = TF_TensorData(tensor);
+            size = TF_Dim(tensor, 0);
+        } else {
+            part->file = (const File *)TF_TensorData(files) + (at - blocks);
+            size = part->file->size;
+        }
+        if (size < 0 || size > INT64_MAX - end) return fail(status, "a file has an impossible size");
+        part->begin = end;
+        part->end = end += size;
+    }
+    return 1;
+}
+
 static int read_inputs(TF_OpKernelContext *context, Inputs *inputs, TF_Status *status) {
     int count = TF_NumInputs(context);
-    if (count < 3 || count > MOST_BLOCKS + 2) return fail(status, "a cut takes 1 to 64 blocks");
+    if (count <= OTHER_INPUTS || count > MOST_BLOCKS + OTHER_INPUTS) return fail(status, "a cut takes 1 to 64 blocks");
     for (int at = 0; at < count; at++) {
         TF_GetInput(context, at, &inputs->tensors[at], status);
         if (TF_GetCode(status) != TF_OK) return 0;
         inputs->tensor_count = at + 1;
     }
-    int64_t end = 0;
-    inputs->block_count = count - 2;
-    for (int at = 0; at < inputs->block_count; at++) {
-        const TF_Tensor *tensor = inputs->tensors[at];
-        if (TF_NumDims(tensor) != 1) return fail(status, "a block is a vector of bytes");
-        Block block = {TF_TensorData(tensor), end, end + TF_Dim(tensor, 0)};
-        inputs->blocks[at] = block;
-        end = block.end;
-    }
     const TF_Tensor *starts = inputs->tensors[count - 2], *sizes = inputs->tensors[count - 1];
     if (TF_NumDims(starts) != 2 || TF_NumDims(sizes) != 2 || TF_Dim(starts, 0) != TF_Dim(sizes, 0) ||
-        TF_Dim(starts, 1) != TF_Dim(sizes, 1) || TF_Dim(starts, 0) != TF_NumOutputs(context))
+        TF_Dim(starts, 1) != TF_Dim(sizes, 1) || TF_Dim(starts, 0) != TF_NumOutputs(context) - 1)
         return fail(status, "starts and sizes have a row for each field, and are equally long");
     inputs->starts = TF_TensorData(starts);
     inputs->sizes = TF_TensorData(sizes);
     inputs->fields = TF_Dim(starts, 0);
     inputs->records = TF_Dim(starts, 1);
+    return list_parts(inputs, count - OTHER_INPUTS, status);
+}
+
+/* Returns whether nobody has written to a file. New permissions, owners and links change its last time, too. */
+static int is_unchanged(const File *file) {
+    struct stat now;
+    if (fstat((int)file->descriptor, &now) != 0) return 0;
+    if ((int64_t)now.st_dev != file->device || (int64_t)now.st_ino != file->inode || now.st_size != file->size ||
+        (int64_t)now.st_mtim.tv_sec * NANOSECONDS + now.st_mtim.tv_nsec != file->modified)
+        return 0;
+    return (int64_t)now.st_ctim.tv_sec * NANOSECONDS + now.st_ctim.tv_nsec == file->status_changed ||
+           (int64_t)now.st_mode != file->mode || (int64_t)now.st_uid != file->owner ||
+           (int64_t)now.st_gid != file->group || (int64_t)now.st_nlink != file->links;
+}
+
+static int are_unchanged(const Inputs *inputs) {
+    for (int64_t at = 0; at < inputs->part_count; at++)
+        if (inputs->parts[at].file != NULL && !is_unchanged(inputs->parts[at].file)) return 0;
     return 1;
 }
 
-/* Cuts one field of all records. Neighbouring records are usually in the same block. */
-static int cut_field(TF_OpKernelContext *context, const Inputs *inputs, int field, TF_Status *status) {
+/* Copies bytes of a block or file; returns 0 if the file cannot be read. */
+static int copy(const Part *part, int64_t offset, char *out, int64_t size) {
+    if (part->file == NULL) {
+        if (size) memcpy(out, part->data + offset, (size_t)size);
+        return 1;
+    }
+    for (int64_t done = 0; done < size;) {
+        ssize_t count = pread((int)part->file->descriptor, out + done, (size_t)(size - done), offset + done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return 0;
+        done += count;
+    }
+    return 1;
+}
+
+/* Cuts one field of all records. Neighbouring records are usually in the same block or file. Sets `is_read` to 0 if a
+   file cannot be read. */
+static int cut_field(TF_OpKernelContext *context, const Inputs *inputs, int field, uint8_t *is_read, TF_Status *status) {
     int64_t records = inputs->records;
-    TF_Tensor *output = TF_AllocateOutput(context, field, TF_STRING, &records, 1,
+    TF_Tensor *output = TF_AllocateOutput(context, field + 1, TF_STRING, &records, 1,
                                           (size_t)records * sizeof(TensorString), status);
     if (TF_GetCode(status) != TF_OK) return 0;
     TensorString *strings = TF_TensorData(output);
-    const Block *block = inputs->blocks, *last = block + inputs->block_count;
+    const Part *part = inputs->parts, *last = part + inputs->part_count - 1;
     int good = 1;
-    for (int64_t at = 0; good && at < records; at++) {
+    for (int64_t at = 0; good && *is_read && at < records; at++) {
         int64_t start = inputs->starts[field * records + at], size = inputs->sizes[field * records + at];
-        if (start < block->begin || start >= block->end)
-            for (block = inputs->blocks; block < last - 1 && start >= block->end; block++) {
+        if (start < part->begin || start >= part->end)
+            for (part = inputs->parts; part < last && start >= part->end; part++) {
             }
-        if (size < 0 || start < block->begin || start > block->end || size > block->end - start)
+        char *text;
+        if (size < 0 || start < part->begin || start > part->end || size > part->end - start) {
             good = fail(status, "a field is outside of its block");
-        else if (!set_string(&strings[at], block->data + (start - block->begin), (size_t)size)) {
+        } else if ((text = set_size(&strings[at], (size_t)size)) == NULL) {
             TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "there is no memory for a field");
             good = 0;
+        } else if (!copy(part, start - part->begin, text, size)) {
+            *is_read = 0;
         }
     }
+    TF_DeleteTensor(output);
+    return good;
+}
+
+static int cut(TF_OpKernelContext *context, const Inputs *inputs, TF_Status *status) {
+    TF_Tensor *output = TF_AllocateOutput(context, 0, TF_BOOL, NULL, 0, 1, status);
+    if (TF_GetCode(status) != TF_OK) return 0;
+    uint8_t *is_read = TF_TensorData(output);
+    int good = 1;
+    *is_read = 1;
+    for (int field = 0; good && field < inputs->fields; field++) good = cut_field(context, inputs, field, is_read, status);
+    if (good && *is_read) *is_read = (uint8_t)are_unchanged(inputs);
     TF_DeleteTensor(output);
     return good;
 }
@@ -89,9 +175,10 @@ static void compute(void *kernel, TF_OpKernelContext *context) {
     TF_Status *status = TF_NewStatus();
     (void)kernel;
     inputs.tensor_count = 0;
-    int good = read_inputs(context, &inputs, status);
-    for (int field = 0; good && field < inputs.fields; field++) good = cut_field(context, &inputs, field, status);
-    if (!good) TF_OpKernelContext_Failure(context, status);
+    inputs.parts = NULL;
+    if (!read_inputs(context, &inputs, status) || !cut(context, &inputs, status))
+        TF_OpKernelContext_Failure(context, status);
+    free(inputs.parts);
     for (int at = 0; at < inputs.tensor_count; at++) TF_DeleteTensor(inputs.tensors[at]);
     TF_DeleteStatus(status);
 }
@@ -103,8 +190,10 @@ __attribute__((constructor)) static void register_operation(void) {
     TF_OpDefinitionBuilderAddAttr(definition, "N: int >= 1");
     TF_OpDefinitionBuilderAddAttr(definition, "F: int >= 1");
     TF_OpDefinitionBuilderAddInput(definition, "blocks: N * uint8");
+    TF_OpDefinitionBuilderAddInput(definition, "files: int64");
     TF_OpDefinitionBuilderAddInput(definition, "starts: int64");
     TF_OpDefinitionBuilderAddInput(definition, "sizes: int64");
+    TF_OpDefinitionBuilderAddOutput(definition, "is_read: bool");
     TF_OpDefinitionBuilderAddOutput(definition, "fields: F * string");
     TF_OpDefinitionBuilderSetShapeInferenceFunction(definition, TF_ShapeInferenceContextSetUnknownShape);
     TF_RegisterOpDefinition(definition, status);

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 __all__ = ["Engine", "Grouped", "TarLibrary", "Walked", "engine", "gather", "tar_library"]
 
-VERSION = 1  # of the functions and structures in native.h; a library of another version is not used
+VERSION = 2  # of the functions and structures in native.h; a library of another version is not used
 SWITCH = "AIS_TAR2TF_NATIVE"
 FOLDER = Path(__file__).parent / "lib"
 TAR_LIBRARY = "tar.so"
@@ -24,6 +24,7 @@ Numbers = npt.NDArray[np.int64]
 _HEADER = 512  # bytes: the least that a member takes
 _NAME_BYTES = 32  # room for a name, on average; where names are longer, fewer members are found at once
 _NAME_ROOM = 64 * 1024
+_FILE_MEMBERS = 1024  # the most members that a walk of a file finds at once
 
 
 class _WalkedStructure(ctypes.Structure):
@@ -54,16 +55,16 @@ class _GroupedStructure(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """The plain members of a block, in arrays with an entry for each member.
+    """The plain members of a block or a file, in arrays with an entry for each member.
 
     Attributes:
-        offsets: In the block, of the first header that describes the member.
-        starts: In the block, of the body.
+        offsets: In the block or file, of the first header that describes the member.
+        starts: In the block or file, of the body.
         sizes: Bytes of the body.
         name_ends: In `names`.
         names: The names, with a NUL after each.
         ignored: The number of members that are no files.
-        position: In the block, after the last member and its padding, which may lie outside of the block.
+        position: In the block or file, after the last member and its padding, which may lie after the end.
     """
 
     offsets: Numbers
@@ -109,13 +110,27 @@ class TarLibrary:
             pax_bytes: A PAX header with more bytes is not plain.
         """
         self._reserve(len(block) - start)
-        source, found = np.frombuffer(block, np.uint8), self._walked
-        self._library.t2t_walk(source.ctypes.data, start, len(block), member_bytes, pax_bytes, ctypes.byref(found))
-        if found.position == start:
-            return None
-        offsets, starts, sizes, ends = (row[: found.count].copy() for row in self._rows)
-        names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
-        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position)
+        source, found = np.frombuffer(block, np.uint8), ctypes.byref(self._walked)
+        self._library.t2t_walk(source.ctypes.data, start, len(block), member_bytes, pax_bytes, found)
+        return self._found(start)
+
+    def walk_file(
+        self, descriptor: int, start: int, stop: int, enough: int, *, member_bytes: int, pax_bytes: int
+    ) -> Walked | None:
+        """Find plain members of an open file, without reading their bodies; return None if the first is not plain.
+
+        Args:
+            descriptor: Of the file.
+            start: Where a header begins in the file.
+            stop: A member that ends later is left out.
+            enough: Members that begin at this offset or later are left out.
+            member_bytes: A member with more bytes is not plain.
+            pax_bytes: A PAX header with more bytes is not plain.
+        """
+        self._reserve(_FILE_MEMBERS * _HEADER)
+        found = ctypes.byref(self._walked)
+        self._library.t2t_walk_file(descriptor, start, stop, enough, member_bytes, pax_bytes, found)
+        return self._found(start)
 
     def group(self, walked: Walked, first: int, rule: int) -> Grouped:
         """Group the members from number `first` on, by rule 0 (the first dot) or 1 (the last dot) of a name."""
@@ -127,6 +142,15 @@ class TarLibrary:
             walked.names.ctypes.data, walked.name_ends[first:].ctypes.data, begin, count, rule, ctypes.byref(found)
         )
         return Grouped(keys[: found.key_bytes], ends[: found.count], found.width, bool(found.ascending))
+
+    def _found(self, start: int) -> Walked | None:
+        """Return copies of the arrays that a walk from `start` on has filled."""
+        found = self._walked
+        if found.position == start:
+            return None
+        offsets, starts, sizes, ends = (row[: found.count].copy() for row in self._rows)
+        names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
+        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position)
 
     def _reserve(self, size: int) -> None:
         """Make room for the members of a block of `size` bytes."""
@@ -161,9 +185,10 @@ def load() -> tuple[ctypes.CDLL | None, str]:
         return None, f"{path} was built for another version of this package; install the package again"
     number, size = ctypes.c_int64, ctypes.c_void_p
     library.t2t_walk.argtypes = (size, number, number, number, number, ctypes.POINTER(_WalkedStructure))
+    library.t2t_walk_file.argtypes = (number,) * 6 + (ctypes.POINTER(_WalkedStructure),)
     library.t2t_group.argtypes = (size, size, number, number, number, ctypes.POINTER(_GroupedStructure))
     library.t2t_gather.argtypes = (size, size, size, number, size)
-    for function in (library.t2t_walk, library.t2t_group, library.t2t_gather):
+    for function in (library.t2t_walk, library.t2t_walk_file, library.t2t_group, library.t2t_gather):
         function.restype = None
     return library, os.fspath(path)
 

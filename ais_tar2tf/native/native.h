@@ -10,23 +10,28 @@
 /* Returns the version of the functions and structures in this file. `library.py` uses no other version. */
 EXPORTED int64_t t2t_version(void);
 
-/* The members of a block, and the arrays that hold them. */
+/* The members of a block or file, and the arrays that hold them. */
 typedef struct {
     int64_t room;       /* members for which the arrays have room */
     int64_t name_room;  /* bytes for which `names` has room */
-    int64_t *offsets;   /* in the block, of the first header that describes the member */
-    int64_t *starts;    /* in the block, of the body */
+    int64_t *offsets;   /* in the block or file, of the first header that describes the member */
+    int64_t *starts;    /* in the block or file, of the body */
     int64_t *sizes;     /* of the body */
     int64_t *name_ends; /* in `names` */
     uint8_t *names;     /* with a NUL after each name */
     int64_t count;
     int64_t ignored;  /* links, devices and directories */
-    int64_t position; /* in the block, after the padding of the last member; it may lie after the end of the block */
+    int64_t position; /* after the padding of the last member; it may lie after the end of the block or file */
 } Walked;
 
 /* Finds the members of block[start:stop], of which a header begins at `start`, as far as there is room for them. */
 EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
                        Walked *walked);
+
+/* Finds members of an open file in the same way, up to the first that begins at `enough` or later. The headers are read
+   from the file, and the bodies are not; all members end before `stop`. */
+EXPORTED void t2t_walk_file(int64_t file, int64_t start, int64_t stop, int64_t enough, int64_t member_bytes,
+                            int64_t pax_bytes, Walked *walked);
 
 /* Consecutive records with the same fields in the same order. */
 typedef struct {

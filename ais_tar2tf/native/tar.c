@@ -1,25 +1,49 @@
-/* Walks the plain headers of one block of a tar, from each header to the next.
+/* Walks the plain headers of one block of a tar, or of an open file, from each header to the next.
 
    A header is plain under the same conditions as in `archive/tar_table.py`: a ustar or GNU header with octal numbers
    and a correct checksum, and the type of a file, a link, a device, a directory or a PAX header. A PAX header is read
    if it changes at most the name of the next member. The walk ends before the first header of any other kind, and
-   before a member whose body does not end in the block. `archive/tar.py` reads what the walk leaves, and raises
-   every error.
+   before a member whose body does not end in the block or file. `archive/tar.py` reads what the walk leaves, and raises
+   every error. In a file, only the headers are read.
 
    Contract: the functions read only the bytes that they are given, keep nothing, and allocate nothing. Numbers in
    headers are compared with the bytes that are there before they are used. */
 
+#define _POSIX_C_SOURCE 200809L /* for pread */
+
 #include "native.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { HEADER = 512, NAME = 100, PREFIX_AT = 345, PREFIX_END = 500 };
+enum { HEADER = 512, NAME = 100, PREFIX_AT = 345, PREFIX_END = 500, LARGEST_PAX = 8192 };
+
+/* The bytes of a tar, up to `stop`: of a block, or of an open file if `block` is NULL. */
+typedef struct {
+    const uint8_t *block;
+    int file;
+    int64_t stop;
+} Source;
 
 typedef struct {
     const uint8_t *name, *prefix; /* not terminated; the prefix may be empty */
     int64_t name_size, prefix_size, body_size;
     uint8_t type;
 } Header;
+
+/* Returns `size` bytes at a position, which are read into `room` if the source is a file; NULL if they are not there. */
+static const uint8_t *bytes_at(const Source *source, int64_t position, int64_t size, uint8_t *room) {
+    if (size > source->stop - position) return NULL;
+    if (source->block != NULL) return source->block + position;
+    for (int64_t done = 0; done < size;) {
+        ssize_t count = pread(source->file, room + done, (size_t)(size - done), position + done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return NULL; /* Python reads here again, and raises the error */
+        done += count;
+    }
+    return room;
+}
 
 static int64_t length_of(const uint8_t *text, int64_t most) {
     const uint8_t *end = memchr(text, 0, (size_t)most);
@@ -162,29 +186,34 @@ static int64_t write_name(uint8_t *out, const Header *header, const Header *chan
     return size;
 }
 
-EXPORTED int64_t t2t_version(void) { return 1; }
-
-EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
-                       Walked *walked) {
+/* Finds members from `start` on, until one begins at `enough` or later. */
+static void walk(const Source *source, int64_t start, int64_t enough, int64_t member_bytes, int64_t pax_bytes,
+                 Walked *walked) {
+    uint8_t header_room[HEADER], pax_room[LARGEST_PAX];
     Header header, changes;
     int64_t position = start, names = 0, before[2] = {start, start};
     walked->count = walked->ignored = 0;
     walked->position = start;
-    while (stop - position >= HEADER && walked->count < walked->room) {
+    while (position < enough && walked->count < walked->room) {
         int64_t first = position;
-        if (!parse(block + position, member_bytes, &header)) break;
+        const uint8_t *raw = bytes_at(source, position, HEADER, header_room);
+        if (raw == NULL || !parse(raw, member_bytes, &header)) break;
         changes.name_size = 0;
         if (header.type == 'x') {
             int64_t body = position + HEADER;
-            if (header.body_size > pax_bytes || header.body_size > stop - body) break;
-            if (!read_pax(block + body, header.body_size, &changes)) break;
+            if (header.body_size > pax_bytes || (source->block == NULL && header.body_size > LARGEST_PAX)) break;
+            const uint8_t *pax = bytes_at(source, body, header.body_size, pax_room);
+            if (pax == NULL || !read_pax(pax, header.body_size, &changes)) break;
             position = after_padding(body, header.body_size);
-            if (stop - position < HEADER || !parse(block + position, member_bytes, &header) || header.type == 'x') break;
+            raw = bytes_at(source, position, HEADER, header_room);
+            if (raw == NULL || !parse(raw, member_bytes, &header) || header.type == 'x') break;
         }
         int64_t body = position + HEADER;
-        if (header.body_size > stop - body) break;
-        load_early(block, after_padding(body, header.body_size), stop);
-        load_early(block, 2 * position - before[0], stop); /* where the header after next is, if records are alike */
+        if (header.body_size > source->stop - body) break;
+        if (source->block != NULL) {
+            load_early(source->block, after_padding(body, header.body_size), source->stop);
+            load_early(source->block, 2 * position - before[0], source->stop); /* the header after next, if sizes repeat */
+        }
         before[0] = before[1];
         before[1] = position;
         if (header.type == '0') {
@@ -200,4 +229,18 @@ EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_
         }
         walked->position = position = after_padding(body, header.body_size);
     }
+}
+
+EXPORTED int64_t t2t_version(void) { return 2; }
+
+EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
+                       Walked *walked) {
+    Source source = {block, -1, stop};
+    walk(&source, start, stop, member_bytes, pax_bytes, walked);
+}
+
+EXPORTED void t2t_walk_file(int64_t file, int64_t start, int64_t stop, int64_t enough, int64_t member_bytes,
+                            int64_t pax_bytes, Walked *walked) {
+    Source source = {NULL, (int)file, stop};
+    walk(&source, start, enough, member_bytes, pax_bytes, walked);
 }

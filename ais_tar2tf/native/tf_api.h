@@ -18,7 +18,7 @@ typedef struct TF_KernelBuilder TF_KernelBuilder;
 typedef struct TF_OpDefinitionBuilder TF_OpDefinitionBuilder;
 typedef struct TF_ShapeInferenceContext TF_ShapeInferenceContext;
 
-enum { TF_UINT8 = 4, TF_STRING = 7, TF_INT64 = 9 };
+enum { TF_UINT8 = 4, TF_STRING = 7, TF_INT64 = 9, TF_BOOL = 10 };
 enum { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_RESOURCE_EXHAUSTED = 8 };
 
 TF_Status *TF_NewStatus(void);
@@ -71,22 +71,21 @@ _Static_assert(sizeof(TensorString) == 24, "TensorFlow's strings have 24 bytes")
 #error "the layout of TensorFlow's strings is another one on big-endian machines"
 #endif
 
-/* Sets a new string to a copy of some bytes; returns 0 if there is no memory. */
-static inline int set_string(TensorString *string, const uint8_t *bytes, size_t size) {
+/* Gives a new string its size, and returns where its bytes are to be written; NULL if there is no memory. */
+static inline char *set_size(TensorString *string, size_t size) {
     char *text = string->small.text;
     if (size > SMALL_STRING_BYTES) {
         size_t room = (size + 1 + 15) & ~(size_t)15;
         text = malloc(room);
-        if (text == NULL) return 0;
+        if (text == NULL) return NULL;
         string->large.size = size << 2 | LARGE_STRING;
         string->large.capacity = room - 1;
         string->large.text = text;
     } else {
         string->small.size = (uint8_t)(size << 2);
     }
-    if (size) memcpy(text, bytes, size);
     text[size] = 0;
-    return 1;
+    return text;
 }
 
 #endif

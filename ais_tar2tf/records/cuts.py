@@ -1,4 +1,4 @@
-"""Columns of fields that are still in the blocks of bytes in which they arrived. No I/O."""
+"""Columns of fields that are still in the blocks of bytes in which they arrived, or in a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.native import gather
 
 __all__ = ["BlockArray", "BlockPart", "Cuts", "concatenated", "constant"]
@@ -18,15 +19,15 @@ Numbers = npt.NDArray[np.int64]
 
 
 class BlockPart(NamedTuple):
-    """Consecutive values of a column that are in one block."""
+    """Consecutive values of a column that are in one block or file."""
 
-    block: BlockArray  # stays in memory as long as this object
+    block: BlockArray | FileBytes  # stays in memory, or open, as long as this object
     starts: Numbers
     sizes: Numbers
 
 
 class Cuts(Sequence[Any]):
-    """The values of one field of consecutive records, each a range of a block. It is immutable.
+    """The values of one field of consecutive records, each a range of a block or file. It is immutable.
 
     Reading a value copies it: to bytes, or to text if `is_text`.
 
@@ -74,7 +75,7 @@ class Cuts(Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for block, starts, sizes in self.parts:
-            view = block.data
+            view = block if isinstance(block, FileBytes) else block.data
             for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
                 value = bytes(view[start : start + size])
                 yield value.decode("utf-8", "surrogateescape") if self.is_text else value
@@ -93,7 +94,10 @@ class Cuts(Sequence[Any]):
         for source, starts, sizes in self.parts:
             ends = begin + np.cumsum(sizes)
             end = int(ends[-1])
-            gather(source, starts, sizes, block[begin:end])
+            if isinstance(source, FileBytes):
+                block[begin:end].data[:] = b"".join(source.read(starts.tolist(), sizes.tolist()))
+            else:
+                gather(source, starts, sizes, block[begin:end])
             found.append(BlockPart(block, ends - sizes, sizes))
             begin = end
         return Cuts(found, is_text=self.is_text)

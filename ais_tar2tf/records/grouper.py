@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.archive import Bytes, Members, MemberTable, decode_names
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import DuplicateField, DuplicateKey, MissingField, StrayMember
 from ais_tar2tf.native import Grouped, tar_library
@@ -41,7 +42,8 @@ _HEAD = 8  # members that are read one by one at a time, until the next key
 class Grouper(RecordGrouper):
     """The grouper of tar and zip files: consecutive members whose names have the same key make one record.
 
-    With `in_blocks`, fields that the native step finds stay in their block, whose memory must not be used again.
+    With `in_blocks`, fields that the native step finds stay in their file, or in their block. The block's memory must
+    not be used again.
     """
 
     def __init__(
@@ -135,13 +137,14 @@ class Grouper(RecordGrouper):
             return 0
         columns: dict[str, Sequence[Any]]
         if self._in_blocks:
-            block = np.frombuffer(members.data, np.uint8)
+            data = members.data
+            block = data if isinstance(data, FileBytes) else np.frombuffer(data, np.uint8)
             key_starts = np.concatenate([[0], grouped.key_ends[:-1] + 1])
             key_cuts = Cuts([BlockPart(grouped.keys, key_starts, grouped.key_ends - key_starts)], is_text=True)
             columns = {"__key__": key_cuts, "__shard__": constant(self._shard, count)}
             columns |= {name: Cuts([BlockPart(block, starts[:, at], sizes[:, at])]) for name, at in places.items()}
         else:
-            data = bytes(members.data) if totals.sum() < _SMALL * count else members.data
+            data = _sliceable(members.data, int(totals.sum()), count)
             columns = {"__key__": keys, "__shard__": [self._shard] * count}
             for name, at in places.items():
                 columns[name] = _slices(data, starts[:, at].tolist(), sizes[:, at].tolist())
@@ -211,10 +214,10 @@ class Grouper(RecordGrouper):
             self._key = None
         if not self._add_keys(keys):
             return 0
-        data = bytes(members.data) if sum(totals) < _SMALL * count else members.data
+        data = _sliceable(members.data, sum(totals), count)
         columns: dict[str, Sequence[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
         for (name, at), column in zip(columns_at.items(), sizes, strict=True):
-            columns[name] = _slices(data, members.starts[begin + at : end : width], column)
+            columns[name] = _slices(data, [*members.starts[begin + at : end : width]], [*column])
         batch.records.extend(Records.from_columns(columns))
         offsets = members.offsets[begin : end + 1 : width]
         batch.offsets += offsets[:-1]
@@ -364,7 +367,14 @@ class Grouper(RecordGrouper):
         return record | self._selection.apply(self._fields, existing, self._shard, key)
 
 
-def _slices(data: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+def _sliceable(data: Bytes | FileBytes, total: int, count: int) -> Bytes | FileBytes:
+    """Return the bytes from which to slice `count` records of `total` bytes."""
+    return data if isinstance(data, FileBytes) or total >= _SMALL * count else bytes(data)
+
+
+def _slices(data: Bytes | FileBytes, starts: list[int], sizes: list[int]) -> list[bytes]:
+    if isinstance(data, FileBytes):
+        return data.read(starts, sizes)
     if isinstance(data, bytes):
         return [data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     return [bytes(data[start : start + size]) for start, size in zip(starts, sizes, strict=True)]

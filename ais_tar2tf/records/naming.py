@@ -1,6 +1,7 @@
 """The grouping rules, which split the name of a member into the key of its record and its field.
 
-To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`.
+To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`. For
+`pack`, also add it to `GROUPINGS` in `recordfiles/packing/naming.py`.
 This module must not do I/O.
 """
 
@@ -71,11 +72,12 @@ class _Rule:
 
     split: Split
     members: str  # a regular expression in Go's syntax for the names of members; `{}` stands for the fields
+    native: int | None = None  # the rule's number in native/native.h; None if only Python knows the rule
 
 
-_RULES = {  # in the order of the enum in native/native.h
-    "first-dot": _Rule(_first_dot, r"(?i)(?:^|/)[^/.]+\.(?:{})$"),
-    "last-dot": _Rule(_last_dot, r"(?i)[^/]\.(?:{})$"),
+_RULES = {
+    "first-dot": _Rule(_first_dot, r"(?i)(?:^|/)[^/.]+\.(?:{})$", native=0),
+    "last-dot": _Rule(_last_dot, r"(?i)[^/]\.(?:{})$", native=1),
 }
 
 
@@ -118,8 +120,8 @@ def is_not_data(name: str) -> bool:
 
 
 def number_of(split: Split) -> int | None:
-    """Return the number of a rule of this module, by its split function; None for any other function."""
-    return next((number for number, rule in enumerate(_RULES.values()) if split is rule.split), None)
+    """Return the number by which the native step knows a split function; None if only Python can call the function."""
+    return next((rule.native for rule in _RULES.values() if split is rule.split), None)
 
 
 def split_uniform(names: list[str], split: Split) -> tuple[list[str], list[str]] | None:

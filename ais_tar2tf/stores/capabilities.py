@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.stores.base import Body, Interrupt, Store
-from ais_tar2tf.stores.file_state import FileState
 from ais_tar2tf.stores.identity import Identity
 
 __all__ = ["Caching", "LocalFiles", "MultiRange", "MultiRangeAnswer", "SeekableBody", "TransferableBody"]
@@ -28,15 +28,11 @@ __all__ = ["Caching", "LocalFiles", "MultiRange", "MultiRangeAnswer", "SeekableB
 class SeekableBody(Body, Protocol):
     """A body that can continue at any offset, at no cost."""
 
-    state: FileState  # of the file, at the time when it was opened
+    content: FileBytes
 
     @abstractmethod
     def seek(self, position: int) -> None:
         """Let the next `readinto` begin at `position`, an offset in the object."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise ObjectChanged if somebody wrote to the file since it was opened."""
 
 
 @runtime_checkable

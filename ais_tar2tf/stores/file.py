@@ -14,11 +14,12 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+from ais_tar2tf.base.file_bytes import FileBytes
+from ais_tar2tf.base.file_state import FileState
 from ais_tar2tf.base.urls.names import SafeName
-from ais_tar2tf.errors import AccessDenied, ObjectChanged, ShardNotFound, StoreError, TransportError
+from ais_tar2tf.errors import AccessDenied, ShardNotFound, StoreError
 from ais_tar2tf.stores.base import Identity, Interrupt, ObjectInfo, Store
 from ais_tar2tf.stores.capabilities import LocalFiles, SeekableBody
-from ais_tar2tf.stores.file_state import FileState
 
 __all__ = ["FileBody", "FileStore", "file_error", "open_file"]
 
@@ -31,10 +32,8 @@ class FileBody(SeekableBody):
     """
 
     def __init__(self, path: Path, name: str, start: int, shown: str) -> None:
-        self._shown = shown
-        self._file = path.open("rb", buffering=0)
-        self.state: FileState = self._current_state()
-        self.info = _info(name, self.state)
+        self.content: FileBytes = FileBytes(path, shown)
+        self.info = _info(name, self.content.state)
         self.start = start
         self.stop = self.info.size
         self._position = start
@@ -43,26 +42,12 @@ class FileBody(SeekableBody):
         self._position = position
 
     def readinto(self, buffer: memoryview) -> int:
-        try:
-            count = os.preadv(self._file.fileno(), [buffer], self._position)
-        except OSError as error:
-            raise TransportError(f"reading failed ({error})", url=self._shown) from error
-        self.check()
+        count = self.content.readinto(buffer, self._position)
         self._position += count
         return count
 
-    def check(self) -> None:
-        now = self._current_state()
-        if now != self.state and (difference := self.state.difference(now)):
-            raise ObjectChanged(
-                f"the file was written to while it was read: {difference}; start this shard again", url=self._shown
-            )
-
     def close(self) -> None:
-        self._file.close()
-
-    def _current_state(self) -> FileState:
-        return FileState.from_stat(os.fstat(self._file.fileno()))
+        self.__dict__.pop("content", None)  # the file stays open while somebody else refers to its bytes
 
 
 def _info(name: str, state: FileState) -> ObjectInfo:

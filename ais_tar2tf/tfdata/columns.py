@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.base.allocation import aligned_bytes
+from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, Cuts, Record, Records
 
-__all__ = ["BLOCKS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
+__all__ = ["BLOCKS", "FILE_NUMBERS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
 
 BLOCKS = 5
 """The number of blocks of a chunk that is handed to the native operation."""
+
+FILE_NUMBERS = 10
+"""How many numbers describe a file that is handed to the native operation."""
 
 _SMALL_BLOCK = 64 * KIB  # such a block, of names for example, is copied
 _MOST_COPIED = 1 * MIB  # of small blocks; beyond it, only the values are copied
@@ -58,21 +62,22 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Sequence[Any]:
 
 
 def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the columns of a chunk as arguments of the native operation: `BLOCKS` blocks, starts and sizes.
+    """Return the columns of a chunk as arguments of the native operation: `BLOCKS` blocks, files, starts and sizes.
 
-    The largest blocks are passed on as they are. All other values are copied to the last block.
+    The largest blocks are passed on as they are, and so are files. All other values are copied to the last block.
     """
     cuts = [column if isinstance(column, Cuts) else Cuts.of(column) for column in columns]
     found = {id(part.block): part.block for column in cuts for part in column.parts}
-    by_size = sorted(found.values(), key=len, reverse=True)
+    files = [each for each in found.values() if isinstance(each, FileBytes)]
+    by_size = sorted((each for each in found.values() if not isinstance(each, FileBytes)), key=len, reverse=True)
     large = [block for block in by_size[: BLOCKS - 2] if len(block) > _SMALL_BLOCK]
     small = by_size[len(large) :]
     if sum(map(len, small)) > _MOST_COPIED:  # too many large blocks: copy only the values that are in them
-        cuts, copies = _copied(cuts, set(map(id, large)))
+        cuts, copies = _copied(cuts, set(map(id, [*large, *files])))
         large, small = [*large, copies], []
     blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), np.concatenate([_EMPTY, *small])]
-    begins = accumulate(map(len, [*large, *small]), initial=0)
-    places = dict(zip(map(id, [*large, *small]), begins, strict=False))
+    in_order = [*large, *small, *files]
+    places = dict(zip(map(id, in_order), accumulate(map(len, in_order), initial=0), strict=False))
     starts, sizes = np.empty((2, len(cuts), len(cuts[0])), np.int64)
     for row, column in enumerate(cuts):
         at = 0
@@ -81,7 +86,25 @@ def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
             np.add(part.starts, places[id(part.block)], out=starts[row, at:end])
             sizes[row, at:end] = part.sizes
             at = end
-    return [*blocks, starts, sizes]
+    return [*blocks, _rows_of(files), starts, sizes]
+
+
+def _rows_of(files: list[FileBytes]) -> Any:
+    """Return the numbers of open files, in an array that keeps them open as long as TensorFlow uses it."""
+    numbers = np.array([file.numbers for file in files], np.int64).reshape(len(files), FILE_NUMBERS)
+    memory = aligned_bytes(numbers.nbytes)
+    memory.data[:] = numbers.tobytes()
+    return np.asarray(_KeepsOpen(memory, numbers.shape, files))
+
+
+class _KeepsOpen:
+    """The memory of an array, and the open files to which the array's numbers refer."""
+
+    def __init__(self, memory: BlockArray, shape: tuple[int, ...], files: list[FileBytes]) -> None:
+        self._memory = memory
+        self._files = files
+        address = memory.ctypes.data
+        self.__array_interface__ = {"shape": shape, "typestr": "<i8", "data": (address, False), "version": 3}
 
 
 def _copied(columns: Sequence[Cuts], kept: set[int]) -> tuple[list[Cuts], BlockArray]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf.base.file_bytes import raise_unread
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
 from ais_tar2tf.streams.order.seeds import choose_seed
 from ais_tar2tf.tfdata.chunk_reader import ChunkReader
@@ -37,6 +38,7 @@ _OTHER_PROCESS = (
     "the files, or use workers in the process that made the dataset"
 )
 _PREFETCHED_CHUNKS = 2  # one is split while the next is read
+_CUT_CHUNKS = 2  # whose fields TensorFlow cuts at once, while Python reads the next chunk
 _PREFETCHED_BYTES = 2 * MIB  # of mapped elements; as much as a chunk of records
 _MIN_PREFETCHED, _MAX_PREFETCHED = 2, 64  # elements
 _DECODED_FACTOR = 10  # the assumed size of a mapped element without a fixed shape, in record sizes, as of a JPEG
@@ -323,10 +325,11 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
             text of the chunk's position and the number of its first record, and the chunk's columns by field.
     """
     names, cut = reader.request.elements.columns, reader.cut
-    column_types = [tf.string] * len(names) if cut is None else [tf.uint8] * BLOCKS + [tf.int64] * 2
+    column_types = [tf.string] * len(names) if cut is None else [tf.uint8] * BLOCKS + [tf.int64] * 3
     types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64, *column_types]
 
     read = tensorflow_callback(reader.read_chunk)
+    refuse = tensorflow_callback(lambda files: raise_unread(files[:, 0]))
 
     @no_autograph
     def step(state: Any, _: Any) -> Any:
@@ -335,22 +338,24 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
-            tensor.set_shape((None,) if tensor.dtype != tf.int64 else (len(names), None))
+            tensor.set_shape((None,) if tensor.dtype != tf.int64 else (None, None))
         return (next_text, token), (has_next, (text, number), tuple(columns))
 
     @no_autograph
     def chunk(_has_next: Any, tags: Any, columns: Any) -> Any:
         if cut is not None:
-            *blocks, starts, sizes = columns
-            columns = cut.ais_tar2tf_cut(blocks, starts, sizes, F=len(names))
-            for tensor in columns:
-                tensor.set_shape((None,))
+            *blocks, files, starts, sizes = columns
+            is_read, columns = cut.ais_tar2tf_cut(blocks, files, starts, sizes, F=len(names))
+            is_read.set_shape(())
+            checked = tf.cond(is_read, lambda: True, lambda: tf.numpy_function(refuse, [files], tf.bool))
+            with tf.control_dependencies([checked]):
+                columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
         return element(tags, dict(zip(names, columns, strict=True)))
 
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     results = tf.data.Dataset.counter().scan(begin, step)
     chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
-    chunks = chunks.map(chunk)
+    chunks = chunks.map(chunk, num_parallel_calls=_CUT_CHUNKS)  # also without `cut`: checkpoints fit both engines
     return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
 
 

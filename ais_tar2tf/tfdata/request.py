@@ -1,4 +1,4 @@
-"""`DatasetRequest`: describes a dataset that is to be built. No I/O, no TensorFlow."""
+"""`DatasetRequest`: describes a dataset that is to be built. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ais_tar2tf.records import KEY_AND_SHARD
 from ais_tar2tf.streams.datasets import Reading
 from ais_tar2tf.streams.datasets.loops import RecordLoop
 from ais_tar2tf.streams.order.seeds import Seed
+from ais_tar2tf.tfdata.liveness import can_observe_tokens
 from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN
 
 __all__ = ["DatasetRequest", "Elements"]
 
-_LARGEST_CUT = 32 * KIB  # bytes of a record; larger ones are faster when each is an object of its own
+_LARGEST_CUT = 32 * KIB  # bytes of a record; a larger one that is received is faster as an object of its own
 _ONE_EPOCH = RecordLoop(seed=Seed(0))
 
 
@@ -72,9 +73,12 @@ class DatasetRequest:
 
     @cached_property
     def cut(self) -> Any:
-        """TensorFlow's operation that cuts fields out of blocks; None where Python copies each field."""
+        """TensorFlow's operation that cuts fields out of blocks and files; None where Python copies each field."""
+        reading = self.reading.in_blocks()
         is_large = self.elements.record_bytes > _LARGEST_CUT
-        return None if is_large or not self.native or self.reading.in_blocks() is None else cut_library()
+        if not self.native or reading is None or (is_large and not (reading.from_files and self.account.raises)):
+            return None
+        return cut_library() if can_observe_tokens() else None  # the operation needs arrays that keep files open
 
     @cached_property
     def batches_per_chunk(self) -> int:

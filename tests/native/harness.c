@@ -1,6 +1,8 @@
 /* Gives each file of the command line to the functions of the native step, in memory of exactly its size, so that the
    sanitizers and valgrind notice every byte that is read or written outside. Also a target for libFuzzer. */
 
+#define _POSIX_C_SOURCE 200809L /* for fileno */
+
 #include "native.h"
 
 #include <stdio.h>
@@ -24,9 +26,33 @@ static void group_all(const Walked *walked, int64_t name_bytes) {
     free(names);
 }
 
+/* A walk of the file finds what a walk of the block found, as far as PAX headers are small. */
+static void walk_file(int file, int64_t start, int64_t size, const Walked *expected) {
+    int64_t room = expected->room, name_room = expected->name_room;
+    Walked walked = {room, name_room, array(room, 8), array(room, 8), array(room, 8), array(room, 8),
+                     array(name_room, 1), 0, 0, 0};
+    t2t_walk_file(file, start, size, size, 1 << 20, 4096, &walked);
+    if (walked.count != expected->count || walked.ignored != expected->ignored || walked.position != expected->position)
+        abort();
+    size_t bytes = (size_t)walked.count * 8, names = walked.count ? (size_t)walked.name_ends[walked.count - 1] + 1 : 0;
+    if (memcmp(walked.offsets, expected->offsets, bytes) || memcmp(walked.starts, expected->starts, bytes) ||
+        memcmp(walked.sizes, expected->sizes, bytes) || memcmp(walked.name_ends, expected->name_ends, bytes) ||
+        memcmp(walked.names, expected->names, names))
+        abort();
+    t2t_walk_file(file, start, size, start + 1, 1 << 20, 4096, &walked);
+    if (walked.count > 1) abort(); /* the second member begins after `enough` */
+    free(walked.offsets);
+    free(walked.starts);
+    free(walked.sizes);
+    free(walked.name_ends);
+    free(walked.names);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *block = array((int64_t)size, 1);
     memcpy(block, data, size);
+    FILE *file = tmpfile();
+    if (file == NULL || fwrite(data, 1, size, file) != size || fflush(file) != 0) abort();
     int64_t step = size > 1 ? 1 + data[0] % 3 * 511 : 1;
     for (int64_t start = 0; start <= (int64_t)size && start <= 4096; start += step) {
         int64_t room = ((int64_t)size - start) / 512 + 1, name_room = 64 + room * 8, names = 0;
@@ -39,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             names = walked.name_ends[at] + 1;
         }
         group_all(&walked, names);
+        walk_file(fileno(file), start, (int64_t)size, &walked);
         uint8_t *copy = array((int64_t)size, 1);
         int64_t total = 0, count = 0;
         while (count < walked.count && total + walked.sizes[count] <= (int64_t)size) total += walked.sizes[count++];
@@ -50,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         free(walked.name_ends);
         free(walked.names);
     }
+    fclose(file);
     free(block);
     return 0;
 }

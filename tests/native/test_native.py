@@ -34,6 +34,7 @@ NATIVE = Path(library.__file__).parent
 HARNESS = Path(__file__).with_name("harness.c")
 COMPILER = shutil.which("gcc")
 ENGINES = ("native", "python")
+NO_FILES = np.empty((0, 10), np.int64)
 needs_native = pytest.mark.skipif(engine().name != "native", reason=f"pure Python runs: {engine().why}")
 
 
@@ -217,11 +218,12 @@ def test_the_operation_cuts_fields_of_all_sizes() -> None:
         if start + size <= next((end for end in ends if start < end), 900)
     ]
     starts, sizes = (np.array([column, column]) for column in zip(*chosen, strict=True))
-    first, second = cut_library().ais_tar2tf_cut(data, starts, sizes, F=2)
+    is_read, (first, second) = cut_library().ais_tar2tf_cut(data, NO_FILES, starts, sizes, F=2)
+    assert is_read
     assert first.numpy().tolist() == [joined[start : start + size] for start, size in chosen]
     assert second.numpy().tolist() == first.numpy().tolist()
     assert tf.strings.length(first).numpy().tolist() == [size for _, size in chosen]
-    assert cut_library().ais_tar2tf_cut(data, starts[:1, :0], sizes[:1, :0], F=1)[0].shape == (0,)
+    assert cut_library().ais_tar2tf_cut(data, NO_FILES, starts[:1, :0], sizes[:1, :0], F=1)[1][0].shape == (0,)
 
 
 @needs_native
@@ -242,7 +244,7 @@ def test_the_operation_cuts_fields_of_all_sizes() -> None:
 def test_the_operation_refuses_ranges_outside_of_a_block(start: int, size: int) -> None:
     blocks = [np.zeros(100, np.uint8), np.zeros(100, np.uint8)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="a field is outside of its block"):
-        cut_library().ais_tar2tf_cut(blocks, np.array([[start]]), np.array([[size]]), F=1)
+        cut_library().ais_tar2tf_cut(blocks, NO_FILES, np.array([[start]]), np.array([[size]]), F=1)
 
 
 @needs_native
@@ -250,9 +252,15 @@ def test_the_operation_refuses_other_shapes() -> None:
     block, two = np.zeros(10, np.uint8), np.zeros((2, 1), np.int64)
     for starts, sizes, fields in ((two, two, 1), (two, two[:1], 2), (two[0], two[0], 1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="a row for each field"):
-            cut_library().ais_tar2tf_cut([block], starts, sizes, F=fields)
+            cut_library().ais_tar2tf_cut([block], NO_FILES, starts, sizes, F=fields)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a vector of bytes"):
-        cut_library().ais_tar2tf_cut([np.zeros((2, 2), np.uint8)], two, two, F=2)
+        cut_library().ais_tar2tf_cut([np.zeros((2, 2), np.uint8)], NO_FILES, two, two, F=2)
+    for files in (NO_FILES[0:0, :9], NO_FILES.reshape(-1), np.zeros((1, 11), np.int64)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a row of 10 numbers"):
+            cut_library().ais_tar2tf_cut([block], files, two, two, F=2)
+    for size in (-1, 2**63 - 1):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="an impossible size"):
+            cut_library().ais_tar2tf_cut([block], np.array([[0, 0, 0, size, 0, 0, 0, 0, 0, 0]]), two, two, F=2)
 
 
 @needs_native

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ais_tar2tf.base.file_state import FileState
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.base.monitoring.waits import repeat_and_report
 from ais_tar2tf.errors import ObjectChanged, StoreError
@@ -21,7 +22,7 @@ from ais_tar2tf.fetch import Fetcher, ShardRange
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.recordfiles.formats.base import RecordFile
 from ais_tar2tf.stores import Body, Identity, Store, TokenSource, open_store, split_url
-from ais_tar2tf.stores.file import FileState, file_error
+from ais_tar2tf.stores.file import file_error
 
 __all__ = ["Files", "FolderFiles", "StoreFiles", "files_at"]
 

@@ -179,6 +179,10 @@ class MixedReading:
     def without_fields(self) -> MixedReading:
         return replace(self, parts=tuple(part.without_fields() for part in self.parts))
 
+    @property
+    def from_files(self) -> bool:
+        return all(part.from_files for part in self.parts)
+
     def in_blocks(self) -> None:
         return None  # a mixture takes its records one by one
 

@@ -14,13 +14,16 @@ from typing import Any, Protocol
 import xxhash
 
 from ais_tar2tf.base.monitoring.stats import Account
-from ais_tar2tf.options import Read, Shuffle
+from ais_tar2tf.options import MIB, Limits, Read, Shuffle
 from ais_tar2tf.records import KEY_AND_SHARD, Record, Selection
+from ais_tar2tf.stores import LocalFiles
 from ais_tar2tf.streams.datasets.shares import open_stream
 from ais_tar2tf.streams.order import Plan, Position, StreamPosition, seek, start_after_end
 from ais_tar2tf.streams.reader import ReadSession, RecordStream, Shards, Stream
 
 __all__ = ["Reading", "SourceReading", "all_records", "position_after", "size_of", "timed_records"]
+
+_FILE_CHUNK = 8 * MIB  # bytes of a chunk; while its fields are in a file, the chunk takes no memory
 
 
 class Reading(Protocol):
@@ -70,12 +73,17 @@ class Reading(Protocol):
         """Return the same records in another order."""
         ...
 
+    @property
+    def from_files(self) -> bool:
+        """Whether the shards are local tars, in which large members are found without reading their bodies."""
+        ...
+
     def without_fields(self) -> Reading:
         """Return the same records without fields, for a caller that only counts them."""
         ...
 
     def in_blocks(self) -> Reading | None:
-        """Return the same records, whose fields stay in the blocks in which they arrived.
+        """Return the same records, whose fields stay in the blocks in which they arrived, or in their file.
 
         None if records are taken one by one, as for a shuffle: each field is then better an object of its own.
         """
@@ -142,9 +150,19 @@ class SourceReading:
     def without_fields(self) -> SourceReading:
         return self._over(replace(self.shards, selection=Selection(())))
 
+    @property
+    def from_files(self) -> bool:
+        names = self.shards.names
+        return isinstance(self.shards.store, LocalFiles) and bool(names) and names[0].endswith(".tar")
+
     def in_blocks(self) -> SourceReading | None:
         one_by_one = self.plan.shuffle is not None or self.plan.share != (0, 1)
-        return None if one_by_one else self._over(replace(self.shards, in_blocks=True))
+        if one_by_one:
+            return None
+        read = self.read
+        if self.from_files and read.limits.chunk_bytes == Limits.chunk_bytes:  # the user has not set it
+            read = replace(read, limits=replace(read.limits, chunk_bytes=_FILE_CHUNK))
+        return self._over(replace(self.shards, read=read, in_blocks=True))
 
     def _over(self, shards: Shards) -> SourceReading:
         return replace(self, session=self.session.over(shards))

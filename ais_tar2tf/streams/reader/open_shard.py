@@ -43,6 +43,8 @@ class OpenShard:
         self._url = url
         self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
         self._in_blocks = shards.in_blocks
+        # Fields that TensorFlow reads from the file cannot be skipped if the file turns out to be unreadable.
+        self._may_walk = account.raises or not shards.in_blocks
         # `_by_name` groups members of a tar or zip, `_examples` payloads of a TFRecord file. `grouper` selects one.
         self._by_name = Grouper(
             url, account, limits, grouping=shards.grouping, selection=selection, in_blocks=shards.in_blocks
@@ -73,6 +75,8 @@ class OpenShard:
             blocks = _decompressed_blocks(self.archive, fetch)
             self._decompressed = DecodeAhead(lambda: next(blocks, b""), self._url)
         if self._decompressed is None:
+            if self._may_walk and isinstance(fetch, FileFetcher) and self._walk(fetch):
+                return True
             data = fetch.read(keep=self._in_blocks)
             if data:
                 self.members = self.archive.feed(data)
@@ -82,6 +86,16 @@ class OpenShard:
         if decoded:
             self.members = self.archive.feed_decoded(decoded)
         return bool(decoded)
+
+    def _walk(self, fetch: FileFetcher) -> bool:
+        """Find members in the file itself if they are large; return False if the next bytes have to be fed."""
+        content = fetch.content
+        members = None if content is None else self.archive.walk(*content)
+        if members is None:
+            return False
+        self.members = members
+        fetch.continue_at(self.archive.position)
+        return True
 
     @property
     def orphaned(self) -> bool:

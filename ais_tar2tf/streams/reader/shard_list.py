@@ -26,7 +26,8 @@ class Shards:
         selection: The fields to read; None reads all.
         index: An index that was compared with all shards and describes them. Orders may depend on it.
         unverified_index: An index that may be outdated. It only saves requests: records are correct in any case.
-        in_blocks: Whether fields stay in the blocks in which they arrived, as far as the native step finds them.
+        in_blocks: Whether the fields that the native step finds stay in the blocks in which they arrived, or in their
+            file.
     """
 
     store: Store
