@@ -26,7 +26,7 @@ class Tries:
 
     retry: Retry
     failed: int = 0  # consecutive failed tries; counted from 1 again if bytes arrived in the latest of them
-    _silent_seconds: float = 0.0  # seconds since the first try if the endpoint has never answered, else 0
+    _silent_seconds: float = 0.0  # seconds since the first try of an endpoint that never answered; 0 after an answer
 
     def after_failure(
         self, error: TransportError, draw: Callable[[], float], *, progress: bool = False
@@ -50,7 +50,9 @@ class Tries:
             return None
         delay = self.retry.delay(self.failed, draw, asked=error.retry_after)
         silence = error.silence
-        if silence is not None:
+        if silence is None:
+            self._silent_seconds = 0.0
+        else:
             self._silent_seconds = max(self._silent_seconds + silence.last, silence.seconds)
             if self._silent_seconds + delay + silence.last > self._patience(silence):
                 return None
@@ -68,7 +70,8 @@ class Tries:
             return error
         tries = f"{self.failed} {'try' if self.failed == 1 else 'tries'}"
         if error.silence is None or self.failed >= self.retry.attempts:
-            why = f"given up after {tries} without progress (Retry.attempts)"
+            without = " without progress" if self.failed > 1 else ""  # a single try may have received bytes
+            why = f"given up after {tries}{without} (Retry.attempts)"
         else:
             why = (
                 f"given up after {tries} in {self._silent_seconds:.1f} s, since nothing has ever answered there "
@@ -117,7 +120,7 @@ def repeat(
             if delay is None:
                 raise tries.final_error(error) from error.__cause__
             on_retry(error)
-            _LOG.info("%s. Trying again, up to %d tries in all.", error, retry.attempts)
+            _LOG.info("%s. Trying again, up to %d tries without progress.", error, retry.attempts)
         pause(delay)
 
 

@@ -143,6 +143,10 @@ def selection_of(given: Any) -> SelectionOp:
     raise SchemaError(f"{given!r} selects nothing; a field's name or a Select… is expected")
 
 
+def _is_pairs(items: Any) -> bool:
+    return isinstance(items, tuple) and all(isinstance(each, tuple) and len(each) == 2 for each in items)
+
+
 def fields_read(ops: Sequence[Op]) -> frozenset[str] | None:
     """Return all fields that the ops read; None if it is unknown which fields one of the ops reads."""
     reads = [op.reads for op in ops]
@@ -188,15 +192,14 @@ class SelectDict(SelectionOp):
             selection has in `items`.
 
     Raises:
-        OptionTypeError: `items` is no dict.
+        OptionTypeError: `items` is neither a dict nor a tuple of pairs.
     """
 
     items: Any
 
     def __post_init__(self) -> None:
-        if not isinstance(
-            self.items, Mapping | tuple
-        ):  # `dataclasses.replace` passes `self.items`, which is a tuple of pairs (see below)
+        # `dataclasses.replace` passes `self.items`, which is a tuple of pairs (see below).
+        if not isinstance(self.items, Mapping) and not _is_pairs(self.items):
             raise OptionTypeError(
                 f"SelectDict takes what to select by name, as {{'image': 'jpg'}}, not {self.items!r}"
             )

@@ -150,7 +150,7 @@ class Loaded(Completed):
         """Select the records of one or more splits, or of parts of them.
 
         Args:
-            expression: Names of splits, with slices as in TFDS: `"train"`, `"train[:10%]+val"`.
+            expression: Names of splits, with slices written as in TFDS: `"train"`, `"train[:10%]+val"`.
 
         Returns:
             A sequence, from which records are read by number.

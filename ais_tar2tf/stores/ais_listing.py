@@ -18,7 +18,7 @@ from typing import Any, cast
 from ais_tar2tf.base.documents.structure import Fail, Mismatch, check, fields, listed, maybe, text
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.stores.base import Identity, ObjectInfo
-from ais_tar2tf.stores.listing import MAX_EMPTY_PAGES
+from ais_tar2tf.stores.listing import MAX_EMPTY_PAGES, WITHOUT_LISTING
 from ais_tar2tf.stores.transport.answers import parsed_json
 
 __all__ = ["all_entries", "not_aistore", "read_page"]
@@ -51,7 +51,7 @@ def all_entries(prefix: str, ask: Callable[[str, str], _Page], url: str) -> Iter
         empty = 0 if entries else empty + 1
         if following and (following == token or empty > MAX_EMPTY_PAGES):
             what = "its continuation token repeats" if following == token else f"{empty:,} pages are empty"
-            raise StoreError(f"the listing does not go on: {what}; name the shards", url=url)
+            raise StoreError(f"the listing does not go on: {what}; {WITHOUT_LISTING}", url=url)
         if entries and following:
             for name in _names_at_risk(entries[-1].name, folder, prefix, complete):
                 for info in ask(name, "")[0]:

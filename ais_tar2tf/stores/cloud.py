@@ -19,7 +19,7 @@ from ais_tar2tf.errors import ObjectChanged, ShardNotFound, StoreError, Transpor
 from ais_tar2tf.options import MIB, Read
 from ais_tar2tf.stores.base import Body, Identity, Interrupt, ObjectInfo, Store
 from ais_tar2tf.stores.cloud_body import StreamBody
-from ais_tar2tf.stores.listing import checked_listing
+from ais_tar2tf.stores.listing import WITHOUT_LISTING, checked_listing
 from ais_tar2tf.stores.memory import BytesBody
 from ais_tar2tf.stores.obstore import DEFAULT_REGION, endpoint_of, is_on, is_public, obstore
 from ais_tar2tf.stores.obstore_client import ObstoreClient
@@ -122,7 +122,7 @@ class CloudStore(Store):
         shown, seconds = self.url(prefix), self._read.timeouts.listing
         if self._tls.certificate:
             raise StoreError(
-                "obstore shows no client certificate, so it cannot list here; name the shards", url=shown
+                f"obstore shows no client certificate, so it cannot list here; {WITHOUT_LISTING}", url=shown
             )
         from ais_tar2tf.stores.async_steps import Steps  # asyncio takes as long to import as all of this package
 
@@ -224,7 +224,7 @@ def _next_page(steps: Steps[Any], seconds: float, shown: str) -> Any:
     except TimeoutError:
         raise StoreError(
             f"the listing does not go on: fewer than {_MAX_PAGE:,} names came within {seconds:g} s, "
-            "Timeouts.listing; name the shards",
+            f"Timeouts.listing; {WITHOUT_LISTING}",
             url=shown,
         ) from None
 

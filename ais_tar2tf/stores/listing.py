@@ -12,13 +12,16 @@ from ais_tar2tf.errors import StoreError
 from ais_tar2tf.options import Limits
 from ais_tar2tf.stores.base import ObjectInfo
 
-__all__ = ["MAX_EMPTY_PAGES", "checked_listing"]
+__all__ = ["MAX_EMPTY_PAGES", "WITHOUT_LISTING", "checked_listing"]
 
 MAX_EMPTY_PAGES = 1_000
 """The most consecutive pages of a listing that may be empty.
 
 A store may divide names into pages first, and then drop names by a filter. So a page may become empty.
 """
+
+WITHOUT_LISTING = "to read without a listing, use a template, such as train-{000..146}.tar"
+"""The end of an error about a listing: what to do next."""
 
 
 def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator[ObjectInfo]:
@@ -36,7 +39,7 @@ def checked_listing(prefix: str, found: Iterator[ObjectInfo], url: str, limits: 
     Raises:
         StoreError: A name is repeated or out of order, so that names may be missing; there are too many names; or a
             name is too long.
-        UnsafeName: A name leads out of any folder to which it is joined.
+        UnsafeName: A name is no `SafeName`: it could lead out of a folder, or has an empty part or a part `.`.
     """
     where = f"the listing of {url}"
     for info in _in_order(found, url, limits):
@@ -63,8 +66,8 @@ def _in_order(found: Iterator[ObjectInfo], url: str, limits: Limits) -> Iterator
             )
         if last is not None and info.name <= last:
             raise StoreError(
-                f"the listing shows {info.name!r} behind {last!r}: its pages overlap or are not in the order of "
-                "names, so names may be missing or come twice; name the shards",
+                f"the listing shows {info.name!r} after {last!r}: its pages overlap or are not in the order of "
+                f"names, so objects may be missing or repeated; {WITHOUT_LISTING}",
                 url=url,
             )
         last = info.name

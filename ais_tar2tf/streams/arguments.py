@@ -106,8 +106,8 @@ def _window(shuffle: Any) -> int:
     window = whole_number("shuffle", shuffle)
     if window < _SMALLEST_WINDOW:
         raise OptionError(
-            f"shuffle={window} shuffles nothing: it is a window in records; True is one of {Shuffle().window:,}, "
-            "False is none"
+            f"shuffle={window} shuffles nothing: a number is a window in records, {_SMALLEST_WINDOW} or more; "
+            f"shuffle=True is a window of {Shuffle().window:,} records, and shuffle=False is no shuffle"
         )
     return window
 

@@ -103,6 +103,19 @@ def test_an_endpoint_that_has_answered_gets_the_full_time() -> None:
     assert str(tries.final_error(error)).endswith("given up after 11 tries without progress (Retry.attempts)")
 
 
+def test_the_silence_of_another_endpoint_is_counted_anew() -> None:
+    """A proxy was silent, answered, and redirected to a target that is silent now."""
+    tries = Tries(Retry(unreachable=4))
+    for silence in (Silence(3.5, 0), None, Silence(0.1, 0)):
+        assert tries.after_failure(TransportError("no", url="u", silence=silence), lambda: 0.5) is not None
+
+
+def test_a_single_try_may_have_received_bytes() -> None:
+    tries, error = Tries(Retry(attempts=1)), TransportError("no", url="u")
+    assert tries.after_failure(error, lambda: 0.5, progress=True) is None
+    assert str(tries.final_error(error)) == "u: no; given up after 1 try (Retry.attempts)"
+
+
 def test_a_try_that_would_end_too_late_is_not_begun() -> None:
     """A host that is silent for three seconds gets no second request."""
     error = TransportError("no", url="u", silence=Silence(3.0, 3.0))

@@ -449,6 +449,8 @@ def test_one_file_is_put_under_a_given_name(train_server, tmp_path):
 
 
 def test_serve_serves_until_ctrl_c(train_folder):
+    for other in (".git", "my photos"):  # no names of buckets
+        (train_folder.parent / other).mkdir()
     server = subprocess.Popen(
         [sys.executable, "-m", "ais_tar2tf", "serve", train_folder.parent, "--port", "0"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -463,6 +465,7 @@ def test_serve_serves_until_ctrl_c(train_folder):
         server.wait()
     assert (server.returncode, out) == (0, "")
     assert "Traceback" not in told
+    assert f"serving {train_folder.parent}: b\n" in told
     handler = signal.getsignal(signal.SIGINT)
     assert run("serve", train_folder / "nothing").exit_code == 3
     assert signal.getsignal(signal.SIGINT) is handler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.client
+import io
 import json
 import socket
 import struct
@@ -327,6 +328,9 @@ def test_an_invalid_pattern_is_refused(guarded_server: Server, pattern: str) -> 
 def bad_archives() -> dict[str, bytes]:
     whole = made.tar([("r/0", {"cls": b"1" * 3000})])
     zipped = Path(__file__).read_bytes()[:100]
+    flipped = io.BytesIO()
+    with zipfile.ZipFile(flipped, "w") as archive:
+        archive.writestr("r/0.cls", b"1" * 3000)
     return {
         "cut.tar": whole[:700],
         "flipped.tgz": gzip.compress(whole)[:60] + b"\xff" * 40,
@@ -335,6 +339,7 @@ def bad_archives() -> dict[str, bytes]:
         "no.zip": zipped,
         "sized.tar": whole[:124] + b"77777777777\0" + whole[136:],
         "deep.zip": b"PK\5\6" + b"\xff" * 18,
+        "flipped.zip": flipped.getvalue().replace(b"1" * 3000, b"2" * 3000),
     }
 
 
@@ -346,6 +351,21 @@ def test_one_bad_archive_does_not_make_a_listing_fail(guarded_server: Server, gu
     names = [entry["name"] for entry in answer.json()["entries"]]
     assert answer.status_code == 200
     assert {"a.tar", "a.tar/r/0.cls", "b.tar", name} <= set(names)
+
+
+@pytest.mark.parametrize("query", ["archpath=r/0.cls", "archregx=cls&archmode=suffix"])
+@pytest.mark.parametrize("name", bad_archives())
+def test_a_client_that_reads_a_bad_archive_gets_an_error_and_fills_no_log(
+    guarded_server: Server, guarded_root: Path, caplog: pytest.LogCaptureFixture, name: str, query: str
+) -> None:
+    (guarded_root / "bucket" / name).write_bytes(bad_archives()[name])
+    try:
+        answer = requests.get(f"{guarded_server.url}/v1/objects/bucket/{name}?{query}", timeout=TIMEOUT)
+    except requests.exceptions.ChunkedEncodingError:
+        pass  # the response ended early
+    else:
+        assert (answer.status_code, answer.json()["status"]) == (500, 500)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

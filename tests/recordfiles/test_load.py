@@ -176,6 +176,30 @@ def test_expressions_are_tfds():
         )
 
 
+@pytest.mark.parametrize(
+    ("text", "ours", "theirs"),
+    [
+        ("train[:100]", (0, 20), None),
+        ("train[:]", (0, 20), None),
+        ("train[-0:]", (20, 20), (0, 20)),
+        ("train[-1%:]", (20, 20), (0, 20)),
+        ("train[10%:12]", (2, 12), (2, 2)),
+    ],
+)
+def test_slices_that_tfds_reads_otherwise(text, ours, theirs):
+    import tensorflow_datasets as tfds
+
+    (part,) = split_ranges(text, {"train": 20})
+    assert (part.start, part.stop) == ours
+    infos = {"train": tfds.core.SplitInfo(name="train", shard_lengths=[20], num_bytes=0)}
+    if theirs is None:
+        with pytest.raises(ValueError, match=r"incompatible|Unrecognized"):
+            tfds.core.ReadInstruction.from_spec(text).to_absolute(infos)
+    else:
+        (read,) = tfds.core.ReadInstruction.from_spec(text).to_absolute(infos)
+        assert (read.from_ or 0, 20 if read.to is None else read.to) == theirs
+
+
 # write_dataset
 
 

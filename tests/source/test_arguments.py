@@ -292,6 +292,8 @@ OPS = {
     "path": (lambda: ops.SelectJSON("json", 3.5), "SelectJSON.path is a key, a place, or a list of these"),
     "SelectList": (lambda: ops.SelectList("ab"), "SelectList.items is a list, not 'ab'"),
     "SelectDict": (lambda: ops.SelectDict(["a"]), "SelectDict takes", "as {'image': 'jpg'}, not ['a']"),
+    "SelectDict tuple": (lambda: ops.SelectDict(("jpg", "cls")), "SelectDict takes", "not ('jpg', 'cls')"),
+    "SelectDict letters": (lambda: ops.SelectDict(("ab", "cd")), "SelectDict takes", "not ('ab', 'cd')"),
     "Pipeline": (lambda: ops.Pipeline(3), "conversions is a list, not 3"),
     "to_json": (lambda: ops.to_json(3), "ops is a list, not 3"),
 }

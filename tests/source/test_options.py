@@ -66,7 +66,7 @@ def test_options_are_accepted_with_the_options_they_need(pair_url):
 @pytest.mark.parametrize("window", [1, np.int64(1), 0, -3])
 def test_a_window_of_one_record_is_no_shuffle(pair_url, window):
     for ask in (t2t.open(pair_url).dataset, t2t.mix([t2t.open(pair_url)]).dataset):
-        with pytest.raises(OptionError, match=rf"shuffle={window} shuffles nothing.* True is one of 2,048"):
+        with pytest.raises(OptionError, match=rf"shuffle={window} shuffles nothing.*True is a window of 2,048"):
             ask(shuffle=window)
 
 

@@ -396,7 +396,7 @@ def test_graph_true_traces_a_suspected_mapping(traced_source, caplog):
     assert numbers(traced_source.dataset(flip, graph=True)) == [-i for i in range(COUNT)]
     assert not caplog.records
     assert len(set(numbers(traced_source.dataset(lambda record: RNG.integers(2**60), graph=True)))) == 1
-    assert "all records get what the first drew" in caplog.text
+    assert "the first graph is used for all records" in caplog.text
 
 
 def test_graph_true_explains_why_tracing_is_impossible(traced_source):
@@ -435,7 +435,12 @@ def test_graph_wherever_a_mapping_is_given(traced_source, tmp_path):
                 load("s.tar", path=str(tmp_path / "a.record"), graph=True)
 
 
-@pytest.mark.parametrize("graph", ["yes", 1, 0.0, []])
+def test_a_flag_of_numpy_is_true_or_false(traced_source):
+    assert is_traced(traced_source, number, graph=np.True_)
+    assert not is_traced(traced_source, number, graph=np.False_)
+
+
+@pytest.mark.parametrize("graph", ["yes", "True", "False", "None", 1, 0.0, []])
 def test_graph_is_true_or_false(traced_source, graph):
     with pytest.raises(OptionTypeError, match="graph is True, False or None, not"):
         traced_source.dataset(number, graph=graph)

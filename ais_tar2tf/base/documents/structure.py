@@ -51,7 +51,7 @@ Fail = Callable[[str], Tar2TFError]
 Check = Callable[[Any], _T]
 """Returns a checked value, or an object made of it; raises `Mismatch` if the value does not fit."""
 
-_MOST = 2**63 - 1  # the largest integer of numpy and TensorFlow
+_MOST = 2**63 - 1  # the largest int64
 _SHOWN = 60  # characters of a value that an error shows
 
 

@@ -15,7 +15,8 @@ _ADVICE = {
     "parsing": "a larger parallel=, fewer fields by select(), a mapping that runs as a graph, or more cores",
     "consumer": "nothing here: the training step, or what was put behind the dataset, takes its time",
 }
-# Fields of Stats that are no counters of their own: some are parts of "time_seconds".
+# Fields of Stats that do not become a counter with one value: the times become parts of "time_seconds", "skipped" is
+# divided by error, and "chosen" and "seed" are not written.
 _NO_COUNTERS = frozenset({"network_wait", "reading", "idle", "mapping", "skipped", "chosen", "seed"})
 _PREFIX = "ais_tar2tf"
 
@@ -64,7 +65,7 @@ def openmetrics(stats: Stats, labels: Mapping[str, str] | None = None) -> str:
 
     Args:
         stats: The statistics of a source or mixture.
-        labels: Labels to put on every line, such as the job's name.
+        labels: Labels of every value, such as the job's name.
 
     >>> print(openmetrics(Stats(shards=2), {"job": "a"}).splitlines()[1])
     ais_tar2tf_shards_total{job="a"} 2

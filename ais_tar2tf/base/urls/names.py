@@ -47,7 +47,7 @@ class SafeName(str):
 
 
 def _reason_against(name: str) -> str:
-    """Return why `name` could leave its root, or an empty string."""
+    """Return why `name` is refused, or an empty string."""
     if not name:
         return "it is empty"
     if "\0" in name:

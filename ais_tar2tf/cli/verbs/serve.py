@@ -36,9 +36,10 @@ def serve(
 ) -> None:
     """Serve a folder as AIStore buckets, for trials and tests.
 
-    The sub-folders are the buckets. The endpoint is printed to stdout; Ctrl-C stops the server. When AIS_AUTHN_TOKEN
-    is set, clients must send that token. Requests must name the server by an address, by localhost, by this machine's
-    name, or by a name that --allow-host gives.
+    The sub-folders are the buckets. Folders whose names a bucket cannot have, such as .git, are not served. The
+    endpoint is printed to stdout; Ctrl-C stops the server. When AIS_AUTHN_TOKEN is set, clients must send that token.
+    Requests must name the server by an address, by localhost, by this machine's name, or by a name that --allow-host
+    gives.
 
     Example:
       ais-tar2tf serve folder/ --port 0
@@ -55,6 +56,7 @@ def serve(
             exits.NOT_FOUND,
         )
     from ais_tar2tf.cluster.server import serve as start
+    from ais_tar2tf.cluster.server.folder import BucketRoot
     from ais_tar2tf.cluster.stopping import stop_event
     from ais_tar2tf.errors import ServerError
 
@@ -64,12 +66,12 @@ def serve(
     except ServerError as error:
         fail(console, str(error), _next_of(error), exits.NETWORK)
     with server, stop_event() as stop:
-        buckets = sorted(each.name for each in folder.iterdir() if each.is_dir())
+        buckets = BucketRoot(folder).buckets()
         console.document(
             {"endpoint": server.url, "folder": str(folder), "buckets": buckets}, lambda: console.data(server.url)
         )
         typer.get_text_stream("stdout").flush()
-        console.note(f"serving {folder}: {', '.join(buckets) or 'no buckets yet, each sub-folder is one'}")
+        console.note(f"serving {folder}: {', '.join(buckets) or 'no buckets yet; make a sub-folder for each bucket'}")
         if buckets:
             console.note(f"try:  AIS_ENDPOINT={server.url} ais-tar2tf ls ais://{buckets[0]}")
         console.note("Ctrl-C ends it")

@@ -106,7 +106,12 @@ def list_members(file: IO[bytes], name: str, *, most: int) -> list[tuple[str, in
 
 def read_members(file: IO[bytes], name: str, matches: Callable[[str], bool]) -> Iterator[Member]:
     """Yield the matching members in the archive's order. Read a member's body before you take the next member."""
-    return (member for member in _members(file, name, matches) if matches(member.name))
+    try:
+        yield from (member for member in _members(file, name, matches) if matches(member.name))
+    except (RefusedError, OSError):
+        raise
+    except Exception as error:  # decompressors raise many kinds of errors
+        raise RefusedError(500, f"the archive {name!r} cannot be read: {error}") from error
 
 
 def _members(file: IO[bytes], name: str, wanted: Callable[[str], bool]) -> Iterator[Member]:

@@ -33,7 +33,14 @@ class SplitRange:
 
 
 def split_ranges(expression: str, counts: Mapping[str, int]) -> list[SplitRange]:
-    """Return the ranges that an expression stands for, as TFDS reads it.
+    """Return the ranges that an expression stands for.
+
+    Expressions are written as in TFDS, but some slices mean something else than in TFDS:
+
+    * `train[:100]` is all records of a split of 50, and `train[:]` is all of any split. TFDS refuses both.
+    * `train[-0:]` is empty, and so is `train[-1%:]` of 20 records, since 1% of 20 is rounded to 0. In TFDS, both are
+      the whole split.
+    * In `train[10%:50]`, 50 is a number of records. In TFDS, it is 50%.
 
     Args:
         expression: One or more terms joined by `+`, each a split or a slice of it, in records or percent.
@@ -89,8 +96,8 @@ def host_ranges(ranges: Sequence[SplitRange], host: int, hosts: int, even: str |
     """Return the ranges of records that one of several hosts reads.
 
     The hosts together read every record once, and the numbers of their records differ by at most one. With `even`,
-    all hosts read the same number of records: "drop" and "stop" leave out fewer than `hosts` records, and "pad" reads
-    fewer than `hosts` records a second time, from the beginning.
+    all hosts read the same number of records: "drop" and "stop" leave out fewer than `hosts` records, and "pad" adds
+    fewer than `hosts` records, which are repeated from the beginning.
 
     >>> host_ranges([SplitRange("train", 0, 5), SplitRange("val", 0, 5)], 1, 3)
     [SplitRange(split='train', start=3, stop=5), SplitRange(split='val', start=0, stop=1)]

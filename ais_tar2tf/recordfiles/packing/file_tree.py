@@ -59,7 +59,7 @@ def kind_of(field_name: str) -> str | None:
 
 @dataclass(slots=True)
 class TreeFolder:
-    """A folder below the root, with counts of the files directly in it."""
+    """The root, whose path is "", or a folder below it, with counts of the files directly in it."""
 
     path: str
     kinds: Counter[str | None] = field(default_factory=Counter["str | None"])  # files by kind; None: any other kind

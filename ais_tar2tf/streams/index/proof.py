@@ -3,8 +3,9 @@
 An index holds the identity that each shard had when the index was written. This module compares this identity with
 the identity that the store states now. Each store gives its own versions and ETags to objects, so versions and ETags
 prove nothing about a copy in another store. A checksum of the whole object proves that a copy has the same content.
-If the store states no checksums of local files, this module computes them: once for each file in a process, and for
-at most `Limits.proved_bytes` in all. It must not read shards of remote stores.
+If the store states no checksums of local files, this module computes them. A proof hashes at most
+`Limits.proved_bytes`, and a file that it hashed is not hashed again in the same process. It must not read shards of
+remote stores.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Proved(NamedTuple):
     """The result of a proof.
 
     Attributes:
-        bound: The index with the present identities of its shards; None if the proof failed.
+        bound: The index, which describes the shards as they are now; None if the proof failed. If checksums were
+            needed for the proof, the index has the present identities of the shards.
         reason: The reason why the proof failed, as the end of a sentence about the index.
     """
 
@@ -116,7 +118,7 @@ def _lack_of_proof(entry: ShardIndex, name: str, now: Identity) -> str:
 
 
 def _older(name: str, field: str) -> str:
-    return f"is older than shard {name!r}, whose {field} it has otherwise"
+    return f"is older than shard {name!r}, whose {field} has changed since"
 
 
 # Proof by checksums.

@@ -34,8 +34,8 @@ __all__ = ["prepare"]
 
 _TRACES = 3  # traces of a mapping; if they differ, the mapping depends on randomness that the search did not find
 _REMEDY = (
-    ". Or use tf.random, tf.timestamp and tf.Variable, which work in a graph; or say graph=True, and Python runs "
-    "only once, for all records"
+    ". Or use tf.random, tf.timestamp and tf.Variable, which work in a graph; or say graph=True: Python then "
+    "runs only while the mapping is traced, and all records get the values of one trace"
 )
 _TRACES_DIFFER = f"{RANDOMNESS} or keeps state (traced again, it gave another graph)"
 _SEEDED = "it draws random numbers of a seed, which repeat only if calls run in the same order"
@@ -76,10 +76,9 @@ def prepare(
         MissingField: The mapping reads a field that no record has.
         SchemaError: The mapping has to run as Python, and its output types or shapes are missing; or `graph=True`,
             and the mapping cannot be traced.
-        OptionTypeError: `graph` is neither True nor False nor None.
+        OptionTypeError: The function cannot be called with one record.
     """
-    if str(graph) not in ("None", "True", "False"):
-        raise OptionTypeError(f"graph is True, False or None, not {graph!r}")
+    graph = None if graph is None else bool(graph)  # it may be numpy's bool
     check_types(output_types)
     _check_parameters(function)
     return _Preparation(function, fields, sample, output_types, output_shapes, label_is_number, graph).choose()
@@ -127,7 +126,7 @@ class _Preparation(NamedTuple):
     def _compared(
         self, traces: Sequence[GraphMapping], notes: TraceNotes, not_thread_safe: str
     ) -> GraphMapping | PythonMapping:
-        """Return the first trace, or the function as a mapping in Python if its traces differ."""
+        """Return the first trace if the traces are equal, or if `graph` is True; otherwise a mapping in Python."""
         # The function read the fields in `notes.missing`, and caught the KeyError.
         absent = () if self.fields.selected else dict.fromkeys([*notes.absent, *notes.missing])
         serial_reason = _SEEDED if _has_seeded_randomness(traces[0]) else ""
@@ -136,7 +135,7 @@ class _Preparation(NamedTuple):
             return traced
         if self.graph:
             _log.warning(
-                "graph=True: traced again, the mapping gives another graph; all records get what the first drew"
+                "graph=True: each trace of the mapping gives another graph; the first graph is used for all records"
             )
             return traced
         why = f"runs as Python, for each record anew, because {_TRACES_DIFFER}"
@@ -161,7 +160,11 @@ class _Preparation(NamedTuple):
         return f"cannot become a TensorFlow graph ({_last_line(error)}), so it runs as Python"
 
     def _trace(self, notes: TraceNotes) -> GraphMapping:
-        """Trace the function once. Log its use of the record in `notes`, except the fields that it reads."""
+        """Trace the function once.
+
+        Log in `notes` what the function does with fields that some or all records lack. The result states which
+        fields this trace uses; they are not logged in `notes.touched`, because another trace may use others.
+        """
         function, names, touched = self.function, self.fields.names, set[str]()
         notes = replace(notes, touched=touched)
         no_autograph: Callable[[Mapping], Mapping] = tf.autograph.experimental.do_not_convert

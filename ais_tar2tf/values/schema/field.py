@@ -83,7 +83,9 @@ class Field:
         except TypeError:
             shape = (-1,)
         if any(size is not None and size < 0 for size in shape):
-            raise SchemaError(f"field {self.name!r}: a shape has a size each, or None, not {self.shape!r}")
+            raise SchemaError(
+                f"field {self.name!r}: the shape {self.shape!r} needs a size of 0 or more, or None, per dimension"
+            )
         return shape
 
     def _check_dtype(self) -> None:
@@ -121,7 +123,7 @@ class Field:
         return f"{self.name}: {self.type_text}, {self.encoding_text}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the field as a JSON object. Optional attributes with their default value are left out."""
+        """Return the field as a JSON object. Attributes after `encoding` with their default value are left out."""
         document: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
         document["encoding"] = self.encoding
         for flag in ("ragged", "sparse", "optional"):
@@ -190,7 +192,8 @@ def _merged_vocabularies(one: Field, other: Field) -> tuple[str, ...] | None:
 def _merged(one: Field, other: Field) -> Field:
     """Merge types, shapes and encodings.
 
-    Where two sizes differ, a sparse field keeps the larger size. In any other field, the size becomes None.
+    Where two sizes differ, a sparse field keeps the larger size. In any other field, and in a merge with
+    a field of empty lists, the size becomes None.
     """
     if one.is_file or other.is_file:
         return _merged_files(one, other)
