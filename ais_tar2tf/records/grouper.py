@@ -58,6 +58,7 @@ class Grouper(RecordGrouper):
     ) -> None:
         super().__init__(shard, account, limits, selection)
         self._split = splitter(grouping)
+        self._is_users_rule = not isinstance(grouping, str)
         self._rule = number_of(self._split)
         self._library = None if self._rule is None else tar_library()
         self._in_blocks = in_blocks
@@ -279,7 +280,7 @@ class Grouper(RecordGrouper):
 
         Refuse the member if it looks like data, unless a function of the user has left it out.
         """
-        if self._rule is None or is_not_data(name):
+        if self._is_users_rule or is_not_data(name):
             self._account.add(ignored=1)
         else:
             self._refuse(name, "has no extension, so it belongs to no record; leave it out by a grouping of your own")

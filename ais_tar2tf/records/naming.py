@@ -1,7 +1,7 @@
 """The grouping rules, which split the name of a member into the key of its record and its field.
 
-To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`. For
-`pack`, also add it to `GROUPINGS` in `recordfiles/packing/naming.py`.
+To add a rule, give it a name in `_RULES`, and add this name to `GROUPINGS` of the command line in `cli/choices.py`, and
+to `GROUPINGS` in `recordfiles/packing/naming.py` if `pack` offers the rule.
 This module must not do I/O.
 """
 
@@ -120,7 +120,7 @@ def is_not_data(name: str) -> bool:
 
 
 def number_of(split: Split) -> int | None:
-    """Return the number by which the native step knows a split function; None if only Python can call the function."""
+    """Return the number by which the native step knows a split function; None if it does not know the function."""
     return next((rule.native for rule in _RULES.values() if split is rule.split), None)
 
 
