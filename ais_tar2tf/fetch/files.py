@@ -104,12 +104,12 @@ class FileFetcher:
         """The file of the current shard, and where the range ends that is read; None while the file is not open."""
         return None if self._body is None else (self._body.content, self._end(self._body))
 
-    def continue_at(self, offset: int) -> None:
-        """Let the next `read` begin at `offset`: the bytes before it were, or will be, read from `content`."""
+    def continue_at(self, offset: int, unread: int) -> None:
+        """Let the next `read` begin at `offset`. All bytes before it, but for `unread`, are read from `content`."""
         with self._lock:
             if self._body is not None:
                 self._body.seek(offset)
-        self._account.add(bytes=offset - self._offset)
+        self._account.add(bytes=offset - self._offset - unread)
         self._offset = offset
 
     def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher

@@ -1,7 +1,7 @@
 """The grouping rules, which split the name of a member into the key of its record and its field.
 
-To add a rule, give it a name in `_RULES`. Add this name to `GROUPINGS` of the command line in `cli/choices.py`, and to
-`GROUPINGS` in `recordfiles/packing/naming.py` if `pack` offers the rule.
+To add a rule, give it a name in `_RULES`. Add this name to `GROUPINGS` of the command line in `cli/choices.py`, and
+to `GROUPINGS` in `recordfiles/packing/naming.py` if `pack` offers the rule.
 This module must not do I/O.
 """
 

@@ -37,12 +37,11 @@ _OTHER_PROCESS = (
     "worker of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read "
     "the files, or use workers in the process that made the dataset"
 )
-_PREFETCHED_CHUNKS = 2  # one is split while the next is read
-_CUT_CHUNKS = 2  # whose fields TensorFlow cuts at once, while Python reads the next chunk
+_CUT_CHUNKS = 2  # TensorFlow cuts the fields of so many chunks at once, while Python reads the next chunk
 _PREFETCHED_BYTES = 2 * MIB  # of mapped elements; as much as a chunk of records
 _MIN_PREFETCHED, _MAX_PREFETCHED = 2, 64  # elements
 _DECODED_FACTOR = 10  # the assumed size of a mapped element without a fixed shape, in record sizes, as of a JPEG
-_HUGE_RECORD = 8 * MIB  # from this size, a chunk is one record; prefetching a second costs more than waiting for it
+_HUGE_RECORD = 8 * MIB  # from this size, a chunk is one record; reading more of them ahead costs more than waiting
 _UNKNOWN_LENGTH = 2**63 - 1  # elements: more than any dataset has. TensorFlow would remove a `take(-1)` as useless.
 _LARGE_RECORD = 16 * KIB  # from this size, copying a record costs more than handling it as an element of its own
 
@@ -355,8 +354,9 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     results = tf.data.Dataset.counter().scan(begin, step)
     chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
-    chunks = chunks.map(chunk, num_parallel_calls=_CUT_CHUNKS)  # also without `cut`: checkpoints fit both engines
-    return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
+    calls = 1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _CUT_CHUNKS
+    chunks = chunks.map(chunk, num_parallel_calls=calls)  # also without `cut`, so that checkpoints fit both engines
+    return chunks.prefetch(1)  # which is split meanwhile
 
 
 def _with_record_tags(tags: Any, columns: dict[str, Any]) -> Any:

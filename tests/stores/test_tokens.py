@@ -62,7 +62,7 @@ def test_a_named_token_file_must_exist(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("bad", ["two words", "a\r\nX: y", "ü"])
 def test_a_token_that_is_invalid_in_a_header_is_refused_and_not_shown(bad: str) -> None:
     for make in (lambda: Token(bad, "ais://b"), lambda: Token(lambda: bad, "ais://b").value()):
-        with pytest.raises(StoreError, match="no header carries") as caught:
+        with pytest.raises(StoreError, match="this is no token") as caught:
             make()
         assert bad not in everything_printed(caught.value).replace(repr(bad), "")
 

@@ -43,6 +43,7 @@ class OpenShard:
         self._url = url
         self._checks = shards.store if isinstance(shards.store, ChecksRecords) and not mark.offset else None
         self._in_blocks = shards.in_blocks
+        self._selects = selection is not None
         # Fields that TensorFlow reads from the file cannot be skipped if the file turns out to be unreadable.
         self._may_walk = account.raises or not shards.in_blocks
         # `_by_name` groups members of a tar or zip, `_examples` payloads of a TFRecord file. `grouper` selects one.
@@ -93,8 +94,12 @@ class OpenShard:
         members = None if content is None else self.archive.walk(*content)
         if members is None:
             return False
-        self.members = members
-        fetch.continue_at(self.archive.position)
+        self.members = iter((members,))
+        unread = 0
+        if self._selects:
+            wants = self._by_name.wants
+            unread = sum(size for name, size in zip(members.names, members.sizes, strict=True) if not wants(name))
+        fetch.continue_at(self.archive.position, unread)
         return True
 
     @property
