@@ -62,7 +62,7 @@ class ChunkReader:
         self._position_error: Exception | None = None
 
     def diagnose_with(self, mapping: GraphMapping) -> None:
-        """Make `read_chunk` keep its errors for `diagnose_gap` instead of raising them.
+        """Make `read_chunk` keep its errors for `diagnose_gaps` instead of raising them.
 
         A graph mapping that can fail runs under `ignore_errors()`, which would also suppress errors of `read_chunk`.
         """
@@ -80,11 +80,11 @@ class ChunkReader:
 
             * the text of the next position, and the token: the arguments of the next call
             * whether there is a next call
-            * the text of this position; empty unless `diagnose_gap` needs it
+            * the text of this position; empty unless `diagnose_gaps` needs it
             * the number of the chunk's first record
             * the columns of the chunk
 
-            The columns are empty at the end of the run, after an error that is kept for `diagnose_gap`, and when
+            The columns are empty at the end of the run, after an error that is kept for `diagnose_gaps`, and when
             another thread closed the stream during the call.
         """
         began = time.perf_counter()
@@ -118,7 +118,7 @@ class ChunkReader:
     ) -> tuple[Any, ...]:
         """Read the next chunk of a run, and return the result of `read_chunk`.
 
-        After an error, close the stream. Raise the error, or keep it for `diagnose_gap`.
+        After an error, close the stream. Raise the error, or keep it for `diagnose_gaps`.
         """
         try:
             stream = stream or self._open(position)
@@ -226,8 +226,8 @@ class ChunkReader:
         emitted = position.count - self.request.loop.start_at
         return batch * (whole if emitted else 1) - emitted % batch
 
-    def diagnose_gap(self, text: bytes, last: np.int64, number: np.int64) -> np.bool_:
-        """Find the errors of the records between two records on which the mapping succeeded.
+    def diagnose_gaps(self, text: bytes, last: np.int64, texts: Any, numbers: Any) -> np.bool_:
+        """Find the errors of the records between records on which the mapping succeeded.
 
         The dataset's `on_error` decides whether such an error is raised or counted as a skip. An error that
         `read_chunk` kept is always raised.
@@ -235,11 +235,19 @@ class ChunkReader:
         Args:
             text: The text of the position of the chunk that contains record `last`; empty before the first record.
             last: The number of the last record on which the mapping succeeded.
-            number: The number of the next record on which the mapping succeeded; -1 if there is none.
+            texts: The texts of the positions of the chunks that contain the records `numbers`.
+            numbers: The numbers of the next records on which the mapping succeeded. The number -1 stands for the end.
 
         Returns:
             True, because TensorFlow needs a value.
         """
+        for next_text, number in zip(texts, numbers, strict=True):
+            if number != last + 1:
+                self._diagnose_gap(text, last, number)
+            text, last = next_text, number
+        return np.True_
+
+    def _diagnose_gap(self, text: bytes, last: np.int64, number: np.int64) -> None:
         error, self._position_error = self._position_error, None
         if error is not None:
             raise error
@@ -248,7 +256,7 @@ class ChunkReader:
         if at_end and run.error is not None:
             raise run.error
         if at_end and run.end_count == last + 1:
-            return np.True_
+            return
         stream = self.request.reading.open(begin, self.request.account.with_new_stats())
         try:
             stream.discard(int(last) + 1 - begin.count)
@@ -262,7 +270,6 @@ class ChunkReader:
                 missing = None if missing is None else missing - len(chunk)
         finally:
             stream.close()
-        return np.True_
 
     def _mapping_failure(self, record: Record) -> Tar2TFError:
         assert self._fallible_mapping is not None

@@ -23,7 +23,7 @@ from ais_tar2tf.tfdata.columns import BLOCKS
 from ais_tar2tf.tfdata.counting import Counting
 from ais_tar2tf.tfdata.derived import DerivedDataset
 from ais_tar2tf.tfdata.liveness import NO_TOKEN
-from ais_tar2tf.tfdata.mappings.calls import CORES, guarded, map_graph, map_python, thread_count
+from ais_tar2tf.tfdata.mappings.calls import CORES, batched, guarded, map_graph, map_python, thread_count
 from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.progress import EpochOffset, IterationStart
 from ais_tar2tf.tfdata.request import DatasetRequest
@@ -221,10 +221,10 @@ def shard_dataset(request: DatasetRequest, start: IterationStart | None = None) 
     else:
         dataset = _chunk_dataset(reader, _with_record_tags).unbatch()
         if isinstance(mapping, PythonMapping):
-            dataset = map_python(dataset, mapping, request)
+            dataset = batched(map_python(dataset, mapping, request), request)
         else:
             dataset = map_graph(dataset, mapping, reader)
-        dataset = _batched(dataset, request).prefetch(_prefetched_elements(dataset.element_spec, request))
+        dataset = dataset.prefetch(_prefetched_elements(dataset.element_spec, request))
     dataset = _with_length(_with_process_check(dataset), request.element_count)
     return ShardDataset(dataset.with_options(_options(request)), reader)
 
@@ -288,11 +288,6 @@ def _empty_like(dataset: Dataset, predicate: Callable[[Any], Any]) -> Dataset:
     return tf.data.Dataset.range(1).filter(predicate).map(never_called)
 
 
-def _batched(dataset: Dataset, request: DatasetRequest) -> Dataset:
-    loop = request.loop
-    return dataset if loop.batch is None else dataset.batch(loop.batch, drop_remainder=loop.drop_remainder)
-
-
 def _prefetched_elements(mapped: Any, request: DatasetRequest) -> int:
     """Return how many mapped elements, or batches of them, to prefetch. A checkpoint stores them, too."""
     size = sum(_bytes_of(spec, request) for spec in tf.nest.flatten(mapped)) * (request.loop.batch or 1)
@@ -311,7 +306,7 @@ def _batched_chunks(dataset: Dataset, request: DatasetRequest) -> Dataset:
     elements. So large records are batched one by one, and small records by slicing chunks.
     """
     if request.loop.batch is None or request.elements.record_bytes >= _LARGE_RECORD or request.small_checkpoints:
-        return _batched(dataset.unbatch(), request)
+        return batched(dataset.unbatch(), request)
     return dataset.rebatch(request.loop.batch, drop_remainder=request.loop.drop_remainder)
 
 
