@@ -34,7 +34,7 @@ walk for each block. All ways have the same result.
 """
 
 _LARGE_BODY = 32 * KIB  # from this size on, members are found in a file without reading their bodies
-_WALKED_BYTES = 8 * MIB  # of a file that a walk covers
+_WALKED_BYTES = 16 * MIB  # of a file that a walk covers
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
 
 

@@ -75,8 +75,11 @@ class FileBytes:
             TransportError: A range cannot be read.
             ObjectChanged: Somebody wrote to the file since it was opened.
         """
+        pread, descriptor = os.pread, self._file.fileno()
         with self._errors():
-            found = [self._read(start, size) for start, size in zip(starts, sizes, strict=True)]
+            found = [pread(descriptor, size, start) for start, size in zip(starts, sizes, strict=True)]
+            if [*map(len, found)] != sizes:  # the file has become shorter, or a range has more than 2 GiB
+                found = [self._read(start, size) for start, size in zip(starts, sizes, strict=True)]
         self.check()
         return found
 
@@ -93,14 +96,15 @@ class FileBytes:
             )
 
     def _read(self, start: int, size: int) -> bytes:
-        data = os.pread(self._file.fileno(), size, start)
-        while len(data) < size:  # the system reads at most 2 GiB at once
-            more = os.pread(self._file.fileno(), size - len(data), start + len(data))
-            if not more:
+        data = bytearray(size)
+        done = 0
+        while done < size:  # the system reads at most 2 GiB at once
+            count = os.preadv(self._file.fileno(), [memoryview(data)[done:]], start + done)
+            if not count:
                 self.check()
-                raise TransportError(f"it ended {size - len(data):,} bytes early", url=self.shown)
-            data += more
-        return data
+                raise TransportError(f"it ended {size - done:,} bytes early", url=self.shown)
+            done += count
+        return bytes(data)
 
     def _current_state(self) -> FileState:
         return FileState.from_stat(os.fstat(self._file.fileno()))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ais_tar2tf.base import forking
-from ais_tar2tf.base.allocation import BATCHES, aligned_bytes, keep_freed
+from ais_tar2tf.base.allocation import LARGE_FIELDS, aligned_bytes, keep_freed
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.base.retries import repeat
@@ -49,7 +49,7 @@ class FileFetcher:
             account: Counts bytes, retries and seconds of waiting.
             read_ahead_bytes: Bounds a block, though nothing is read ahead. Default: the bound of `read.limits`.
         """
-        keep_freed(BATCHES)
+        keep_freed(LARGE_FIELDS)
         most = read_ahead_bytes or read.limits.read_ahead_bytes
         self._full_block = max(_MIN_BLOCK, min(_MAX_BLOCK, most // 2))
         self._store = store

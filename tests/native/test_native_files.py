@@ -393,6 +393,8 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "a").write_bytes(content := random.Random(1).randbytes(1_000))
     file, pread = FileBytes(tmp_path / "a", "a"), os.pread
     monkeypatch.setattr(file_bytes.os, "pread", lambda descriptor, size, at: pread(descriptor, min(size, 7), at))
+    preadv = os.preadv
+    monkeypatch.setattr(file_bytes.os, "preadv", lambda descriptor, views, at: preadv(descriptor, [views[0][:7]], at))
     assert file[3:900] == content[3:900]
     with pytest.raises(TransportError, match="it ended 1 bytes early"):
         file[990:1001]

@@ -12,7 +12,7 @@ from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.fetch import Fetcher
 from ais_tar2tf.fetch.decode_ahead import DecodeAhead
 from ais_tar2tf.fetch.files import FileFetcher
-from ais_tar2tf.options import MIB
+from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.records import Grouper, RecordBatch, RecordGrouper
 from ais_tar2tf.streams.in_cluster.store import ChecksRecords
 from ais_tar2tf.streams.order import Mark
@@ -21,6 +21,7 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["OpenShard"]
 
+_NOTICED = 32 * KIB  # bytes of an unselected member of a file, from which on the statistics do not count them as read
 _THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
 
 
@@ -97,8 +98,8 @@ class OpenShard:
         self.members = iter((members,))
         unread = 0
         if self._selects:
-            wants = self._by_name.wants
-            unread = sum(size for name, size in zip(members.names, members.sizes, strict=True) if not wants(name))
+            sizes = zip(members.names, members.sizes, strict=True)
+            unread = sum(size for name, size in sizes if size >= _NOTICED and not self._by_name.wants(name))
         fetch.continue_at(self.archive.position, unread)
         return True
 
