@@ -16,24 +16,26 @@ from tests.benchmarks.bench import Result
 
 __all__ = ["draw"]
 
-_OURS, _PEER, _INK, _SOFT = "#d9822b", "#9aa5b1", "#1f2933", "#52606d"
+_OURS, _OURS_IN_PYTHON, _PEER, _INK, _SOFT = "#d9822b", "#ecc193", "#9aa5b1", "#1f2933", "#52606d"
 _PANELS = (
     (
-        "Plain records, 2 KB",
-        ("records-2KB", "records-hugging-face-2KB", "records-grain-2KB", "records-tar-x-2KB"),
+        "Plain records of 2 KB, over HTTP",
+        ("records-engines-2KB", "records-spdl-2KB", "records-2KB", "records-hugging-face-2KB"),
     ),
     (
-        "Plain records, 100 KB",
+        "Plain records of 100 KB, over HTTP",
         (
+            "records-engines-100KB",
+            "records-curl-100KB",
+            "records-spdl-100KB",
             "records-100KB",
             "records-hugging-face-100KB",
-            "records-grain-100KB",
-            "records-tar-x-100KB",
-            "records-curl-100KB",
         ),
     ),
-    ("Into tf.data, 2 KB", ("dataset-2KB", "dataset-old-2KB", "dataset-tfrecord-2KB", "batch-dali-2KB")),
-    ("Into tf.data, 100 KB", ("dataset-100KB", "dataset-old-100KB", "dataset-tfrecord-100KB", "batch-dali-100KB")),
+    ("Batches of 2 KB into tf.data, over HTTP", ("batch-engines-2KB", "batch-tfrecord-2KB", "dataset-2KB")),
+    ("Batches of 100 KB into tf.data, over HTTP", ("batch-engines-100KB", "batch-tfrecord-100KB", "dataset-100KB")),
+    ("Batches of 2 KB into tf.data, from local files", ("batch-files-2KB", "batch-dali-2KB")),
+    ("Batches of 100 KB into tf.data, from local files", ("batch-files-100KB", "batch-dali-100KB")),
 )
 _CURVES = (
     ("streams-", "Plain records, 100 KB, several connections", "connections, each over a link of 200 MB/s"),
@@ -76,7 +78,8 @@ def _bars(axes: Axes, title: str, lines: Sequence[Result]) -> None:
     ours = lines[0].ours
     names = ["ais_tar2tf", *(line.peer_name for line in lines)]
     rates = [ours, *(ours / line.ratio for line in lines)]
-    bars = axes.barh(names[::-1], rates[::-1], color=[_PEER] * len(lines) + [_OURS], height=0.65)
+    colors = [_OURS, *(_OURS_IN_PYTHON if line.peer_name.startswith("ours") else _PEER for line in lines)]
+    bars = axes.barh(names[::-1], rates[::-1], color=colors[::-1], height=0.65)
     axes.bar_label(bars, labels=[f"{rate:,.0f}" for rate in rates[::-1]], padding=4, color=_SOFT)
     axes.set_title(title, loc="left", fontweight="bold")
     axes.set_xlim(0, max(rates) * 1.18)
