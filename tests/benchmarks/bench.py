@@ -27,7 +27,7 @@ _LAYER_KINDS = {
     "64KB": (500, 16_000),
 }  # number of records, and float32 values of each array: 1 s of sound
 _LAYER_WARM = 64
-_FILES = ("ours-files", "ours-files-python", "ours-batches-files", "spdl-files")
+_FILES = ("ours-files", "ours-files-python", "ours-batches-files", "ours-batches-files-python", "spdl-files")
 _LOCAL = frozenset(
     {"isal", "zstd", "lz4", "our-decoder", "dali", "grain", "tar-x", "cp", *_FILES, *WRITERS}
 )  # readers of local files instead of URLs

@@ -269,6 +269,11 @@ LINES: dict[str, Line] = {
     "records-engines-100KB": _rate("ours-records", "ours-records-python", "ours in pure Python", "100KB"),
     "batch-engines-2KB": _rate("ours-batches", "ours-batches-python", "ours in pure Python", "2KB"),
     "batch-engines-100KB": _rate("ours-batches", "ours-batches-python", "ours in pure Python", "100KB"),
+    **{
+        f"{line}-engines-{kind}": _rate(reader, f"{reader}-python", "ours in pure Python", kind)
+        for line, reader in (("files", "ours-files"), ("batch-files", "ours-batches-files"))
+        for kind in ("2KB", "100KB")
+    },
     "batch-files-2KB": _rate("ours-batches-files", "tfrecord-batches", "local TFRecord in batches", "2KB", 1.2),
     "batch-files-100KB": _rate("ours-batches-files", "tfrecord-batches", "local TFRecord in batches", "100KB", 2),
     "records-grain-2KB": _rate("ours-records", "grain", "grain, local ArrayRecord, bytes", "2KB"),

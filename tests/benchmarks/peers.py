@@ -382,6 +382,7 @@ PEERS = {
     "ours-batches": ours_batches,
     "ours-batches-files": ours_batches,
     "ours-batches-python": _in_python(ours_batches),
+    "ours-batches-files-python": _in_python(ours_batches),
     "ours-pictures": ours_pictures,
     "ours-pictures-scaled": ours_pictures_scaled,
     **{f"ours-pictures-{calls}": pictures_in_parallel(calls) for calls in PARALLEL},

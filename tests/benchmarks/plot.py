@@ -19,11 +19,11 @@ __all__ = ["draw"]
 _OURS, _OURS_IN_PYTHON, _PEER, _INK, _SOFT = "#d9822b", "#ecc193", "#9aa5b1", "#1f2933", "#52606d"
 _PANELS = (
     (
-        "Plain records of 2 KB, over HTTP",
+        "Plain records, 2 KB, HTTP",
         ("records-engines-2KB", "records-spdl-2KB", "records-2KB", "records-hugging-face-2KB"),
     ),
     (
-        "Plain records of 100 KB, over HTTP",
+        "Plain records, 100 KB, HTTP",
         (
             "records-engines-100KB",
             "records-curl-100KB",
@@ -32,13 +32,13 @@ _PANELS = (
             "records-hugging-face-100KB",
         ),
     ),
-    ("Batches of 2 KB into tf.data, over HTTP", ("batch-engines-2KB", "batch-tfrecord-2KB", "dataset-2KB")),
-    ("Batches of 100 KB into tf.data, over HTTP", ("batch-engines-100KB", "batch-tfrecord-100KB", "dataset-100KB")),
-    ("Batches of 2 KB into tf.data, from local files", ("batch-files-2KB", "batch-dali-2KB")),
-    ("Batches of 100 KB into tf.data, from local files", ("batch-files-100KB", "batch-dali-100KB")),
+    ("Batches into tf.data, 2 KB, HTTP", ("batch-engines-2KB", "batch-tfrecord-2KB", "dataset-2KB")),
+    ("Batches into tf.data, 100 KB, HTTP", ("batch-engines-100KB", "batch-tfrecord-100KB", "dataset-100KB")),
+    ("Batches into tf.data, 2 KB, files", ("batch-files-engines-2KB", "batch-files-2KB", "batch-dali-2KB")),
+    ("Batches into tf.data, 100 KB, files", ("batch-files-engines-100KB", "batch-files-100KB", "batch-dali-100KB")),
 )
 _CURVES = (
-    ("streams-", "Plain records, 100 KB, several connections", "connections, each over a link of 200 MB/s"),
+    ("streams-", "Plain records, 100 KB, connections", "connections, each over a link of 200 MB/s"),
     ("parallel-", "Images, decoded and resized", "concurrent calls of the mapping (parallel)"),
 )
 
