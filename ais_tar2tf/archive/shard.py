@@ -103,14 +103,14 @@ class ShardArchive:
         assert isinstance(self._archive, TarReader)
         self._archive.skip(count)
 
-    def walk(self, file: FileBytes, stop: int) -> Members | None:
+    def walk(self, file: FileBytes, stop: int, most: int) -> Members | None:
         """Find the next members in the file of this shard, as `TarReader.walk` does; None if a block must be fed.
 
         The next block begins at `position`.
         """
         if self.compressed or not isinstance(self._archive, TarReader):
             return None
-        members = self._archive.walk(file, stop)
+        members = self._archive.walk(file, stop, most)
         return None if members is None else next(self._counted(iter((members,))))
 
     @property

@@ -22,7 +22,7 @@ from ais_tar2tf.archive.tar_table import LONGEST_NAME
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import ArchiveError, LimitExceeded, TruncatedArchive, UnsupportedArchive
 from ais_tar2tf.native import tar_library
-from ais_tar2tf.options import KIB, MIB, Limits
+from ais_tar2tf.options import KIB, Limits
 
 __all__ = ["TarReader"]
 
@@ -34,7 +34,6 @@ walk for each block. All ways have the same result.
 """
 
 _LARGE_BODY = 32 * KIB  # from this size on, members are found in a file without reading their bodies
-_WALKED_BYTES = 16 * MIB  # of a file that a walk covers
 _EXTENSIONS = frozenset({Kind.PAX, Kind.GLOBAL_PAX, Kind.LONG_NAME, Kind.LONG_LINK})
 
 
@@ -184,12 +183,13 @@ class TarReader:
             self._dense = plain.is_dense
         self._base += length
 
-    def walk(self, file: FileBytes, stop: int) -> Members | None:
+    def walk(self, file: FileBytes, stop: int, most: int) -> Members | None:
         """Find the next members in the file of this tar, without reading their bodies.
 
         Args:
             file: The tar.
             stop: Members that end later are not found.
+            most: How many bytes to cover. The last member may end after them.
 
         Returns:
             Members whose `data` is the file. The next block, or the next walk, begins at `position`. None, and
@@ -200,7 +200,7 @@ class TarReader:
         if self._native is None or self.ended or self._partial or self._extensions.offset is not None or not is_large:
             return None
         start = self._base + self._skip if body is None else body.offset
-        run = self._native.take_from(file, start, stop, start + _WALKED_BYTES)
+        run = self._native.take_from(file, start, stop, start + most)
         self._in_file = run is not None and run.end - start >= run.members.total * _LARGE_BODY // 2
         if run is None:
             return None

@@ -52,6 +52,7 @@ class FileFetcher:
         keep_freed(LARGE_FIELDS)
         most = read_ahead_bytes or read.limits.read_ahead_bytes
         self._full_block = max(_MIN_BLOCK, min(_MAX_BLOCK, most // 2))
+        self.records_bytes: int = max(_MIN_BLOCK, most // 4)  # of the records that are read from `content` at once
         self._store = store
         self._shards = shards
         self._read = read

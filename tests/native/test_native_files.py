@@ -25,7 +25,7 @@ from ais_tar2tf.errors import ObjectChanged, Tar2TFError, TransportError
 from ais_tar2tf.fetch import files as fetch_files
 from ais_tar2tf.native import engine
 from ais_tar2tf.native.operation import cut_library
-from ais_tar2tf.options import Limits
+from ais_tar2tf.options import MIB, Limits
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
 
@@ -57,9 +57,8 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def any_size_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make small members count as large, and blocks and walks small, so that small archives reach all cases."""
+    """Make small members count as large, so that small archives reach all cases."""
     monkeypatch.setattr(tar, "_LARGE_BODY", 1)
-    monkeypatch.setattr(tar, "_WALKED_BYTES", 5_000)
 
 
 def large(count: int, size: int = 100 * KB, name: str = "s") -> dict[str, dict[str, bytes]]:
@@ -88,7 +87,7 @@ def members_in_file(path: Path, step: int) -> tuple[list[tuple[str, int, bytes]]
         at = 0
         while at < len(data):
             reader._in_file = True  # as after large members
-            members = reader.walk(data, len(data))
+            members = reader.walk(data, len(data), 5_000)
             at = reader.position
             block = data[at : min(at + step, len(data))]
             for group in reader.feed(block) if members is None else iter([members]):
@@ -156,8 +155,8 @@ def _compare_engines(data: st.DataObject, path: Path) -> None:
     for name in ENGINES:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AIS_TAR2TF_NATIVE", "0" if name == "python" else "1")
-            patch.setattr(tar, "_WALKED_BYTES", 250 * KB)
-            source = t2t.open(path, on_error="skip-record")
+            patch.setattr(fetch_files, "_MIN_BLOCK", 250 * KB)
+            source = t2t.open(path, on_error="skip-record", limits=Limits(read_ahead_bytes=MIB))
             source = source if fields is None else source.select(*fields)
             error = ""
             found = []

@@ -21,6 +21,7 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 
 __all__ = ["OpenShard"]
 
+_WALKED = 16 * MIB  # bytes of a file in which members are found at once, while their bodies are not read
 _NOTICED = 32 * KIB  # bytes of an unselected member of a file, from which on the statistics do not count them as read
 _THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
 
@@ -92,7 +93,8 @@ class OpenShard:
     def _walk(self, fetch: FileFetcher) -> bool:
         """Find members in the file itself if they are large; return False if the next bytes have to be fed."""
         content = fetch.content
-        members = None if content is None else self.archive.walk(*content)
+        most = _WALKED if self._in_blocks else fetch.records_bytes
+        members = None if content is None else self.archive.walk(*content, most)
         if members is None:
             return False
         self.members = iter((members,))

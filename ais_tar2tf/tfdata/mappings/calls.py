@@ -125,25 +125,26 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
         mapped = dataset.map(no_autograph(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
         return batched(mapped, request)
     reader.diagnose_with(mapping)
-    tagged = no_autograph(lambda tags, columns: (tags, timed(tags[1], columns)))
+    # The value comes first: the error of a batch of different shapes then states the value's own component.
+    tagged = no_autograph(lambda tags, columns: (timed(tags[1], columns), tags))
     mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     # An element with the number -1 follows the last mapped record. It never has the number that the check expects, so
     # the check also looks for missing records there.
     nothing = tf.nest.map_structure(empty_value, mapping.spec)
-    end = tf.data.Dataset.from_tensors(((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
+    end = tf.data.Dataset.from_tensors((nothing, (tf.constant(""), tf.constant(-1, tf.int64))))
     if request.loop.batch is None or request.loop.drop_remainder:  # a remainder is checked before it is dropped
         return batched(_checked(mapped.concatenate(end), reader), request)
     return _checked(batched(mapped, request).concatenate(end.batch(1)), reader)
 
 
 def _checked(dataset: Dataset, reader: ChunkReader) -> Dataset:
-    """Check the record numbers in a dataset of pairs (tags, value), or of batches of pairs, and drop the tags."""
+    """Check the record numbers in a dataset of pairs (value, tags), or of batches of pairs, and drop the tags."""
     diagnose_gaps = tensorflow_callback(reader.diagnose_gaps)
 
     @no_autograph
     def check(state: Any, element: Any) -> Any:
         position, last = state
-        tags, value = element
+        value, tags = element
         positions, numbers = (tf.reshape(tag, [-1]) for tag in tags)
         expected = tf.range(last + 1, last + 1 + tf.size(numbers, out_type=tf.int64))
         checked = tf.cond(
