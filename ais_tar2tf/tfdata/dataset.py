@@ -40,7 +40,7 @@ _OTHER_PROCESS = (
 _CUT_CHUNKS = 2  # TensorFlow cuts the fields of so many chunks at once, while Python reads the next chunk
 _PREFETCHED_BYTES = 2 * MIB  # of mapped elements; as much as a chunk of records
 _MIN_PREFETCHED, _MAX_PREFETCHED = 2, 64  # elements
-_DECODED_FACTOR = 10  # the assumed size of a mapped element without a fixed shape, in record sizes, as of a JPEG
+_DECODED_FACTOR = 10  # a mapped element without a fixed shape is taken for 10 times its record, as a decoded JPEG is
 _HUGE_RECORD = 8 * MIB  # from this size, a chunk is one record; reading more of them ahead costs more than waiting
 _UNKNOWN_LENGTH = 2**63 - 1  # elements: more than any dataset has. TensorFlow would remove a `take(-1)` as useless.
 _LARGE_RECORD = 16 * KIB  # from this size, copying a record costs more than handling it as an element of its own
@@ -350,8 +350,9 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
     results = tf.data.Dataset.counter().scan(begin, step)
     chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
     calls = 1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _CUT_CHUNKS
-    chunks = chunks.map(chunk, num_parallel_calls=calls)  # also without `cut`, so that checkpoints fit both engines
-    return chunks.prefetch(1)  # which is split meanwhile
+    # Without `cut`, the map does nothing, but the stages are the same: a checkpoint of one engine fits the other.
+    chunks = chunks.map(chunk, num_parallel_calls=calls)
+    return chunks.prefetch(1)  # the next chunk is ready when the current chunk has been split into records
 
 
 def _with_record_tags(tags: Any, columns: dict[str, Any]) -> Any:
