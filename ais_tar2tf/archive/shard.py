@@ -1,4 +1,4 @@
-"""The archive inside one shard: recognised, decompressed, and read by the reader of its format. No I/O."""
+"""The archive inside one shard: recognised, decompressed, and read by the reader of its format."""
 
 from __future__ import annotations
 

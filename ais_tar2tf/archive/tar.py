@@ -1,8 +1,10 @@
-"""A reader of tars: ustar, GNU, PAX, star and v7. Its input is blocks, and a block may end anywhere. No I/O.
+"""A reader of tars: ustar, GNU, PAX, star and v7. Its input is blocks, and a block may end anywhere.
 
 Members are found in two ways, with the same result. Many plain headers whose bodies end in the block are read at once
 (`tar_native.py`, or `tar_runs.py` in pure Python). Everything else is read in this module, one header at a time: PAX
 headers that change a size, long names, base-256 numbers, v7, odd headers, and bodies that continue in the next block.
+
+`walk` also finds members in an open file that it is given. This module must not open files.
 """
 
 from __future__ import annotations

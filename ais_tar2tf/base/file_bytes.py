@@ -84,8 +84,14 @@ class FileBytes:
         return found
 
     def walk(self, library: TarLibrary, start: int, stop: int, enough: int, **most: int) -> Walked | None:
-        """Find members of a tar without reading their bodies; see `TarLibrary.walk_file`."""
-        return library.walk_file(self._file.fileno(), start, stop, enough, **most)
+        """Find members of a tar without reading their bodies; see `TarLibrary.walk_file`.
+
+        Raises:
+            ObjectChanged: Somebody wrote to the file since it was opened.
+        """
+        found = library.walk_file(self._file.fileno(), start, stop, enough, **most)
+        self.check()
+        return found
 
     def check(self) -> None:
         """Raise ObjectChanged if somebody wrote to the file since it was opened."""

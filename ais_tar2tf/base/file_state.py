@@ -42,7 +42,7 @@ class FileState:
 
     @property
     def fingerprint(self) -> str:
-        """The fields `status_changed` and `others` as a text that positions store. Every write changes this text."""
+        """The fields `status_changed` and `others` as a text, for positions. Every write changes this text."""
         return f"{_KIND}:{self.status_changed:x}:{self.others}"
 
     def difference(self, now: FileState) -> str:

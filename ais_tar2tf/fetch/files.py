@@ -52,7 +52,8 @@ class FileFetcher:
         keep_freed(LARGE_FIELDS)
         most = read_ahead_bytes or read.limits.read_ahead_bytes
         self._full_block = max(_MIN_BLOCK, min(_MAX_BLOCK, most // 2))
-        self.records_bytes: int = max(_MIN_BLOCK, most // 4)  # of the records that are read from `content` at once
+        # The bytes of records that a caller should read from `content` before it hands them out.
+        self.records_bytes: int = max(_MIN_BLOCK, most // 4)
         self._store = store
         self._shards = shards
         self._read = read
@@ -102,11 +103,20 @@ class FileFetcher:
 
     @property
     def content(self) -> tuple[FileBytes, int] | None:
-        """The file of the current shard, and where the range ends that is read; None while the file is not open."""
-        return None if self._body is None else (self._body.content, self._end(self._body))
+        """The file of the current shard, and the end of the range to read; None while the file is not open."""
+        with self._lock:
+            return None if self._body is None else (self._body.content, self._end(self._body))
+
+    @property
+    def offset(self) -> int:
+        """The offset in the shard at which the next `read` begins."""
+        return self._offset
 
     def continue_at(self, offset: int, unread: int) -> None:
-        """Let the next `read` begin at `offset`. All bytes before it, but for `unread`, are read from `content`."""
+        """Let the next `read` begin at `offset`, because the bytes before it are read from `content`.
+
+        Count them in the statistics, except `unread` bytes of fields that are not selected.
+        """
         with self._lock:
             if self._body is not None:
                 self._body.seek(offset)

@@ -51,7 +51,6 @@ def build(folder: Path) -> list[Path]:
     if not compiler[0]:
         raise _NotBuiltError("there is no C compiler (on Debian and Ubuntu: apt install gcc libc6-dev)")
     folder.mkdir(parents=True, exist_ok=True)
-    built: list[Path] = []
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         stub = Path(temporary, _TENSORFLOW)
         _run([*compiler, "-shared", "-x", "c", os.devnull, f"-Wl,-soname,{_TENSORFLOW}", "-o", str(stub)])
@@ -59,9 +58,9 @@ def build(folder: Path) -> list[Path]:
             libraries = ["-Wl,--no-as-needed", str(stub)] if name == "cut.so" else []
             target = Path(temporary, name)
             _run([*compiler, *_FLAGS, *(str(_HERE / source) for source in sources), *libraries, "-o", str(target)])
-        for name in LIBRARIES:
-            built.append(Path(temporary, name).replace(folder / name))
-    return built
+        for name in reversed(LIBRARIES):  # tar.so states the version of both, so it comes last
+            Path(temporary, name).replace(folder / name)
+    return [folder / name for name in LIBRARIES]
 
 
 def _run(command: list[str]) -> None:

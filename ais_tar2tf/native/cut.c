@@ -14,6 +14,7 @@
    copies, as nothing keeps the blocks alive afterwards. The operation keeps no state. */
 
 #define _POSIX_C_SOURCE 200809L /* for pread and the nanoseconds of a file's times */
+#define _FILE_OFFSET_BITS 64
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 
 enum { MOST_BLOCKS = 64, OTHER_INPUTS = 3, NANOSECONDS = 1000000000 };
 
-/* `FileState` of `stores/file_state.py`, and an open descriptor of the file. */
+/* An open descriptor of a file, and its `FileState` (`base/file_state.py`). */
 typedef struct {
     int64_t descriptor, device, inode, size, modified, status_changed, mode, owner, group, links;
 } File;
@@ -96,7 +97,8 @@ static int read_inputs(TF_OpKernelContext *context, Inputs *inputs, TF_Status *s
     return list_parts(inputs, count - OTHER_INPUTS, status);
 }
 
-/* Returns whether nobody has written to a file. New permissions, owners and links change its last time, too. */
+/* Returns whether nobody has written to a file. If only `status_changed` and the mode, owner, group or links differ, the
+   content is the same. */
 static int is_unchanged(const File *file) {
     struct stat now;
     if (fstat((int)file->descriptor, &now) != 0) return 0;

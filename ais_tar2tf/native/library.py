@@ -1,4 +1,4 @@
-"""Loads the libraries of the native step, and calls their functions by ctypes, without the interpreter's lock."""
+"""Loads the native step's library for tars, and calls its functions by ctypes, without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def gather(block: Bytes, starts: Numbers, sizes: Numbers, out: Bytes) -> None:
     Raises:
         AssertionError: A range is outside of the block, or `out` is too small.
     """
-    if len(starts) and (starts.min() < 0 or sizes.min() < 0 or (starts + sizes).max() > len(block)):
+    if len(starts) and (starts.min() < 0 or sizes.min() < 0 or (starts > len(block) - sizes).any()):
         raise AssertionError("a range is outside of its block")
     if int(sizes.sum()) > len(out):
         raise AssertionError("the ranges are larger than the room for them")

@@ -10,6 +10,7 @@
    headers are compared with the bytes that are there before they are used. */
 
 #define _POSIX_C_SOURCE 200809L /* for pread */
+#define _FILE_OFFSET_BITS 64
 
 #include "native.h"
 

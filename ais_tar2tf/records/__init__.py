@@ -1,4 +1,4 @@
-"""Members become records: grouping by name, selection of fields, and tables of records. No I/O.
+"""Members become records: grouping by name, selection of fields, and tables of records.
 
 A record is a dict of the fields of one key, such as `{"__key__": "a/b", "__shard__": url, "jpg": b"…"}`.
 """

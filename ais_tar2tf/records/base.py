@@ -1,6 +1,6 @@
 """The base class of groupers. A grouper makes records of the members of one shard.
 
-This module and its subclasses must not do I/O.
+This module and its subclasses must not open files or connections.
 """
 
 from __future__ import annotations

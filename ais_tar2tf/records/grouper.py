@@ -1,4 +1,4 @@
-"""Makes records of the members of one tar or zip shard. This module must not do I/O.
+"""Makes records of the members of one tar or zip shard. This module must not open files or connections.
 
 A member that belongs to no record is counted as ignored, or is an error if it looks like data.
 

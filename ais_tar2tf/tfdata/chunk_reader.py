@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ais_tar2tf.base import forking
+from ais_tar2tf.base.file_bytes import raise_unread
 from ais_tar2tf.errors import MappingError, Tar2TFError
 from ais_tar2tf.records import Record, Records
 from ais_tar2tf.streams.datasets.loops import wrong_index
@@ -80,7 +81,7 @@ class ChunkReader:
 
             * the text of the next position, and the token: the arguments of the next call
             * whether there is a next call
-            * the text of this position; empty unless `diagnose_gaps` needs it
+            * the text of this position; empty unless `diagnose_gaps` or `raise_unread` needs it
             * the number of the chunk's first record
             * the columns of the chunk
 
@@ -98,7 +99,9 @@ class ChunkReader:
             return self._outputs(text, token, self._beginning(0, 0), Records())
         run = self._run(position)
         try:
-            if run.error is not None:
+            if run.unread is not None and self._fallible_mapping is None:
+                raise run.unread
+            if run.error is not None or run.unread is not None:
                 return self._outputs(text, token, position, Records())
             return self._read_run(run, position, stream, text, token)
         finally:
@@ -226,6 +229,22 @@ class ChunkReader:
         emitted = position.count - self.request.loop.start_at
         return batch * (whole if emitted else 1) - emitted % batch
 
+    def raise_unread(self, files: Any, text: bytes) -> None:
+        """Raise the error for a chunk whose fields TensorFlow could not read from their files.
+
+        Keep the error: the run must not go on without the records of this chunk. A mapping that can fail runs under
+        `ignore_errors()`, which suppresses this error, so `diagnose_gaps` raises the error again.
+
+        Args:
+            files: A row for each file, which begins with the descriptor.
+            text: The text of the chunk's position.
+        """
+        try:
+            raise_unread(files[:, 0])
+        except Tar2TFError as error:
+            self._run(self._parse(text)).unread = error
+            raise
+
     def diagnose_gaps(self, text: bytes, last: np.int64, texts: Any, numbers: Any) -> np.bool_:
         """Find the errors of the records between records on which the mapping succeeded.
 
@@ -253,6 +272,8 @@ class ChunkReader:
             raise error
         begin = self._parse(text) if text else self._latest_begin()
         run, at_end = self._run(begin), number < 0
+        if run.unread is not None:
+            raise run.unread
         if at_end and run.error is not None:
             raise run.error
         if at_end and run.end_count == last + 1:
@@ -365,7 +386,7 @@ class ChunkReader:
         self, next_text: bytes, token: Any, position: StreamPosition, chunk: Records, *, has_next: bool = False
     ) -> tuple[Any, ...]:
         """Return the result of `read_chunk`, in the types that TensorFlow accepts."""
-        text = b"" if self._fallible_mapping is None else position.to_text().encode()
+        text = b"" if self._fallible_mapping is None and self.cut is None else position.to_text().encode()
         columns = [self._column(name, chunk) for name in self.request.elements.columns]
         arrays = map(as_column, columns) if self.cut is None else packed(columns)
         return next_text, token, np.bool_(has_next), text, np.int64(position.count), *arrays
@@ -386,6 +407,7 @@ class _Run:
         begin: The first position of the run; None if another process began the run.
         end_count: The record count at the end of the run; None until the run has ended.
         error: The error that ended the run, if `read_chunk` did not raise it.
+        unread: The error of a chunk whose fields TensorFlow could not read.
         records_before: The number of records before `begin` in the first epoch.
         last_return: The time at which `read_chunk` last returned, by `time.perf_counter`; None before that.
     """
@@ -393,5 +415,6 @@ class _Run:
     begin: StreamPosition | None = None
     end_count: int | None = None
     error: Exception | None = None
+    unread: Exception | None = None
     records_before: int = 0
     last_return: float | None = None

@@ -1,6 +1,6 @@
 """The columns of a chunk: arrays of the values of one field, in the form that TensorFlow accepts.
 
-This module must not do I/O.
+This module must not open files or connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ FILE_NUMBERS = 10
 """How many numbers describe a file that is handed to the native operation."""
 
 _SMALL_BLOCK = 64 * KIB  # such a block, of names for example, is copied
-_MOST_COPIED = 1 * MIB  # of small blocks; beyond it, only the values are copied
+_MOST_COPIED = 1 * MIB  # of all blocks but the largest; if they have more bytes, only the values in them are copied
+_MOST_FILES = 32  # that a chunk keeps open
 _EMPTY = np.empty(0, np.uint8)
 
 
@@ -64,7 +65,7 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Sequence[Any]:
 def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the columns of a chunk as arguments of the native operation: `BLOCKS` blocks, files, starts and sizes.
 
-    The largest blocks are passed on as they are, and so are files. All other values are copied to the last block.
+    The largest blocks are passed on as they are, and so are files. All other values are copied to one more block.
     """
     cuts = [column if isinstance(column, Cuts) else Cuts.of(column) for column in columns]
     found = {id(part.block): part.block for column in cuts for part in column.parts}
@@ -72,7 +73,8 @@ def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
     by_size = sorted((each for each in found.values() if not isinstance(each, FileBytes)), key=len, reverse=True)
     large = [block for block in by_size[: BLOCKS - 2] if len(block) > _SMALL_BLOCK]
     small = by_size[len(large) :]
-    if sum(map(len, small)) > _MOST_COPIED:  # too many large blocks: copy only the values that are in them
+    if sum(map(len, small)) > _MOST_COPIED or len(files) > _MOST_FILES:  # copy only the values that are in them
+        files = files if len(files) <= _MOST_FILES else []
         cuts, copies = _copied(cuts, set(map(id, [*large, *files])))
         large, small = [*large, copies], []
     blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), np.concatenate([_EMPTY, *small])]

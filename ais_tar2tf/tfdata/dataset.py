@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ais_tar2tf.base.file_bytes import raise_unread
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
 from ais_tar2tf.streams.order.seeds import choose_seed
 from ais_tar2tf.tfdata.chunk_reader import ChunkReader
@@ -323,7 +322,7 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
     types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64, *column_types]
 
     read = tensorflow_callback(reader.read_chunk)
-    refuse = tensorflow_callback(lambda files: raise_unread(files[:, 0]))
+    refuse = tensorflow_callback(reader.raise_unread)
 
     @no_autograph
     def step(state: Any, _: Any) -> Any:
@@ -341,7 +340,7 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
             *blocks, files, starts, sizes = columns
             is_read, columns = cut.ais_tar2tf_cut(blocks, files, starts, sizes, F=len(names))
             is_read.set_shape(())
-            checked = tf.cond(is_read, lambda: True, lambda: tf.numpy_function(refuse, [files], tf.bool))
+            checked = tf.cond(is_read, lambda: True, lambda: tf.numpy_function(refuse, [files, tags[0]], tf.bool))
             with tf.control_dependencies([checked]):
                 columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
         return element(tags, dict(zip(names, columns, strict=True)))

@@ -19,7 +19,7 @@ from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN
 
 __all__ = ["DatasetRequest", "Elements"]
 
-_LARGEST_CUT = 32 * KIB  # bytes of a record; a larger one that is received is faster as an object of its own
+_LARGEST_CUT = 32 * KIB  # bytes of a downloaded record; a field of a larger one is faster as an object of its own
 _ONE_EPOCH = RecordLoop(seed=Seed(0))
 
 
@@ -72,9 +72,14 @@ class DatasetRequest:
     native: bool = True
 
     @cached_property
+    def in_blocks(self) -> Reading | None:
+        """The records whose fields the operation cuts; None if they are taken one by one."""
+        return self.reading.in_blocks()
+
+    @cached_property
     def cut(self) -> Any:
         """TensorFlow's operation that cuts fields out of blocks and files; None where Python copies each field."""
-        reading = self.reading.in_blocks()
+        reading = self.in_blocks
         is_large = self.elements.record_bytes > _LARGEST_CUT
         if not self.native or reading is None or (is_large and not (reading.from_files and self.account.raises)):
             return None
@@ -83,9 +88,10 @@ class DatasetRequest:
     @cached_property
     def batches_per_chunk(self) -> int:
         """The number of whole batches in a chunk; 0 without batches, or if a batch is too large."""
-        limits = self.reading.read.limits
         if self.loop.batch is None:
             return 0
+        reading = self.reading if self.cut is None or self.in_blocks is None else self.in_blocks
+        limits = reading.read.limits
         # Python's copies of the fields take as much memory again, unless the operation cuts them out of blocks.
         room = limits.chunk_bytes // 2 if self.cut is None else limits.chunk_bytes
         records = room // max(1, self.elements.record_bytes)

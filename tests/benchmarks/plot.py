@@ -32,8 +32,8 @@ _PANELS = (
             "records-hugging-face-100KB",
         ),
     ),
-    ("Batches into tf.data, 2 KB, HTTP", ("batch-engines-2KB", "batch-tfrecord-2KB", "dataset-2KB")),
-    ("Batches into tf.data, 100 KB, HTTP", ("batch-engines-100KB", "batch-tfrecord-100KB", "dataset-100KB")),
+    ("Batches into tf.data, 2 KB, HTTP", ("batch-engines-2KB", "batch-tfrecord-2KB")),
+    ("Batches into tf.data, 100 KB, HTTP", ("batch-engines-100KB", "batch-tfrecord-100KB")),
     ("Batches into tf.data, 2 KB, files", ("batch-files-engines-2KB", "batch-files-2KB", "batch-dali-2KB")),
     ("Batches into tf.data, 100 KB, files", ("batch-files-engines-100KB", "batch-files-100KB", "batch-dali-100KB")),
 )
@@ -56,7 +56,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": _INK, "axes.labelcolor": _SOFT})
     rows = -(-count // 2)
     figure, grid = plt.subplots(rows, 2, figsize=(12, 2.7 * rows), dpi=100, squeeze=False, layout="constrained")
-    figure.suptitle("Records per second", fontweight="bold")
+    figure.suptitle("Records per second (each peer as its ratio to ours in one line)", fontweight="bold")
     places = list(grid.flat)
     for axes, (title, lines) in zip(places, panels, strict=False):
         _bars(axes, title, lines)

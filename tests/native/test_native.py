@@ -362,3 +362,23 @@ def test_the_functions_read_no_memory_that_is_not_set(tmp_path: Path) -> None:
         [*command, *damaged_archives(tmp_path, 60)], capture_output=True, text=True, check=False, timeout=200
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_the_operation_stays_within_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run it in TensorFlow, under the sanitizers."""
+    monkeypatch.setenv("CC", f"{COMPILER} -g -fsanitize=address,undefined -fno-sanitize-recover=undefined")
+    library = next(path for path in build.build(tmp_path) if path.name == "cut.so")
+    runtimes = [_file_of_compiler("libasan.so"), _file_of_compiler("libubsan.so")]
+    if not all(Path(runtime).is_absolute() for runtime in runtimes):
+        pytest.skip("the compiler has no sanitizers")
+    monkeypatch.setenv("LD_PRELOAD", " ".join(runtimes))
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # TensorFlow frees little at exit
+    command = [sys.executable, "-m", "tests.native.cut_inputs", str(library), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _file_of_compiler(name: str) -> str:
+    command = [str(COMPILER), f"-print-file-name={name}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -26,6 +26,8 @@ from ais_tar2tf.fetch import files as fetch_files
 from ais_tar2tf.native import engine
 from ais_tar2tf.native.operation import cut_library
 from ais_tar2tf.options import MIB, Limits
+from ais_tar2tf.tfdata import chunk_reader, columns
+from ais_tar2tf.tfdata.liveness import free_unused
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
 
@@ -227,6 +229,7 @@ def test_unselected_fields_are_not_read(tmp_path: Path) -> None:
     before = _bytes_read()
     assert [int(record["cls"]) for record in source.records()] == list(range(60))
     assert _bytes_read() - before < 2_000 * KB
+    assert 60 < source.stats.bytes < 200 * KB
     before = _bytes_read()
     assert sum(int(batch["cls"].shape[0]) for batch in source.dataset(batch=10)) == 60
     assert _bytes_read() - before < 4_000 * KB
@@ -271,6 +274,58 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(
             pass
 
 
+@pytest.mark.parametrize("change", [_append, _cut, _overwrite])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_file_that_changes_is_not_the_fault_of_a_mapping(
+    tmp_path: Path, use: Callable[[str], None], change: Callable[[Path], None], name: str
+) -> None:
+    use(name)
+    path = written(tmp_path / "a.tar", large(400))
+
+    def number(record: dict[str, tf.Tensor]) -> tf.Tensor:
+        return tf.strings.to_number(record["cls"]) + tf.cast(tf.strings.length(record["jpg"]), tf.float32)
+
+    for options in ({}, {"batch": 2}, {"batch": 2, "drop_remainder": True}):
+        path = written(tmp_path / "a.tar", large(400))
+        found = iter(t2t.open(path).dataset(number, **options))
+        next(found)
+        change(path)
+        with pytest.raises(ObjectChanged, match=r"a\.tar: the file was written to while it was read"):
+            for _ in found:
+                pass
+
+
+@pytest.mark.parametrize("shorter", [0, 3])
+@pytest.mark.parametrize("options", [{}, {"batch": 2}])
+def test_records_that_tensorflow_could_not_read_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, int], shorter: int
+) -> None:
+    """Replace the content by fewer good records after Python has read the headers, and before TensorFlow reads."""
+    path = written(tmp_path / "a.tar", large(20))
+    other = made.tar(large(shorter, name="other").items())
+    packed = columns.packed
+
+    def replacing(arrays: list[object]) -> list[object]:
+        done = packed(arrays)
+        if len(arrays[0]):
+            path.write_bytes(other)
+        return done
+
+    dataset = t2t.open(path).dataset(lambda record: tf.strings.to_number(record["cls"]), **options)
+    monkeypatch.setattr(chunk_reader, "packed", replacing)
+    with pytest.raises(ObjectChanged, match=r"a\.tar: the file was written to"):
+        list(dataset)
+
+
+def test_a_changed_file_is_noticed_though_no_field_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.tar", large(400))
+    found = iter(t2t.open(path).select("cls?").records())
+    next(found)
+    _overwrite(path)
+    with pytest.raises(ObjectChanged, match=r"a\.tar: the file was written to"):
+        list(found)
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_file_that_is_replaced_is_read_to_its_end(tmp_path: Path, use: Callable[[str], None], name: str) -> None:
     use(name)
@@ -287,6 +342,7 @@ def test_files_are_open_only_as_long_as_they_are_used(tmp_path: Path) -> None:
     dataset = t2t.open(f"{tmp_path}/{{0..7}}.tar").dataset(batch=8)
     assert len(list(rows_of(dataset))) == 240
     gc.collect()
+    free_unused()
     assert not _open_tars(tmp_path)
     iterator = rows_of(dataset)
     for _ in range(100):

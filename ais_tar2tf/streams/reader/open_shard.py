@@ -22,7 +22,7 @@ from ais_tar2tf.values.example_grouper import ExampleGrouper
 __all__ = ["OpenShard"]
 
 _WALKED = 16 * MIB  # bytes of a file in which members are found at once, while their bodies are not read
-_NOTICED = 32 * KIB  # bytes of an unselected member of a file, from which on the statistics do not count them as read
+_NOTICED = 32 * KIB  # bytes; smaller members of a file count as read, even if their fields are not selected
 _THREAD_FROM = 1 * MIB  # the smallest compressed shard for which a thread that decompresses is worth its cost
 
 
@@ -100,8 +100,13 @@ class OpenShard:
         self.members = iter((members,))
         unread = 0
         if self._selects:
-            sizes = zip(members.names, members.sizes, strict=True)
-            unread = sum(size for name, size in sizes if size >= _NOTICED and not self._by_name.wants(name))
+            at = fetch.offset  # a member that begins before it was counted as far as it was read
+            places = zip(members.names, members.starts, members.sizes, strict=True)
+            unread = sum(
+                max(0, start + size - max(start, at))
+                for name, start, size in places
+                if size >= _NOTICED and not self._by_name.wants(name)
+            )
         fetch.continue_at(self.archive.position, unread)
         return True
 

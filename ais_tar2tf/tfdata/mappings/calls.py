@@ -3,7 +3,8 @@
 An error in a graph does not name its record. So `map_graph` lets tf.data drop the records on which a mapping fails. A
 check after the mapping finds gaps in the numbers of the records. For each gap, the check reads the missing records
 again, and calls the mapping on each of them. If the mapping fails again, `on_error` decides whether the mapping's
-error is raised or the record is skipped. A check takes some 0.1 ms, so it looks at whole batches where there are any.
+error is raised or the record is skipped. A check takes some 0.1 ms, so it looks at whole batches, unless the last one
+may be dropped.
 
 This module must not decide whether a mapping runs as a graph or as Python: `tracing` does.
 """
@@ -125,7 +126,8 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
         mapped = dataset.map(no_autograph(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
         return batched(mapped, request)
     reader.diagnose_with(mapping)
-    # The value comes first: the error of a batch of different shapes then states the value's own component.
+    # TensorFlow's error about a batch of different shapes counts the tensors of an element. With the value first, the
+    # number is the same as in an element of the dataset.
     tagged = no_autograph(lambda tags, columns: (timed(tags[1], columns), tags))
     mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     # An element with the number -1 follows the last mapped record. It never has the number that the check expects, so
