@@ -2,7 +2,10 @@
 
 The block is divided into rows of 512 bytes. Every row with `usta` at byte 257 is a candidate: a header, or data that
 looks like a header. The table parses every candidate as if it were a header. Only the chain from one header to the
-next shows which candidates are headers: `run()` follows the chain. A header that is not plain ends the chain.
+next shows which candidates are headers: `run()` follows the chain.
+
+A header is *plain* if it is a usual header of the ustar or GNU format: with octal numbers, a known type, a correct
+checksum, and at most `member_bytes` bytes of body. `_are_plain` checks the details. Any other header ends the chain.
 """
 
 from __future__ import annotations
@@ -54,13 +57,15 @@ _KNOWN[[_FILE, _PAX]] = True
 
 
 class HeaderTable:
-    """The candidates of `block[start:]`, each parsed as if it were a header. Each list has an entry for each.
+    """The candidates of `block[start:]`, each parsed as if it were a header.
+
+    Each list has one item for each candidate:
 
     rows        row numbers, ascending
     types       type bytes
     sizes       bytes of the body; 0 for links, devices and directories
     names       names with their prefix
-    plain       whether the candidate is a plain header with a correct checksum
+    plain       whether the candidate is a plain header
     following   the row at which the next header would begin
     only_files  whether all candidates have the type of a file
     """
@@ -162,6 +167,7 @@ class HeaderTable:
 
 def _sum_of_bytes(columns: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return the sum of the bytes of each column. A column has at most 64 words."""
-    # Four sums of 16 bits in each word. 64 words add at most 128 bytes to each, so none overflows.
+    # Each word of `fours` holds four sums of 16 bits. Each word of a column adds two bytes to each of these sums. So
+    # a sum adds at most 128 bytes, and does not overflow.
     fours = (columns & _EVERY_OTHER_BYTE).sum(axis=0) + ((columns >> np.uint64(8)) & _EVERY_OTHER_BYTE).sum(axis=0)
     return np.ascontiguousarray(fours).view("<u2").reshape(-1, 4).sum(axis=1, dtype=np.int64)

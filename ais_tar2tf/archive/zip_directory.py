@@ -115,12 +115,17 @@ def find_directory(shard: str, limits: Limits, size: int, read_range: Callable[[
         )
     end, end_at = parse_end(tail[at:], shard, start + at), start + at
     locator = tail[max(0, at - LOCATOR_BYTES) : at]
-    # The locator is used only if the directory does not end where the end record begins. Some programs write a zip64
-    # end even where all numbers fit; then the zip64 end lies between the two.
+    # If the directory ends where the end record begins, there is no zip64 end between the directory and the end
+    # record, and bytes that look like a locator are ignored. Some programs write a zip64 end even if all numbers fit
+    # into the end record. The locator is used in this case, too.
     if locator[:4] == LOCATOR and end.offset + end.size != end_at:
         end64_at = parse_locator(locator)
         if not 0 <= end64_at <= end_at - LOCATOR_BYTES - END64_BYTES:
-            raise ArchiveError(f"the zip64 end is said to stand at {end64_at:,}", shard=shard, offset=end_at)
+            raise ArchiveError(
+                f"the zip64 end cannot be at {end64_at:,}, the offset that its locator states",
+                shard=shard,
+                offset=end_at,
+            )
         record = read(end64_at, end64_at + END64_BYTES)
         if record[:4] != END64:
             message = f"the zip64 end is said to stand at {end64_at:,}, and does not"

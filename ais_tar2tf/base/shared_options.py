@@ -26,7 +26,8 @@ __all__ = ["annotation_names", "takes_options_of"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_NAMES = "__annotation_names__"  # the attribute of a wrapped function that keeps the globals of its keywords' module
+# In this attribute of a function, `takes_options_of` stores the globals of the module that defines `keywords`.
+_NAMES = "__annotation_names__"
 _ENTRY = re.compile(r"^( *)\*\*options: .*(?:\n\1 +.*)*\n?", re.MULTILINE)  # in an `Args:` section
 _ARGS = re.compile(r"^( *)(?:Args|Attributes):\n((?:\1 +.*\n|\n)*)", re.MULTILINE)
 

@@ -79,8 +79,8 @@ class Verdict:
 def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdict:
     """Return the verdict, which names the stage that is the bottleneck. `together` is not compared.
 
-    The download is the bottleneck if it is slower than all stages after it together. Otherwise the bottleneck is the
-    stage that adds the most time.
+    The download is the bottleneck if no rate of `parse`, `handed_over` and `decode` is lower than the rate of
+    `best_download`. Otherwise the bottleneck is the one of these three stages that adds the most time.
 
     Args:
         rates: The measurements.
@@ -100,7 +100,7 @@ def judge(rates: Rates, record_bytes: float, cores: int, *, batch: int) -> Verdi
     elif slowest is rates.decode:
         bottleneck = "decode"
         advice += [
-            f"decoding has the {cores} cores of this machine: dataset(parallel={cores}) is what there is to use",
+            f"decoding can use at most the {cores} cores of this machine: set dataset(parallel={cores})",
             "store the images in the size that the model takes, or train where there are more cores",
         ]
     elif slowest is rates.handed_over:

@@ -89,7 +89,10 @@ _BY_TEXT = (  # a part of an error's text, and its remedy; the first part that o
         "manifest.json: the document is damaged",
         "move that file away, then write everything anew: the same command with --exists replace",
     ),
-    ("which exists='error' refuses", "choose another OUT; or leave --exists error out: those files stay"),
+    (
+        "which exists='error' refuses",
+        "choose another OUT; or the same command without --exists error: the files that are there stay",
+    ),
     ("the page cannot be written there", "choose another file, in a folder that is there: --out card.html"),
     ("this file is there, and is no index", "the same command with another --out; that file stays as it is"),
     ("was memory short?", "the same command with fewer processes, as --workers 1"),
@@ -117,7 +120,7 @@ def code_of(error: BaseException) -> int:
     3
     """
     cause = error.__cause__
-    if isinstance(cause, ssl.SSLError) and cause.library == "SSL":  # not a certificate file that cannot be read
+    if isinstance(cause, ssl.SSLError) and cause.library == "SSL":  # for a damaged CA file, the library is "X509"
         return NETWORK
     if type(error) is StoreError and isinstance(cause, OSError):  # a local file system failed: a full disk, …
         return FAILED
@@ -181,7 +184,10 @@ def _of_access(error: BaseException) -> str:
 
 
 def _of_missing(error: BaseException) -> str:
-    """Suggest to list what holds the missing object or AIStore bucket; for another bucket, suggest `doctor`."""
+    """Suggest to list the parent of a missing object or AIStore bucket.
+
+    For a missing bucket of any other store, suggest `doctor`.
+    """
     where = _where(error)
     scheme, bucket, name = split_url(where)
     if scheme == "file":

@@ -61,7 +61,8 @@ class KeySet:
     def _is_light(self, size: int) -> bool:
         """Return whether `size` more characters of keys may be kept in the list.
 
-        They may if all keys then take little memory, or no more memory than the digests of the keys so far.
+        All keys together, including the new keys, may have `_KEPT_CHARACTERS` characters. The keys may have more
+        characters if the digests of the earlier keys would take at least as many bytes.
         """
         return self.size + size <= max(_KEPT_CHARACTERS, _DIGEST_BYTES * self._count)
 

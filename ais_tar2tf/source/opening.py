@@ -195,7 +195,8 @@ def index_shards(
         endpoint: As `t2t.open` takes it.
         token: As `t2t.open` takes it.
         progress: Whether to show a progress bar. Default: only on a terminal.
-        counts_only: Only count the records. Shards in AIStore are then listed by AIStore, and not read.
+        counts_only: Only count the records. AIStore then lists the members of its shards, and a shard in AIStore is
+            read only if this list is not enough.
         **options: Further options, as `t2t.open` takes them.
 
     Returns:

@@ -102,7 +102,9 @@ def convert(
 
     check_written(out, "OUT")
     if Path(out).is_file():
-        raise OptionError(f"OUT is a folder or a URL, and {out} is a file: is OUT missing behind the shards?")
+        raise OptionError(
+            f"OUT, the last argument, is a folder or a URL, but {out} is a file: if this file is a shard, add OUT"
+        )
     check_choice("--on-error", on_error, ON_ERRORS)
     share = None if shard is None else _share(shard)
     if resume and exists != "resume":

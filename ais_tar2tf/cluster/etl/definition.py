@@ -162,7 +162,9 @@ def _name_of(function: Callable[[Record], Any] | str | None) -> str | None:
         )
     full_name = f"{module}:{name}"
     if _import_function(full_name) is not function:
-        raise SchemaError(f"{full_name} is another function than the one given, and {_WHY}")
+        raise SchemaError(
+            f"the cluster gets only the name of a function, and {full_name} names another function than the given one"
+        )
     return full_name
 
 

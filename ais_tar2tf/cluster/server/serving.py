@@ -1,4 +1,4 @@
-"""`serve`: checks the arguments and starts the embedded server. Only a start may load aiohttp."""
+"""`serve`: checks the arguments and starts the embedded server. Importing this module must not import aiohttp."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ def serve(
         raise OptionError(f"port is a number from 1 to {_LAST_PORT}, or 0 for a free one, not {port}")
     token = None if token is None else token.strip()  # clients strip it, too: a token file ends with a newline
     if token is not None and not re.fullmatch("[!-~]+", token):
-        raise OptionError("token is one word of ASCII without blanks, as a header carries it; None asks for none")
+        raise OptionError(
+            "token is one word of ASCII without blanks, as a header carries it; None means that no token is required"
+        )
     folder = local_folder(directory, "the directory to serve")
     return Server(folder, host, port, token, transformers or {}, hosts)

@@ -1,4 +1,4 @@
-"""The boundaries between output files: bounds on a file's size, and the count that says when a file is full.
+"""The boundaries between output files: the bounds of a file, and `FillLevel`, which decides when a file is full.
 
 The boundaries depend on the sizes of the records and on the bounds alone. This module must not do I/O.
 """

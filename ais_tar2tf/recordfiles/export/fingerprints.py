@@ -27,8 +27,8 @@ def fingerprint(value: Callable[..., Any] | str | None) -> str | None:
 def is_same_plan(earlier: Any, plan: dict[str, Any]) -> bool:
     """Return whether an earlier run had the same plan.
 
-    Earlier versions wrote only the names of the functions that divide records into splits. Nothing tells whether the
-    code of these functions has changed since, so that the names alone have to be the same.
+    Earlier versions wrote only the names of the functions that divide records into splits. Such a plan does
+    not show whether the code of these functions has changed, so these functions are compared by their names alone.
     """
     splits = plan.get("splits")
     if earlier == plan or not isinstance(splits, dict) or "functions" not in splits:
@@ -45,7 +45,10 @@ def _code(code: Any) -> bytes:
 
 
 def _constant(value: Any) -> bytes:
-    """Return the text of a constant, the same in every process: the order of a set of texts is not."""
+    """Return a text of a constant that is the same in every process.
+
+    The items of a frozenset are sorted, because the order of texts in a frozenset differs between processes.
+    """
     if isinstance(value, frozenset):
         return f"frozenset({{{', '.join(sorted(map(repr, value)))}}})".encode()
     return repr(value).encode()

@@ -141,7 +141,8 @@ class _InputShard:
             if encoded.examples is None:
                 statistics[split].add_raw(_chosen(chunk, kept))
             else:
-                statistics[split].add_examples(_chosen(encoded.examples, kept))  # type: ignore[arg-type]  # none is None
+                # No chosen example is None: an example is None only if its row is None.
+                statistics[split].add_examples(_chosen(encoded.examples, kept))  # type: ignore[arg-type]
             if (self._at, first) < resume_point:
                 kept = [at for at in kept if (self._at, first + at) >= resume_point]
             if kept:

@@ -1,6 +1,7 @@
 """Find the damaged TFRecord file and the offset of the fault, when TensorFlow's reader has failed.
 
-TensorFlow's error about damage states an offset at most, but no file. No file is read before such an error occurs.
+TensorFlow's error about damage states an offset at most, but no file. This module opens the files
+only after TensorFlow's reader has failed.
 """
 
 from __future__ import annotations

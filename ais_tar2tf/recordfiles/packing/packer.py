@@ -262,10 +262,10 @@ def _refuse_too_few_names(split: SplitContents, names: ShardNames, bounds: Bound
 
 
 def _refuse_existing(store: Store, names: ShardNames, number: int) -> None:
-    """Raise ExportError if there is a shard with a number, or one that would follow it.
+    """Raise ExportError if there is already a shard with the number `number`, or with the next number.
 
-    Whoever reads the new shards would otherwise also read the old ones that follow them. Both are looked for before
-    each upload, because another program may have written them since the last look.
+    If an old shard had the next number, a reader of the new shards would also read the old shard. The two numbers are
+    checked before each upload, because another program may have written such a shard since the last check.
     """
     for at in (number, number + 1) if names.has_number else (number,):
         if _exists(store, names.at(at)):

@@ -16,8 +16,11 @@ from ais_tar2tf.streams.reader import Shards, read_part
 
 __all__ = ["read_numbered"]
 
-_WORTH = 4 * MIB  # per record: to read and drop fewer bytes is faster than to let the target search for the members
-_ESCAPED = frozenset(string.punctuation)  # characters that both Go's and Python's regular expressions let escape
+# A plain read also reads all bytes before the first record, and drops these bytes. If there are fewer than `_WORTH`
+# of these bytes for each requested record, a plain read is faster than a search for the members by the target.
+_WORTH = 4 * MIB
+# In the regular expressions of both Go and Python, a backslash may stand before each of these characters.
+_ESCAPED = frozenset(string.punctuation)
 
 
 def read_numbered(shards: Shards, number: int, cut: Cut, account: Account) -> list[Record]:

@@ -206,7 +206,7 @@ def _parse_entry(entry: _Message, entry_at: int) -> tuple[str, Any, int]:
     is_regular = (
         fields == 2
         and 0 < size == entry.end - begin
-        and b"\x12" in entry.data[entry_at:begin]  # the values' tag takes one byte
+        and b"\x12" in entry.data[entry_at:begin]  # false only if the feature's tag (_FIELD_2) takes several bytes
         and not (feature.kind == FLOATS and size % 4)
         and begin - entry_at <= _LONGEST_HEAD
     )

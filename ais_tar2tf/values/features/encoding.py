@@ -115,7 +115,8 @@ def _head_of_value(name: bytes, kind: int, length: int) -> bytes:
 def _head_of_list(name: bytes, kind: int, length: int) -> bytes:
     """Return the bytes of an entry before its list, which has `length` bytes.
 
-    A list of kind 0 is empty, and no tag is written before it.
+    Kind 0 means that the list is empty and that its kind is unknown. The entry then has an empty Feature, without a
+    list.
     """
     feature = bytes((kind << 3 | 2,)) + varint(length) if kind else b""
     head = b"".join((b"\x0a", varint(len(name)), name, b"\x12", varint(len(feature) + length), feature))
