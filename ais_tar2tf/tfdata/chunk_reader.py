@@ -5,17 +5,15 @@ position, and tf.data passes the text to each call. Between two calls, the open 
 `StreamPool`, so that sequential reading opens no new stream. For a position from a checkpoint, the pool has no
 stream, and the reader opens one. The reader must not decide the order of records: the streams do.
 
-A *run* is the pass of one iterator over the dataset. Each run has a random number, which all its positions contain.
-Iterators that were restored from the same checkpoint belong to the same run.
+A *run* is the pass of one iterator over the dataset (see `runs.py`).
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,12 +31,11 @@ from ais_tar2tf.tfdata.mappings.mapping import GraphMapping, PythonMapping
 from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN, field_differences
 from ais_tar2tf.tfdata.progress import EpochOffset, IterationStart
 from ais_tar2tf.tfdata.request import DatasetRequest
+from ais_tar2tf.tfdata.runs import Run, Runs
 from ais_tar2tf.tfdata.stream_pool import ActiveReads, StreamPool
 from ais_tar2tf.values.mapping_errors import mapping_error
 
 __all__ = ["ChunkReader"]
-
-_REMEMBERED_RUNS = 64  # the runs of one dataset whose `_Run` is kept; the least recently used `_Run` is dropped
 
 
 class ChunkReader:
@@ -58,7 +55,7 @@ class ChunkReader:
         self._pool = StreamPool(read.limits.open_streams, read.timeouts.dropped, self._tokens)
         self._next_epoch = 0  # the first epoch of the next iterator
         self._lock = forking.lock()
-        self._runs: OrderedDict[int, _Run] = OrderedDict()
+        self._runs = Runs()
         self._fallible_mapping: GraphMapping | None = None
         self._position_error: Exception | None = None
 
@@ -97,7 +94,7 @@ class ChunkReader:
                 raise
             self._position_error = error
             return self._outputs(text, token, self._beginning(0, 0), Records())
-        run = self._run(position)
+        run = self._runs.of(position)
         try:
             if run.unread is not None and self._fallible_mapping is None:
                 raise run.unread
@@ -117,7 +114,7 @@ class ChunkReader:
         return (self._parse(text), None) if stream is None else (stream.position, stream)
 
     def _read_run(
-        self, run: _Run, position: StreamPosition, stream: Stream | None, text: bytes, token: Any
+        self, run: Run, position: StreamPosition, stream: Stream | None, text: bytes, token: Any
     ) -> tuple[Any, ...]:
         """Read the next chunk of a run, and return the result of `read_chunk`.
 
@@ -136,7 +133,7 @@ class ChunkReader:
             run.error = error
             return self._outputs(text, token, position, Records())
 
-    def _next_chunk(self, run: _Run, position: StreamPosition, stream: Stream, token: Any) -> tuple[Any, ...]:
+    def _next_chunk(self, run: Run, position: StreamPosition, stream: Stream, token: Any) -> tuple[Any, ...]:
         """Read the next chunk of a stream, and return the result of `read_chunk`.
 
         Then put the stream into the pool, or close it at the end of the run.
@@ -191,7 +188,7 @@ class ChunkReader:
         if per_epoch is None or self.request.loop.epochs < 0:
             return None
         return max(
-            self.request.loop.start_at, self.request.loop.epochs * per_epoch - self._run(position).records_before
+            self.request.loop.start_at, self.request.loop.epochs * per_epoch - self._runs.of(position).records_before
         )
 
     def _check_length(self, position: StreamPosition, *, at_end: bool) -> None:
@@ -199,7 +196,7 @@ class ChunkReader:
         expected = self._expected_end(position)
         if expected is None or position.count == expected or (position.count < expected and not at_end):
             return
-        if at_end and self._run(position).begin is None:
+        if at_end and self._runs.of(position).begin is None:
             return  # another process began the run, so the number of records before its begin is unknown
         raise wrong_index(self.request.reading, position.seed, fewer=at_end)
 
@@ -242,7 +239,7 @@ class ChunkReader:
         try:
             raise_unread(files[:, 0])
         except Tar2TFError as error:
-            self._run(self._parse(text)).unread = error
+            self._runs.of(self._parse(text)).unread = error
             raise
 
     def diagnose_gaps(self, text: bytes, last: np.int64, texts: Any, numbers: Any) -> np.bool_:
@@ -270,8 +267,8 @@ class ChunkReader:
         error, self._position_error = self._position_error, None
         if error is not None:
             raise error
-        begin = self._parse(text) if text else self._latest_begin()
-        run, at_end = self._run(begin), number < 0
+        begin = self._parse(text) if text else self._runs.latest_begin()
+        run, at_end = self._runs.of(begin), number < 0
         if run.unread is not None:
             raise run.unread
         if at_end and run.error is not None:
@@ -315,7 +312,7 @@ class ChunkReader:
         number = random.SystemRandom().getrandbits(62)
         stream = None if offset.position is None else self._stream_from(offset.position, offset.skip, number)
         position = self._counted_position(offset, number) if stream is None else stream.position
-        run = self._run(position)
+        run = self._runs.of(position)
         run.begin, run.records_before = position, offset.records
         if self.start.log is not None:
             self.start.log.began(number, offset)
@@ -366,19 +363,6 @@ class ChunkReader:
             self._next_epoch += max(1, self.request.loop.epochs)
         return epoch
 
-    def _run(self, position: StreamPosition) -> _Run:
-        with self._lock:
-            run = self._runs.setdefault(position.run, _Run())
-            self._runs.move_to_end(position.run)
-            if len(self._runs) > _REMEMBERED_RUNS:
-                self._runs.popitem(last=False)
-            return run
-
-    def _latest_begin(self) -> StreamPosition:
-        with self._lock:
-            begins = [run.begin for run in self._runs.values() if run.begin is not None]
-        return begins[-1]
-
     def _open(self, position: StreamPosition) -> Stream:
         return self._reading.open(position, self.request.account)
 
@@ -397,24 +381,3 @@ class ChunkReader:
             return field_differences(chunk, request.elements.names)
         optional = name in request.elements.optional or isinstance(request.elements.mapping, PythonMapping)
         return column_of(chunk, name, optional=optional)
-
-
-@dataclass
-class _Run:
-    """The facts that the reader stores about one run.
-
-    Attributes:
-        begin: The first position of the run; None if another process began the run.
-        end_count: The record count at the end of the run; None until the run has ended.
-        error: The error that ended the run, if `read_chunk` did not raise it.
-        unread: The error of a chunk whose fields TensorFlow could not read.
-        records_before: The number of records before `begin` in the first epoch.
-        last_return: The time at which `read_chunk` last returned, by `time.perf_counter`; None before that.
-    """
-
-    begin: StreamPosition | None = None
-    end_count: int | None = None
-    error: Exception | None = None
-    unread: Exception | None = None
-    records_before: int = 0
-    last_return: float | None = None
