@@ -36,7 +36,7 @@ _OTHER_PROCESS = (
     "worker of the tf.data service?). Export the records (src.export, t2t.write_dataset) and let the workers read "
     "the files, or use workers in the process that made the dataset"
 )
-_CUT_CHUNKS = 2  # TensorFlow cuts the fields of so many chunks at once, while Python reads the next chunk
+_PREFETCHED_CHUNKS = 2  # one is split while the next is read
 _PREFETCHED_BYTES = 2 * MIB  # of mapped elements; as much as a chunk of records
 _MIN_PREFETCHED, _MAX_PREFETCHED = 2, 64  # elements
 _DECODED_FACTOR = 10  # a mapped element without a fixed shape is taken for 10 times its record, as a decoded JPEG is
@@ -348,10 +348,8 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     results = tf.data.Dataset.counter().scan(begin, step)
     chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
-    calls = 1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _CUT_CHUNKS
-    # Without `cut`, the map does nothing, but the stages are the same: a checkpoint of one engine fits the other.
-    chunks = chunks.map(chunk, num_parallel_calls=calls)
-    return chunks.prefetch(1)  # the next chunk is ready when the current chunk has been split into records
+    chunks = chunks.map(chunk)
+    return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
 
 
 def _with_record_tags(tags: Any, columns: dict[str, Any]) -> Any:

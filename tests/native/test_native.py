@@ -38,12 +38,6 @@ NO_FILES = np.empty((0, 10), np.int64)
 needs_native = pytest.mark.skipif(engine().name != "native", reason=f"pure Python runs: {engine().why}")
 
 
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that selects the engine."""
-    return lambda name: monkeypatch.setenv("AIS_TAR2TF_NATIVE", "0" if name == "python" else "1")
-
-
 def test_the_native_step_runs_where_there_is_a_compiler() -> None:
     if COMPILER and sys.platform == "linux" and os.environ.get("AIS_TAR2TF_NATIVE") != "0":
         assert engine().name == "native", engine().why

@@ -35,12 +35,6 @@ pytestmark = pytest.mark.skipif(engine().name != "native", reason=f"pure Python 
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that selects the engine."""
-    return lambda name: monkeypatch.setenv("AIS_TAR2TF_NATIVE", "0" if name == "python" else "1")
-
-
-@pytest.fixture
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the number of members that each walk of a file finds."""
     found: list[int] = []
@@ -339,7 +333,7 @@ def test_files_are_open_only_as_long_as_they_are_used(tmp_path: Path) -> None:
     iterator = rows_of(dataset)
     for _ in range(100):
         next(iterator)
-    assert 0 < len(_open_tars(tmp_path)) < 7
+    assert len(_open_tars(tmp_path)) < 7
 
 
 def _open_tars(folder: Path) -> list[str]:

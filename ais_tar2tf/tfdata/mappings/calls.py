@@ -126,27 +126,33 @@ def map_graph(dataset: Dataset, mapping: GraphMapping, reader: ChunkReader) -> D
         mapped = dataset.map(no_autograph(lambda tags, columns: timed(tags[1], columns)), num_parallel_calls=calls)
         return batched(mapped, request)
     reader.diagnose_with(mapping)
-    # TensorFlow's error about a batch of different shapes counts the tensors of an element. With the value first, the
-    # number is the same as in an element of the dataset.
-    tagged = no_autograph(lambda tags, columns: (timed(tags[1], columns), tags))
+    # A remainder is checked before it is dropped. TensorFlow's error about a batch of different shapes counts the
+    # tensors of an element: with the value first, the number is the same as in the dataset. Without batches, older
+    # checkpoints hold elements with the tags first.
+    by_batch = request.loop.batch is not None and not request.loop.drop_remainder
+
+    def paired(tags: Any, value: Any) -> Any:
+        return (value, tags) if by_batch else (tags, value)
+
+    tagged = no_autograph(lambda tags, columns: paired(tags, timed(tags[1], columns)))
     mapped = dataset.map(tagged, num_parallel_calls=calls).ignore_errors(log_warning=False)
     # An element with the number -1 follows the last mapped record. It never has the number that the check expects, so
     # the check also looks for missing records there.
     nothing = tf.nest.map_structure(empty_value, mapping.spec)
-    end = tf.data.Dataset.from_tensors((nothing, (tf.constant(""), tf.constant(-1, tf.int64))))
-    if request.loop.batch is None or request.loop.drop_remainder:  # a remainder is checked before it is dropped
-        return batched(_checked(mapped.concatenate(end), reader), request)
-    return _checked(batched(mapped, request).concatenate(end.batch(1)), reader)
+    end = tf.data.Dataset.from_tensors(paired((tf.constant(""), tf.constant(-1, tf.int64)), nothing))
+    if by_batch:
+        return _checked(batched(mapped, request).concatenate(end.batch(1)), reader, paired)
+    return batched(_checked(mapped.concatenate(end), reader, paired), request)
 
 
-def _checked(dataset: Dataset, reader: ChunkReader) -> Dataset:
-    """Check the record numbers in a dataset of pairs (value, tags), or of batches of pairs, and drop the tags."""
+def _checked(dataset: Dataset, reader: ChunkReader, paired: Callable[[Any, Any], Any]) -> Dataset:
+    """Check the record numbers of elements that `paired` made, or of batches of them, and drop the tags."""
     diagnose_gaps = tensorflow_callback(reader.diagnose_gaps)
 
     @no_autograph
     def check(state: Any, element: Any) -> Any:
         position, last = state
-        value, tags = element
+        tags, value = paired(*element)  # its own inverse
         positions, numbers = (tf.reshape(tag, [-1]) for tag in tags)
         expected = tf.range(last + 1, last + 1 + tf.size(numbers, out_type=tf.int64))
         checked = tf.cond(
