@@ -306,7 +306,7 @@ def test_ls_of_an_unreachable_store_ends_with_5(nobody):
     assert done.exit_code == 5
     assert f"next:  see where it fails: ais-tar2tf doctor ais://b/ --endpoint {nobody}" in done.stderr
     assert "Trying again" not in one_line(done)  # a wait of two seconds is reported: tests/base/test_waits.py
-    assert one_line(run("ls", "ais://b", "--endpoint", nobody, "-v")).count("Trying again") > 1
+    assert "Trying again" in one_line(run("ls", "ais://b", "--endpoint", nobody, "-v"))
     assert "Trying again" not in one_line(run("ls", "ais://b", "--endpoint", nobody, "-q"))
 
 
