@@ -47,7 +47,6 @@ class ChunkReader:
     def __init__(self, request: DatasetRequest, start: IterationStart | None = None) -> None:
         self.request = request
         self.cut: Any = request.cut
-        self._reading = (None if self.cut is None else request.reading.in_blocks()) or request.reading
         self.start: IterationStart = start or IterationStart()
         read = request.reading.read
         self.active_reads: ActiveReads = ActiveReads()
@@ -364,7 +363,7 @@ class ChunkReader:
         return epoch
 
     def _open(self, position: StreamPosition) -> Stream:
-        return self._reading.open(position, self.request.account)
+        return self.request.source.open(position, self.request.account)
 
     def _outputs(
         self, next_text: bytes, token: Any, position: StreamPosition, chunk: Records, *, has_next: bool = False

@@ -72,26 +72,30 @@ class DatasetRequest:
     native: bool = True
 
     @cached_property
-    def in_blocks(self) -> Reading | None:
+    def _in_blocks(self) -> Reading | None:
         """The records whose fields the operation cuts; None if they are taken one by one."""
         return self.reading.in_blocks()
 
     @cached_property
     def cut(self) -> Any:
         """TensorFlow's operation that cuts fields out of blocks and files; None where Python copies each field."""
-        reading = self.in_blocks
+        reading = self._in_blocks
         is_large = self.elements.record_bytes > _LARGEST_CUT
         if not self.native or reading is None or (is_large and not (reading.from_files and self.account.raises)):
             return None
         return cut_library() if can_observe_tokens() else None  # the operation needs arrays that keep files open
+
+    @property
+    def source(self) -> Reading:
+        """The records as they are read: with their fields in blocks and files if the operation cuts them."""
+        return self.reading if self.cut is None or self._in_blocks is None else self._in_blocks
 
     @cached_property
     def batches_per_chunk(self) -> int:
         """The number of whole batches in a chunk; 0 without batches, or if a batch is too large."""
         if self.loop.batch is None:
             return 0
-        reading = self.reading if self.cut is None or self.in_blocks is None else self.in_blocks
-        limits = reading.read.limits
+        limits = self.source.read.limits
         # Python's copies of the fields take as much memory again, unless the operation cuts them out of blocks.
         room = limits.chunk_bytes // 2 if self.cut is None else limits.chunk_bytes
         records = room // max(1, self.elements.record_bytes)
