@@ -47,7 +47,7 @@ def main(library: str, folder: str) -> None:
 
 
 def _numbers(chance: random.Random, shape: tuple[int, int]) -> np.ndarray:
-    """Return numbers of which most are starts or sizes of fields."""
+    """Return random numbers. Most of them can be the start or the size of a field, and some are `_EDGES`."""
     count = shape[0] * shape[1]
     drawn = [chance.choice(_EDGES) if chance.random() < 0.15 else chance.randint(0, 250) for _ in range(count)]
     return np.array(drawn, np.int64).reshape(shape)

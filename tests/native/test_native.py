@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
 from ais_tar2tf.archive import ShardArchive
-from ais_tar2tf.archive.tar import TarReader
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.native import build, engine, gather, library
@@ -29,13 +28,12 @@ from ais_tar2tf.options import Limits
 from ais_tar2tf.records import Grouper, Selection
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
+from tests.support.tar_members import ENGINES, members_of, needs_native
 
 NATIVE = Path(library.__file__).parent
 HARNESS = Path(__file__).with_name("harness.c")
 COMPILER = shutil.which("gcc")
-ENGINES = ("native", "python")
 NO_FILES = np.empty((0, 10), np.int64)
-needs_native = pytest.mark.skipif(engine().name != "native", reason=f"pure Python runs: {engine().why}")
 
 
 def test_the_native_step_runs_where_there_is_a_compiler() -> None:
@@ -46,20 +44,6 @@ def test_the_native_step_runs_where_there_is_a_compiler() -> None:
 
 
 # Members and records
-
-
-def members_of(data: bytes, headers: str, step: int) -> tuple[list[tuple[str, int, bytes]], int, str]:
-    reader = TarReader("shard", Limits(), headers=headers)  # type: ignore[arg-type]
-    found: list[tuple[str, int, bytes]] = []
-    try:
-        for begin in range(0, len(data), step):
-            for members in reader.feed(data[begin : begin + step]):
-                rows = zip(members.names, members.offsets, members.starts, members.sizes, strict=True)
-                found += [(name, offset, bytes(members.data[at : at + size])) for name, offset, at, size in rows]
-        reader.finish()
-    except Tar2TFError as error:
-        return found, reader.ignored, f"{type(error).__name__}: {error}"
-    return found, reader.ignored, ""
 
 
 Records = tuple[list[dict[str, object]], list[int], list[int], list[int], dict[str, int], str]

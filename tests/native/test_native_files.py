@@ -18,20 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
-from ais_tar2tf.archive import TarReader, tar
+from ais_tar2tf.archive import Members, TarReader, tar
 from ais_tar2tf.base import file_bytes
 from ais_tar2tf.base.file_bytes import FileBytes, raise_unread
 from ais_tar2tf.errors import ObjectChanged, Tar2TFError, TransportError
 from ais_tar2tf.fetch import files as fetch_files
-from ais_tar2tf.native import engine
 from ais_tar2tf.native.operation import cut_library
 from ais_tar2tf.options import MIB, Limits
 from ais_tar2tf.tfdata.liveness import free_unused
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
+from tests.support.tar_members import ENGINES, Found, members_of, members_read, needs_native
 
-KB, ENGINES = 1000, ("native", "python")
-pytestmark = pytest.mark.skipif(engine().name != "native", reason=f"pure Python runs: {engine().why}")
+KB = 1000
+pytestmark = needs_native
 
 
 @pytest.fixture
@@ -74,39 +74,21 @@ def rows_of(dataset: tf.data.Dataset) -> Iterator[tuple[bytes, bytes, bytes]]:
 # The same members and records
 
 
-def members_in_file(path: Path, step: int) -> tuple[list[tuple[str, int, bytes]], int, str]:
+def members_in_file(path: Path, step: int) -> Found:
     """Read a tar from its file where that is possible, and otherwise in blocks of `step` bytes."""
     data, reader = FileBytes(path, "shard"), TarReader("shard", Limits(), headers="native")
-    found: list[tuple[str, int, bytes]] = []
-    try:
-        at = 0
-        while at < len(data):
+
+    def groups() -> Iterator[Members]:
+        while reader.position < len(data):
             reader._in_file = True  # as after large members
             members = reader.walk(data, len(data), 5_000)
             at = reader.position
-            block = data[at : min(at + step, len(data))]
-            for group in reader.feed(block) if members is None else iter([members]):
-                rows = zip(group.names, group.offsets, group.starts, group.sizes, strict=True)
-                found += [(name, offset, bytes(group.data[at : at + size])) for name, offset, at, size in rows]
-            at = reader.position
-        reader.finish()
-    except Tar2TFError as error:
-        return found, reader.ignored, f"{type(error).__name__}: {error}"
-    return found, reader.ignored, ""
+            if members is None:
+                yield from reader.feed(data[at : min(at + step, len(data))])
+            else:
+                yield members
 
-
-def members_of(data: bytes) -> tuple[list[tuple[str, int, bytes]], int, str]:
-    """Read a tar one header at a time."""
-    reader = TarReader("shard", Limits(), headers="careful")
-    found: list[tuple[str, int, bytes]] = []
-    try:
-        for members in reader.feed(data):
-            rows = zip(members.names, members.offsets, members.starts, members.sizes, strict=True)
-            found += [(name, offset, bytes(members.data[at : at + size])) for name, offset, at, size in rows]
-        reader.finish()
-    except Tar2TFError as error:
-        return found, reader.ignored, f"{type(error).__name__}: {error}"
-    return found, reader.ignored, ""
+    return members_read(reader, groups())
 
 
 @pytest.mark.usefixtures("any_size_is_large")
@@ -115,7 +97,7 @@ def test_mutated_archives_are_read_alike_from_files(seed: int, tmp_path: Path, w
     chance, path = random.Random(seed), tmp_path / "a.tar"
     for data in mutations.mutations(700, 3_000 + seed):
         path.write_bytes(data)
-        assert members_in_file(path, chance.choice([512, 700, 5_000])) == members_of(data)
+        assert members_in_file(path, chance.choice([512, 700, 5_000])) == members_of(data, "careful", len(data) or 1)
     assert sum(walks) > 200
 
 
@@ -273,7 +255,6 @@ def test_a_file_that_changes_is_not_the_fault_of_a_mapping(
     tmp_path: Path, use: Callable[[str], None], change: Callable[[Path], None], name: str
 ) -> None:
     use(name)
-    path = written(tmp_path / "a.tar", large(400))
 
     def number(record: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.strings.to_number(record["cls"]) + tf.cast(tf.strings.length(record["jpg"]), tf.float32)
