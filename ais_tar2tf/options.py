@@ -286,7 +286,8 @@ class Read(_Checked):
     limits: Limits = Limits()
     tls: Tls = Tls()
     connections: int = 2  # of a stream; more are faster if one connection is slower than the network
-    most_connections: int = 0  # the number grows up to this while reading becomes faster; 0: it does not grow
+    # The number grows up to this while reading becomes faster; on a near link it begins with 1. 0: it stays as it is.
+    most_connections: int = 0
     range_bytes: int = 16 * MIB  # of a request of several connections; at 8 MiB, 1,000 readers overload a proxy
     jump_bytes: int = 512 * KIB  # the shortest run of unselected fields that a new request skips; 0: none is skipped
     allow_missing_end: bool = False  # accept a tar that ends between two members, without a zero block

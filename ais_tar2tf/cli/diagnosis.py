@@ -127,7 +127,7 @@ def _longest(inside: Sequence[StageMeasurement]) -> StageMeasurement:
 
 def _of_download(connections: int, default: int) -> str:
     if connections != default:
-        return f"t2t.open(url, connections={connections}) was faster than the default of {default}"
+        return f"t2t.open(url, connections={connections}) was faster than connections={default}"
     return "more connections gain nothing: the line or the store is at its limit; train nearer to the data"
 
 

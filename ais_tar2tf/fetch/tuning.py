@@ -1,6 +1,7 @@
 """Chooses four numbers from measurements, within bounds.
 
-    connections   doubled while the reader mostly waits for bytes; halved again if reading did not become faster
+    connections   one if the first answer comes within 10 ms, otherwise two; doubled while the reader mostly waits for
+                  bytes; halved again if reading did not become faster
     read-ahead    the bytes that are read in 8 round trips, and in 0.1 s more, since links and readers are uneven
     chunk         the bytes that are read in 50 ms, so that over a slow link, no record waits long for a full chunk
     parallel      simultaneous calls of a mapping: doubled while the calls mostly wait; `Tuning` does not choose it
@@ -28,7 +29,7 @@ _PER_CONNECTION = 2 * _UNIT  # bytes of read-ahead for a connection: a block bei
 _ROUND_TRIPS = 8  # the read-ahead lasts for 8 round trips, of which a connection waits one for its answer
 _UNEVEN = 0.1  # seconds of reading that the read-ahead also holds, since links and training steps are uneven
 _RARELY = 0.05  # fraction of the interval; a reader that waits less, on a near link, needs only a small read-ahead
-_NEAR = 0.01  # seconds to the first byte. A small read-ahead is faster: the processor's caches still hold its bytes
+_NEAR = 0.01  # seconds to the first byte, up to which a link is near: one connection usually fills it
 _CHUNK_SECONDS = 0.05  # a chunk holds the bytes read in this time; nobody notices that a step begins 50 ms later
 _MIN_CHUNK = 256 * KIB  # bytes; a call for a smaller chunk costs more than it saves
 _CALLS = 16  # calls of a mapping at once; with only two, waking threads takes longer than a small mapping
@@ -61,7 +62,7 @@ def read_ahead_for(measured: ReadingRate, connections: int, bound: int) -> int:
     4
     """
     if measured.waiting < _RARELY and measured.first_byte < _NEAR:
-        return min(bound, _PER_CONNECTION * connections)
+        return min(bound, _PER_CONNECTION * connections)  # faster: the processor's caches still hold the bytes
     wanted = measured.rate * (_ROUND_TRIPS * measured.first_byte + _UNEVEN)
     return min(bound, _doubled(_PER_CONNECTION * connections, wanted))
 
@@ -141,7 +142,7 @@ class Tuning:
         self._sharing = sharing
         self._given = given or read.limits
         self._shared: dict[tuple[Read, int], Tuning] = {}
-        self._climb = Climb(read.connections, read.most_connections)
+        self._climb = Climb(1 if read.most_connections else read.connections, read.most_connections)
         self.read_ahead: int = read.limits.read_ahead_bytes
         self.chunk_bytes: int = read.limits.chunk_bytes
         self._first_byte = 0.0
@@ -174,8 +175,10 @@ class Tuning:
     def note_answer(self, seconds: float) -> None:
         """Note how many seconds passed between a request and the beginning of its answer."""
         with self._lock:
-            weight = _RECENT if self._first_byte else 1.0
-            self._first_byte += weight * (seconds - self._first_byte)
+            is_first = not self._first_byte
+            self._first_byte += (1.0 if is_first else _RECENT) * (seconds - self._first_byte)
+            if is_first and seconds >= _NEAR:
+                self._climb = Climb(self._read.connections, self._read.most_connections)
 
     def note(self, now: float, received: int, waited: float) -> dict[str, AutoChoice]:
         """Note bytes that were received up to the time `now`; return the choices that change.

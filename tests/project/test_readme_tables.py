@@ -84,7 +84,8 @@ def test_numbers_in_the_descriptions() -> None:
     """Numbers in the column *meaning* match the code's constants."""
     read = t2t.options.Read()
     (connections,) = [row for row in rows("`t2t.open`") if row[0] == "`connections`"]
-    assert f"`None`: {read.connections}, and up to {t2t.options.TUNED_CONNECTIONS} " in connections[2]
+    default = f"`None`: 1 if the store answers within 10 ms, otherwise {read.connections}; up to "
+    assert default + f"{t2t.options.TUNED_CONNECTIONS} " in connections[2]
     (turn,) = [row for row in rows("`options.Shuffle`") if row[0] == "`turn`"]
     assert f"`None`: {t2t.options.Shuffle().in_turn}, or" in turn[2]
     assert f"`options.SHARED_SEED` ({t2t.options.SHARED_SEED})" in HOSTS
