@@ -77,7 +77,7 @@ class ChunkReader:
 
             * the text of the next position, and the token: the arguments of the next call
             * whether there is a next call
-            * the text of this position; empty unless `diagnose_gaps` or `raise_unread` needs it
+            * the text of this position; empty unless `diagnose_gaps` or `check_read` needs it
             * the number of the chunk's first record
             * the columns of the chunk
 
@@ -225,21 +225,27 @@ class ChunkReader:
         emitted = position.count - self.request.loop.start_at
         return batch * (whole if emitted else 1) - emitted % batch
 
-    def raise_unread(self, files: Any, text: bytes) -> None:
-        """Raise the error for a chunk whose fields TensorFlow could not read from their files.
+    def check_read(self, is_read: np.bool_, files: Any, text: bytes) -> np.bool_:
+        """Raise an error if TensorFlow could not read the fields of a chunk from their files.
 
         Keep the error: the run must not go on without the records of this chunk. A mapping that can fail runs under
         `ignore_errors()`, which suppresses this error, so `diagnose_gaps` raises the error again.
 
         Args:
+            is_read: Whether TensorFlow read the fields.
             files: A row for each file, which begins with the descriptor.
             text: The text of the chunk's position.
+
+        Returns:
+            True, because TensorFlow needs a value.
         """
-        try:
-            raise_unread(files[:, 0])
-        except Tar2TFError as error:
-            self._runs.of(self._parse(text)).unread = error
-            raise
+        if not is_read:
+            try:
+                raise_unread(files[:, 0])
+            except Tar2TFError as error:
+                self._runs.of(self._parse(text)).unread = error
+                raise
+        return np.True_
 
     def diagnose_gaps(self, text: bytes, last: np.int64, texts: Any, numbers: Any) -> np.bool_:
         """Find the errors of the records between records on which the mapping succeeded.
