@@ -3,7 +3,8 @@
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null && pwd -P)
-venv=$root/venv
+tensorflow=${TENSORFLOW:-}
+venv=$root/venv${tensorflow:+-tf$tensorflow}
 meanwhile=() begun=""    # a module and its arguments to run while packages are installed, and the id of its process
 stamp=$venv/.setup-stamp # three lines: the path of the checkout, the fingerprint of the installation, the extras
 oldest=11 newest=13      # Python 3.x: TensorFlow has wheels for these
@@ -22,6 +23,7 @@ usage: ./setup.sh [VERB]
   --help             this text
 
 Set PYTHON to choose the Python (3.11 to 3.13). uv installs when it is on PATH, pip otherwise.
+Set TENSORFLOW to a version such as 2.19 for an environment of its own with it, venv-tf2.19/.
 TEXT
 }
 
@@ -88,7 +90,7 @@ write_stamp() { printf '%s\n' "$root" "$1" "$extras" >"$stamp"; }
 fingerprint() {
     local sources
     sources=$(cat "$root/pyproject.toml" "$root"/ais_tar2tf/native/*.[ch] 2>/dev/null | cksum) || true
-    echo "$sources python $(version_of "$venv/bin/python") native=${AIS_TAR2TF_NATIVE:-auto}"
+    echo "$sources python $(version_of "$venv/bin/python") tensorflow=${tensorflow:-any} native=${AIS_TAR2TF_NATIVE:-auto}"
 }
 
 usable() {
@@ -107,7 +109,7 @@ make_venv() {
     if [[ -e $venv && ! -e $venv/pyvenv.cfg && -n $(ls -A -- "$venv") ]]; then
         fail "$venv exists and is no virtual environment: move it away"
     fi
-    say "making venv/ with $python ($(version_of "$python"))"
+    say "making ${venv##*/}/ with $python ($(version_of "$python"))"
     rm -rf -- "$venv"
     if have_uv; then
         uv venv --quiet --python "$python" "$venv"
@@ -117,15 +119,16 @@ make_venv() {
 }
 
 install() {
-    local remark="" what=.${extras:+"[${extras// /,}]"}
+    local remark="" what=.${extras:+"[${extras// /,}]"} pinned=()
+    if [[ -n $tensorflow ]]; then pinned=("tensorflow==$tensorflow.*"); fi
     if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
     say "installing ${what/#./ais_tar2tf}$remark"
     write_stamp incomplete # so the next run repairs an interrupted installation
     if ((${#meanwhile[@]} > 0)); then begin "${meanwhile[@]}"; fi
     if have_uv; then
-        (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what")
+        (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what" "${pinned[@]}")
     else
-        (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what")
+        (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what" "${pinned[@]}")
     fi || fail "that failed: see above, then run ./setup.sh again"
     write_stamp "$(fingerprint)"
     if [[ -n $begun ]]; then wait "$begun" || true; fi # a failed build is repeated, and reported, when a test needs it
@@ -170,12 +173,13 @@ check_extras() {
 
 # Print the path of the activation script, relative to the current folder if that is the checkout.
 activation() {
-    if [[ $PWD -ef $root ]]; then echo venv/bin/activate; else printf '%q' "$venv/bin/activate"; fi
+    if [[ $PWD -ef $root ]]; then echo "${venv##*/}/bin/activate"; else printf '%q' "$venv/bin/activate"; fi
 }
 
 main() {
     local verb=${1:-}
     if (($# > 0)); then shift; fi
+    if [[ -n $tensorflow && ! $tensorflow =~ ^[0-9]+\.[0-9]+$ ]]; then misused "TENSORFLOW is a version such as 2.19, not $tensorflow"; fi
     case $verb in
     "")
         ensure
