@@ -119,16 +119,17 @@ make_venv() {
 }
 
 install() {
-    local remark="" what=.${extras:+"[${extras// /,}]"} pinned=()
-    if [[ -n $tensorflow ]]; then pinned=("tensorflow==$tensorflow.*"); fi
+    local remark="" what=.${extras:+"[${extras// /,}]"} packages
+    packages=(-e "$what")
+    if [[ -n $tensorflow ]]; then packages+=("tensorflow==$tensorflow.*"); fi
     if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
     say "installing ${what/#./ais_tar2tf}$remark"
     write_stamp incomplete # so the next run repairs an interrupted installation
     if ((${#meanwhile[@]} > 0)); then begin "${meanwhile[@]}"; fi
     if have_uv; then
-        (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" -e "$what" "${pinned[@]}")
+        (cd -- "$root" && uv pip install --quiet --python "$venv/bin/python" "${packages[@]}")
     else
-        (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what" "${pinned[@]}")
+        (cd -- "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${packages[@]}")
     fi || fail "that failed: see above, then run ./setup.sh again"
     write_stamp "$(fingerprint)"
     if [[ -n $begun ]]; then wait "$begun" || true; fi # a failed build is repeated, and reported, when a test needs it
