@@ -6,7 +6,7 @@ A record is a dict of the fields of one key, such as `{"__key__": "a/b", "__shar
 from __future__ import annotations
 
 from ais_tar2tf.records.base import RecordGrouper
-from ais_tar2tf.records.cuts import BlockArray, Cuts
+from ais_tar2tf.records.cuts import BlockArray, Cuts, Piece
 from ais_tar2tf.records.grouper import Grouper
 from ais_tar2tf.records.naming import SYSTEM_FILES, Grouping, Split, is_not_data, members_pattern, splitter
 from ais_tar2tf.records.selection import Selection, Want
@@ -19,6 +19,7 @@ __all__ = [
     "Cuts",
     "Grouper",
     "Grouping",
+    "Piece",
     "Record",
     "RecordBatch",
     "RecordGrouper",

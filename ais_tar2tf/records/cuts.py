@@ -12,9 +12,15 @@ import numpy.typing as npt
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.native import gather
 
-__all__ = ["BlockArray", "BlockPart", "Cuts", "concatenated", "constant"]
+__all__ = ["BlockArray", "BlockPart", "Cuts", "Piece", "concatenated", "constant"]
 
 BlockArray = npt.NDArray[np.uint8]
+
+Piece = Any
+"""Bytes that files and checksums take without a copy: bytes, or an array. google_crc32c refuses a memoryview."""
+
+_LARGE_VALUE = 16_384  # average bytes of a value, from which a copy costs more than a view
+
 Numbers = npt.NDArray[np.int64]
 
 
@@ -82,6 +88,23 @@ class Cuts(Sequence[Any]):
 
     def __add__(self, other: Cuts) -> Cuts:
         return Cuts([*self.parts, *other.parts], is_text=self.is_text)
+
+    def pieces(self) -> list[Piece]:
+        """Return the bytes of each value: copies of small values, and views of large values in a block."""
+        found: list[Piece] = []
+        for block, starts, sizes in self.parts:
+            if isinstance(block, FileBytes):
+                found += block.read(starts.tolist(), sizes.tolist())
+                continue
+            total, source = int(sizes.sum()), block
+            is_large = total >= _LARGE_VALUE * len(sizes)
+            if not is_large:
+                source, ends = np.empty(total, np.uint8), np.cumsum(sizes)
+                gather(block, starts, sizes, source)
+                starts = ends - sizes
+            data = source if is_large else source.tobytes()
+            found += [data[begin:end] for begin, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+        return found
 
     @property
     def bytes(self) -> int:

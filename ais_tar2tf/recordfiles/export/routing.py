@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 from ais_tar2tf.errors import OptionError
 from ais_tar2tf.recordfiles.export.fingerprints import fingerprint
 from ais_tar2tf.recordfiles.export.splits import SPLIT_NAME
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Record, Records
 
 __all__ = ["FunctionRoute", "KeyRoute", "RatioRoute", "Route", "SingleRoute", "route_of"]
 
@@ -26,7 +26,7 @@ class SingleRoute:
 
     names: tuple[str, ...]
 
-    def split_numbers(self, records: Sequence[Record]) -> list[int | None]:
+    def split_numbers(self, records: Records) -> list[int | None]:
         """Return, for each record, the index of its split in `names`, or None if the record is left out."""
         return [0] * len(records)
 
@@ -46,13 +46,14 @@ class RatioRoute:
     shares: tuple[float, ...]
     seed: int
 
-    def split_numbers(self, records: Sequence[Record]) -> list[int | None]:
+    def split_numbers(self, records: Records) -> list[int | None]:
         ends = [share * _HASHES for share in accumulate(self.shares)]
         ends[-1] = float("inf")
-        return [next(at for at, end in enumerate(ends) if self._hash(record) < end) for record in records]
+        hashes = map(self._hash, records.column("__key__"))
+        return [next(at for at, end in enumerate(ends) if each < end) for each in hashes]
 
-    def _hash(self, record: Record) -> int:
-        return xxh3_64_intdigest(record["__key__"].encode("utf-8", "surrogateescape"), self.seed & (_HASHES - 1))
+    def _hash(self, key: str) -> int:
+        return xxh3_64_intdigest(key.encode("utf-8", "surrogateescape"), self.seed & (_HASHES - 1))
 
     def plan_entry(self) -> Any:
         return {"ratios": dict(zip(self.names, self.shares, strict=True)), "seed": self.seed}
@@ -65,7 +66,7 @@ class FunctionRoute:
     names: tuple[str, ...]
     functions: tuple[Callable[[Record], Any], ...]
 
-    def split_numbers(self, records: Sequence[Record]) -> list[int | None]:
+    def split_numbers(self, records: Records) -> list[int | None]:
         return [next((at for at, wants in enumerate(self.functions) if wants(record)), None) for record in records]
 
     def plan_entry(self) -> Any:
@@ -79,8 +80,8 @@ class KeyRoute:
     names: tuple[str, ...]
     split_of: Mapping[str, int]
 
-    def split_numbers(self, records: Sequence[Record]) -> list[int | None]:
-        return [self.split_of.get(record["__key__"]) for record in records]
+    def split_numbers(self, records: Records) -> list[int | None]:
+        return [self.split_of.get(key) for key in records.column("__key__")]
 
     def plan_entry(self) -> Any:
         text = "\n".join(f"{at} {key}" for key, at in sorted(self.split_of.items()))

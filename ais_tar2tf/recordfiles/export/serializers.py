@@ -100,9 +100,14 @@ class Serializer:
     format: RecordFormat
     encode: Callable[[Record], Any] | None = None
 
+    @property
+    def writes_fields(self) -> bool:
+        """Whether the fields of a record are written as the bytes of a tf.train.Example, without being read."""
+        return self.encode is None and self.format.holds_examples
+
     def encode_all(self, records: Sequence[Record], account: Account) -> Encoded:
         """Encode `records`. A record that fails is skipped or raised, as the `on_error` of `account` says."""
-        if self.encode is None and self.format.holds_examples:
+        if self.writes_fields:
             return Encoded(*self.format.framed(*example_rows(records)))
         rows = [self._row_or_none(record, account) for record in records]
         examples = [None if row is None else row[0] for row in rows] if self.format.holds_examples else None

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from ais_tar2tf.base.monitoring.stats import Account, OnError, Stats
 from ais_tar2tf.options import Read
 from ais_tar2tf.recordfiles.export.journal import NO_IDENTITY, IdentityTuple, ResumePoint
-from ais_tar2tf.recordfiles.export.routing import Route, SingleRoute
+from ais_tar2tf.recordfiles.export.routing import FunctionRoute, Route, SingleRoute
 from ais_tar2tf.recordfiles.export.serializers import Serializer
 from ais_tar2tf.recordfiles.export.split_statistics import SplitStatistics
 from ais_tar2tf.recordfiles.formats.base import RecordFormat
 from ais_tar2tf.recordfiles.formats.rows import Row
-from ais_tar2tf.records import Grouping, Record, Selection
-from ais_tar2tf.stores import Store
+from ais_tar2tf.records import Grouping, Records, Selection
+from ais_tar2tf.stores import LocalFiles, Store
 from ais_tar2tf.streams.order import Plan
 from ais_tar2tf.streams.reader import ReadSession, RecordStream, Shards
 
@@ -100,7 +100,10 @@ class _InputShard:
         self._name = name
         self._account = Account(job.on_error)
         plan = Plan(1)
-        shards = replace(job.shards, names=(name,))
+        # Fields may stay in blocks if they are only written. Those of a local file are read one by one anyway.
+        is_read = isinstance(job.route, FunctionRoute) or not job.serializer.writes_fields
+        in_blocks = not is_read and not isinstance(job.shards.store, LocalFiles)
+        shards = replace(job.shards, names=(name,), in_blocks=in_blocks)
         self._stream = RecordStream(ReadSession(shards), plan, plan.begin(0, 0, 1), self._account)
 
     def begin(self) -> _InputShard:
@@ -113,7 +116,7 @@ class _InputShard:
         statistics = [SplitStatistics() for _ in self._job.route.names]
         number = 0
         try:
-            while chunk := [*self._stream.next_chunk(full=True)]:
+            while chunk := self._stream.next_chunk(full=True):
                 self._account.add_emitted(len(chunk))
                 yield from self._encoded(chunk, number, statistics, resume_at)
                 number += len(chunk)
@@ -125,7 +128,7 @@ class _InputShard:
 
     def _encoded(
         self,
-        chunk: Sequence[Record],
+        chunk: Records,
         first: int,
         statistics: Sequence[SplitStatistics],
         resume_at: Sequence[ResumePoint],
@@ -139,7 +142,7 @@ class _InputShard:
             if not is_whole:
                 kept = [at for at, to in enumerate(routed) if to == split and encoded.rows[at] is not None]
             if encoded.examples is None:
-                statistics[split].add_raw(_chosen(chunk, kept))
+                statistics[split].add_raw(chunk, kept)
             else:
                 # No chosen example is None: an example is None only if its row is None.
                 statistics[split].add_examples(_chosen(encoded.examples, kept))  # type: ignore[arg-type]

@@ -7,12 +7,12 @@ any order. This module must not read shards or write files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from ais_tar2tf.errors import SchemaError
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Records
 from ais_tar2tf.values import features
 from ais_tar2tf.values.schema import Field, Schema
 
@@ -47,9 +47,14 @@ class SplitStatistics:
     records: int = 0
     features: dict[str, FeatureStatistics] = field(default_factory=dict[str, FeatureStatistics])
 
-    def add_raw(self, records: Iterable[Record]) -> None:
-        """Add records. Each of their fields is written as a feature with one value of type bytes."""
-        for names, count in Counter(map(tuple, records)).items():
+    def add_raw(self, records: Records, kept: Sequence[int]) -> None:
+        """Add the records with the numbers `kept`. Each field is written as one value of type bytes."""
+        entries = records.entries
+        if entries is not None:
+            counts = {tuple(entries): len(kept)} if kept else {}
+        else:
+            counts = Counter(tuple(records[at]) for at in kept)
+        for names, count in counts.items():
             self.records += count
             for name in names:
                 if name != "__shard__":

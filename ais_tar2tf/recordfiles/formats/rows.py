@@ -1,13 +1,13 @@
 """Encode many records as tf.train.Examples at once, column by column: the fast path for fields that stay bytes.
 
-A *row* holds the bytes of one record as a tuple of pieces. The pieces are
-joined to one, unless records are large on average (`_LARGE`): then their fields are not copied.
+A *row* holds the bytes of one record as a tuple of pieces. The pieces are joined to one, unless records are large on
+average (`_LARGE`): then their fields are not copied, and may be views of the blocks in which they arrived.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import groupby
 from operator import add
@@ -18,12 +18,12 @@ import numpy as np
 
 from ais_tar2tf.archive import MASK_DELTA
 from ais_tar2tf.recordfiles.formats.framing import FRAME_BYTES, masked_header
-from ais_tar2tf.records import Record
+from ais_tar2tf.records import Cuts, Piece, Record, Records
 from ais_tar2tf.values.features import bytes_head, example_head
 
 __all__ = ["Row", "example_rows", "framed_rows"]
 
-Row = tuple[bytes, ...]
+Row = tuple[Piece, ...]
 
 _LARGE = 16_384  # bytes of a record, above which copying it costs more than writing its pieces one by one
 _MAX_CACHED = 65_536  # entries of one cache
@@ -79,31 +79,40 @@ def example_rows(records: Sequence[Record]) -> tuple[list[Row], list[int]]:
     """
     rows: list[Row] = []
     sizes: list[int] = []
+    if isinstance(records, Records) and (entries := records.entries) is not None:
+        _add_same_fields({name: records.column(name) for name in entries}, rows, sizes)
+        return rows, sizes
     for names, alike in groupby(records, key=tuple):
-        _add_same_fields(names, list(alike), rows, sizes)
+        same = list(alike)
+        _add_same_fields({name: [record[name] for record in same] for name in names}, rows, sizes)
     return rows, sizes
 
 
-def _add_same_fields(names: Sequence[str], records: list[Record], rows: list[Row], sizes: list[int]) -> None:
+def _add_same_fields(columns: Mapping[str, Sequence[Any]], rows: list[Row], sizes: list[int]) -> None:
     """Append the Examples of records that have the same fields in the same order."""
-    columns: list[list[bytes]] = []
-    totals = [0] * len(records)
-    for name in names:
+    parts: list[Sequence[Piece]] = []
+    totals = [0] * len(next(iter(columns.values())))
+    for name, column in columns.items():
         if name == "__shard__":
             continue
-        values = [record[name] for record in records]
-        if name == "__key__":
-            values = [value.encode("utf-8", "surrogateescape") for value in values]
+        values = _pieces(name, column)
         lengths = list(map(len, values))
         prefixes = list(map(_prefixes_of(name).__getitem__, lengths))
         totals = list(map(add, map(add, totals, lengths), map(len, prefixes)))
-        columns += [prefixes, values]
+        parts += [prefixes, values]
     heads = list(map(_heads.__getitem__, totals))
-    added: list[Row] = list(zip(heads, *columns, strict=True))
-    if sum(totals) < _LARGE * len(records):
+    added: list[Row] = list(zip(heads, *parts, strict=True))
+    if sum(totals) < _LARGE * len(totals):
         added = [(payload,) for payload in map(b"".join, added)]
     rows += added
     sizes += map(add, totals, map(len, heads))
+
+
+def _pieces(name: str, column: Sequence[Any]) -> Sequence[Piece]:
+    """Return the bytes of an entry of all records."""
+    if isinstance(column, Cuts):
+        return column.pieces()
+    return [text.encode("utf-8", "surrogateescape") for text in column] if name == "__key__" else column
 
 
 def framed_rows(rows: list[Row], sizes: list[int]) -> tuple[list[Row], list[int]]:
