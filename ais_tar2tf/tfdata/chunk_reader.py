@@ -77,7 +77,7 @@ class ChunkReader:
 
             * the text of the next position, and the token: the arguments of the next call
             * whether there is a next call
-            * the text of this position; empty unless `diagnose_gaps` or `check_read` needs it
+            * the text of this position; empty unless a mapping can fail
             * the number of the chunk's first record
             * the columns of the chunk
 
@@ -95,9 +95,7 @@ class ChunkReader:
             return self._outputs(text, token, self._beginning(0, 0), Records())
         run = self._runs.of(position)
         try:
-            if run.unread is not None and self._fallible_mapping is None:
-                raise run.unread
-            if run.error is not None or run.unread is not None:
+            if run.error is not None:
                 return self._outputs(text, token, position, Records())
             return self._read_run(run, position, stream, text, token)
         finally:
@@ -228,24 +226,26 @@ class ChunkReader:
     def check_read(self, is_read: np.bool_, files: Any, text: bytes) -> np.bool_:
         """Raise an error if TensorFlow could not read the fields of a chunk from their files.
 
-        Keep the error: the run must not go on without the records of this chunk. A mapping that can fail runs under
-        `ignore_errors()`, which suppresses this error, so `diagnose_gaps` raises the error again.
+        A mapping that can fail runs under `ignore_errors()`, which would suppress this error. Then keep the error: it
+        ends the run, and `diagnose_gaps` raises it.
 
         Args:
             is_read: Whether TensorFlow read the fields.
             files: A row for each file, which begins with the descriptor.
-            text: The text of the chunk's position.
+            text: The text of the chunk's position; empty unless a mapping can fail.
 
         Returns:
-            True, because TensorFlow needs a value.
+            Whether the run goes on.
         """
-        if not is_read:
-            try:
-                raise_unread(files[:, 0])
-            except Tar2TFError as error:
-                self._runs.of(self._parse(text)).unread = error
+        if is_read:
+            return np.True_
+        try:
+            raise_unread(files[:, 0])
+        except Tar2TFError as error:
+            if self._fallible_mapping is None:
                 raise
-        return np.True_
+            self._runs.of(self._parse(text)).error = error
+            return np.False_
 
     def diagnose_gaps(self, text: bytes, last: np.int64, texts: Any, numbers: Any) -> np.bool_:
         """Find the errors of the records between records on which the mapping succeeded.
@@ -274,8 +274,6 @@ class ChunkReader:
             raise error
         begin = self._parse(text) if text else self._runs.latest_begin()
         run, at_end = self._runs.of(begin), number < 0
-        if run.unread is not None:
-            raise run.unread
         if at_end and run.error is not None:
             raise run.error
         if at_end and run.end_count == last + 1:
@@ -375,7 +373,7 @@ class ChunkReader:
         self, next_text: bytes, token: Any, position: StreamPosition, chunk: Records, *, has_next: bool = False
     ) -> tuple[Any, ...]:
         """Return the result of `read_chunk`, in the types that TensorFlow accepts."""
-        text = b"" if self._fallible_mapping is None and self.cut is None else position.to_text().encode()
+        text = b"" if self._fallible_mapping is None else position.to_text().encode()
         columns = [self._column(name, chunk) for name in self.request.elements.columns]
         arrays = map(as_column, columns) if self.cut is None else packed(columns)
         return next_text, token, np.bool_(has_next), text, np.int64(position.count), *arrays

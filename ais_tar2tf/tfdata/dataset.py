@@ -327,6 +327,8 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
     read = tensorflow_callback(reader.read_chunk)
     check_read = tensorflow_callback(reader.check_read)
 
+    # The columns are cut here rather than in `map`: if that fails, the scan keeps the position of this chunk, and so
+    # does a checkpoint that is saved afterwards.
     @no_autograph
     def step(state: Any, _: Any) -> Any:
         next_text, token, has_next, text, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
@@ -335,17 +337,17 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]],
         token.set_shape(NO_TOKEN.shape)
         for tensor in columns:
             tensor.set_shape((None,) if tensor.dtype != tf.int64 else (None, None))
+        if cut is not None:
+            *blocks, files, starts, sizes = columns
+            is_read, columns = cut.ais_tar2tf_cut(blocks, files, starts, sizes, F=len(names))
+            columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
+            if from_files:  # blocks can always be read; a tf.cond would cost 5 ms at each start of an iterator
+                is_read = tf.ensure_shape(tf.numpy_function(check_read, [is_read, files, text], tf.bool), ())
+                next_text, has_next = tf.where(is_read, next_text, text), has_next & is_read
         return (next_text, token), (has_next, (text, number), tuple(columns))
 
     @no_autograph
     def chunk(_has_next: Any, tags: Any, columns: Any) -> Any:
-        if cut is not None:
-            *blocks, files, starts, sizes = columns
-            is_read, columns = cut.ais_tar2tf_cut(blocks, files, starts, sizes, F=len(names))
-            # Only files can fail to be read. A tf.cond around the call would cost 5 ms at each start of an iterator.
-            checks = [tf.numpy_function(check_read, [is_read, files, tags[0]], tf.bool)] if from_files else []
-            with tf.control_dependencies(checks):
-                columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
         return element(tags, dict(zip(names, columns, strict=True)))
 
     begin = (tf.constant(""), tf.constant(NO_TOKEN))

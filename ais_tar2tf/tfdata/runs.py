@@ -24,8 +24,7 @@ class Run:
     Attributes:
         begin: The first position of the run; None if another process began the run.
         end_count: The record count at the end of the run; None until the run has ended.
-        error: The error that ended the run, if `read_chunk` did not raise it.
-        unread: The error of a chunk whose fields TensorFlow could not read.
+        error: The error that ended the run, if a mapping that can fail would suppress it.
         records_before: The number of records before `begin` in the first epoch.
         last_return: The time at which `read_chunk` last returned, by `time.perf_counter`; None before that.
     """
@@ -33,7 +32,6 @@ class Run:
     begin: StreamPosition | None = None
     end_count: int | None = None
     error: Exception | None = None
-    unread: Exception | None = None
     records_before: int = 0
     last_return: float | None = None
 

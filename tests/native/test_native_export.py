@@ -26,7 +26,10 @@ def shards_of(*sizes: tuple[int, int]) -> list[Content]:
     for shard, (least, most) in enumerate(sizes):
         chance = random.Random(shard)
         content = {
-            f"{shard}/{n:04d}{'é' * (shard == 3)}": {"jpg": chance.randbytes(chance.randint(least, most)), "cls": b"%d" % n}
+            f"{shard}/{n:04d}{'é' * (shard == 3)}": {
+                "jpg": chance.randbytes(chance.randint(least, most)),
+                "cls": b"%d" % n,
+            }
             for n in range(6_000_000 // most)
         }
         found.append(content)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import os
 import random
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from tests.support import tar_mutations as mutations
 from tests.support.tar_members import ENGINES, Found, members_of, members_read, needs_native
 
 KB = 1000
+_MOST_PREFETCHED = 5
 pytestmark = needs_native
 
 
@@ -66,7 +68,7 @@ def written(path: Path, content: dict[str, dict[str, bytes]]) -> Path:
     return path
 
 
-def rows_of(dataset: tf.data.Dataset) -> Iterator[tuple[bytes, bytes, bytes]]:
+def rows_of(dataset: Iterable[dict[str, tf.Tensor]]) -> Iterator[tuple[bytes, bytes, bytes]]:
     for batch in dataset:
         yield from zip(*(batch[name].numpy().tolist() for name in ("__key__", "jpg", "cls")), strict=True)
 
@@ -282,6 +284,45 @@ def test_what_tensorflow_could_not_read_is_not_the_fault_of_a_mapping(
     monkeypatch.setattr(FileBytes, "numbers", property(lambda file: numbers(file) + another))
     with pytest.raises(TransportError, match=r"a\.tar: reading failed"):
         list(dataset)
+
+
+def test_nothing_is_lost_after_a_failed_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]
+) -> None:
+    """A program that catches the error goes on with the chunk that failed, and so does a checkpoint saved then."""
+    use("native")
+    content = large(400)
+    dataset = t2t.open(written(tmp_path / "a.tar", content)).dataset(batch=5)
+    iterator = iter(dataset)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    found = [next(iterator)]
+    numbers = FileBytes.numbers.fget
+    assert numbers is not None
+    another = np.array([0, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+    with monkeypatch.context() as patched:
+        patched.setattr(FileBytes, "numbers", property(lambda file: numbers(file) + another))
+        with pytest.raises(TransportError, match=r"a\.tar: reading failed"):
+            for batch in iterator:
+                found.append(batch)  # noqa: PERF402  # what came before the error is kept
+        for _ in range(2):
+            with pytest.raises(TransportError, match=r"a\.tar: reading failed"):
+                next(iterator)
+        path = checkpoint.write(str(tmp_path / "checkpoint"))
+    before = list(rows_of(found))
+    assert len(before) < 400
+    expected = [(key.encode(), fields["jpg"], fields["cls"]) for key, fields in content.items()]
+    assert before + rows_after_errors(iterator) == expected
+    again = iter(dataset)
+    tf.train.Checkpoint(iterator=again).read(path).assert_consumed()
+    assert before + rows_after_errors(again) == expected
+
+
+def rows_after_errors(iterator: Iterator[dict[str, tf.Tensor]]) -> list[tuple[bytes, bytes, bytes]]:
+    """Return the other rows of an iterator. Its first elements may be errors that tf.data has prefetched."""
+    for _ in range(_MOST_PREFETCHED):
+        with contextlib.suppress(TransportError):
+            return [*rows_of([next(iterator)]), *rows_of(iterator)]
+    raise AssertionError("the iterator has more errors than tf.data prefetches")
 
 
 def test_a_changed_file_is_noticed_though_no_field_is_read(tmp_path: Path) -> None:
