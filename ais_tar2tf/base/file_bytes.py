@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import NoReturn
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -128,7 +129,7 @@ class FileBytes:
 _open_files: WeakValueDictionary[int, FileBytes] = WeakValueDictionary()  # by their descriptors
 
 
-def raise_unread(descriptors: Iterable[int]) -> None:
+def raise_unread(descriptors: Iterable[int]) -> NoReturn:
     """Raise the error for open files that the native operation could not read.
 
     Raises:
