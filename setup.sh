@@ -122,6 +122,8 @@ install() {
     local remark="" what=.${extras:+"[${extras// /,}]"} packages
     packages=(-e "$what")
     if [[ -n $tensorflow ]]; then packages+=("tensorflow==$tensorflow.*"); fi
+    # TFDS needs tensorflow-metadata. From 1.21 on, it needs protobuf 6 without declaring it, and 2.19 has protobuf 5.
+    if [[ $tensorflow == 2.19 ]]; then packages+=("tensorflow-metadata<1.21"); fi
     if [[ -z $installed ]]; then remark=" (TensorFlow is large: the first time takes a minute or more)"; fi
     say "installing ${what/#./ais_tar2tf}$remark"
     write_stamp incomplete # so the next run repairs an interrupted installation
