@@ -44,13 +44,13 @@ class DataSet:
 
 
 SETS = {
-    "2KB": DataSet(2_000, 40_000, 2),
+    "2KB": DataSet(2_000, 90_000, 2),
     "2KB-pax": DataSet(2_000, 40_000, 2, "pax.tar"),
     "2KB-gzip": DataSet(2_000, 40_000, 2, "tar.gz"),
     "2KB-many": DataSet(2_000, 320_000, 4),
     "2KB-zstd": DataSet(2_000, 40_000, 2, "tar.zst"),
     "2KB-lz4": DataSet(2_000, 40_000, 2, "tar.lz4"),
-    "100KB": DataSet(100_000, 3_000, 3),
+    "100KB": DataSet(100_000, 6_000, 3),
     "pictures": DataSet(60_000, 1_200, 2, content="picture"),
     "1MB+1KB": DataSet(1_000_000, 240, 2, label_bytes=1_000),
     "many": DataSet(2_000, 40, 1),
