@@ -148,7 +148,7 @@ class TarLibrary:
         found = self._walked
         if found.position == start:
             return None
-        offsets, starts, sizes, ends = (row[: found.count].copy() for row in self._rows)
+        offsets, starts, sizes, ends = self._rows[:, : found.count].copy()
         names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
         return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position)
 
@@ -156,7 +156,7 @@ class TarLibrary:
         """Make room for the members of a block of `size` bytes."""
         room = size // _HEADER + 1
         if room > self._walked.room:
-            self._rows = [np.empty(room, np.int64) for _ in range(4)]
+            self._rows = np.empty((4, room), np.int64)
             self._names = np.empty(_NAME_ROOM + room * _NAME_BYTES, np.uint8)
             addresses = [each.ctypes.data for each in (*self._rows, self._names)]
             self._walked = _WalkedStructure(room, len(self._names), *addresses)

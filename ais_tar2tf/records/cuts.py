@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -47,15 +46,16 @@ class Cuts(Sequence[Any]):
     def __init__(self, parts: list[BlockPart], *, is_text: bool = False) -> None:
         self.parts = parts
         self.is_text = is_text
-        self._count = sum(len(part.starts) for part in parts)
+        self._count = len(parts[0].starts) if len(parts) == 1 else sum(len(part.starts) for part in parts)
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Cuts:
         """Return copies of values in a new block: of bytes, or of texts."""
         is_text = bool(values) and isinstance(values[0], str)
         raw = [value.encode("utf-8", "surrogateescape") for value in values] if is_text else values
-        ends = np.fromiter(accumulate(map(len, raw), initial=0), np.int64, len(raw) + 1)
-        return cls([BlockPart(np.frombuffer(b"".join(raw), np.uint8), ends[:-1], np.diff(ends))], is_text=is_text)
+        sizes = np.fromiter(map(len, raw), np.int64, len(raw))
+        starts = np.cumsum(sizes) - sizes
+        return cls([BlockPart(np.frombuffer(b"".join(raw), np.uint8), starts, sizes)], is_text=is_text)
 
     def __len__(self) -> int:
         return self._count

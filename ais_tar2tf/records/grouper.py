@@ -152,7 +152,7 @@ class Grouper(RecordGrouper):
         batch.records.extend(Records.from_columns(columns))
         batch.offsets += offsets[:-1].tolist()
         batch.sizes += totals.tolist()
-        batch.extents += np.diff(offsets).tolist()
+        batch.extents += (offsets[1:] - offsets[:-1]).tolist()
         return end - begin
 
     def _add_one_by_one(
