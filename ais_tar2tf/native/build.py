@@ -29,7 +29,7 @@ __all__ = ["LIBRARIES", "NativeBuildHook", "build", "try_to_build"]
 
 _HERE = Path(__file__).resolve().parent
 LIBRARIES = {"tar.so": ("tar.c", "group.c"), "cut.so": ("cut.c",)}
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra")
 _TENSORFLOW = "libtensorflow_framework.so.2"  # the loader finds it by this name, in which a process has TensorFlow
 _SECONDS = 120
 

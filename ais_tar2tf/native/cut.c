@@ -11,18 +11,22 @@
    `is_read` is false if a file cannot be read, or has another state than before. The fields must not be used then.
 
    Contract: every start and size is compared with the blocks and files before a byte is read, and all strings are
-   copies, as nothing keeps the blocks alive afterwards. The operation keeps no state. */
+   copies, as nothing keeps the blocks alive afterwards. The operation keeps no state. It may read files in several
+   threads, which have ended when it returns. */
 
 #define _POSIX_C_SOURCE 200809L /* for pread and the nanoseconds of a file's times */
 #define _FILE_OFFSET_BITS 64
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tf_api.h"
 
 enum { MOST_BLOCKS = 64, OTHER_INPUTS = 3, NANOSECONDS = 1000000000 };
+enum { MOST_THREADS = 4, SHARE_BYTES = 1 << 20 }; /* fewer bytes take less time than starting a thread for them */
 
 /* An open descriptor of a file, and its `FileState` (`base/file_state.py`). */
 typedef struct {
@@ -40,10 +44,19 @@ typedef struct {
     TF_Tensor *tensors[MOST_BLOCKS + OTHER_INPUTS];
     int tensor_count;
     Part *parts;
-    int64_t part_count;
+    int64_t part_count, file_count;
     const int64_t *starts, *sizes;
     int64_t fields, records;
 } Inputs;
+
+/* Consecutive records, of which one thread copies one field. */
+typedef struct {
+    const Inputs *inputs;
+    const int64_t *starts, *sizes;
+    TensorString *strings;
+    int64_t begin, end;
+    int is_read;
+} Share;
 
 static int fail(TF_Status *status, const char *message) {
     TF_SetStatus(status, TF_INVALID_ARGUMENT, message);
@@ -57,6 +70,7 @@ static int list_parts(Inputs *inputs, int64_t blocks, TF_Status *status) {
         return fail(status, "files have a row of 10 numbers each");
     int64_t file_count = TF_Dim(files, 0), end = 0;
     inputs->part_count = blocks + file_count;
+    inputs->file_count = file_count;
     inputs->parts = calloc((size_t)inputs->part_count, sizeof(Part));
     if (inputs->parts == NULL) return fail(status, "there is no memory for the list of blocks");
     for (int64_t at = 0; at < inputs->part_count; at++) {
@@ -131,33 +145,90 @@ static int copy(const Part *part, int64_t offset, char *out, int64_t size) {
     return 1;
 }
 
-/* Cuts one field of all records. Neighbouring records are usually in the same block or file. Sets `is_read` to 0 if a
-   file cannot be read. */
+/* Returns the part in which a field begins. Neighbouring records are usually in the same part, so look there first. */
+static const Part *part_at(const Inputs *inputs, const Part *near, int64_t start) {
+    if (start >= near->begin && start < near->end) return near;
+    const Part *part = inputs->parts, *last = part + inputs->part_count - 1;
+    while (part < last && start >= part->end) part++;
+    return part;
+}
+
+/* Checks one field of all records, and gives each string its size. Returns the sum of the sizes, or -1 after a failure. */
+static int64_t size_strings(const Inputs *inputs, int field, TensorString *strings, TF_Status *status) {
+    const int64_t *starts = inputs->starts + field * inputs->records, *sizes = inputs->sizes + field * inputs->records;
+    const Part *part = inputs->parts;
+    int64_t total = 0;
+    for (int64_t at = 0; at < inputs->records; at++) {
+        part = part_at(inputs, part, starts[at]);
+        if (sizes[at] < 0 || starts[at] < part->begin || starts[at] > part->end || sizes[at] > part->end - starts[at]) {
+            fail(status, "a field is outside of its block");
+            return -1;
+        }
+        if (set_size(&strings[at], (size_t)sizes[at]) == NULL) {
+            TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "there is no memory for a field");
+            return -1;
+        }
+        total += sizes[at]; /* cannot overflow, as there is memory for all of them */
+    }
+    return total;
+}
+
+static void *copy_share(void *given) {
+    Share *share = given;
+    const Part *part = share->inputs->parts;
+    share->is_read = 1;
+    for (int64_t at = share->begin; share->is_read && at < share->end; at++) {
+        part = part_at(share->inputs, part, share->starts[at]);
+        share->is_read = copy(part, share->starts[at] - part->begin, text_of(&share->strings[at]), share->sizes[at]);
+    }
+    return NULL;
+}
+
+static int64_t threads_for(const Inputs *inputs, int64_t bytes) {
+    int64_t count = inputs->file_count ? bytes / SHARE_BYTES : 1, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (count > MOST_THREADS) count = MOST_THREADS;
+    if (count > cores) count = cores;
+    return count < 1 ? 1 : count;
+}
+
+/* Copies one field of all records, in several threads if there is much to read; returns 0 if a file cannot be read. */
+static int copy_strings(const Inputs *inputs, int field, TensorString *strings, int64_t bytes) {
+    const int64_t *starts = inputs->starts + field * inputs->records, *sizes = inputs->sizes + field * inputs->records;
+    int64_t count = threads_for(inputs, bytes), end = 0;
+    Share shares[MOST_THREADS];
+    pthread_t threads[MOST_THREADS];
+    int is_running[MOST_THREADS] = {0}, is_read = 1;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new threads must not take the signals of the process */
+    for (int64_t at = 0; at < count; at++) {
+        int64_t begin = end;
+        end = at + 1 == count ? inputs->records : inputs->records / count * (at + 1);
+        shares[at] = (Share){inputs, starts, sizes, strings, begin, end, 1};
+        if (at) is_running[at] = pthread_create(&threads[at], NULL, copy_share, &shares[at]) == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    for (int64_t at = 0; at < count; at++) {
+        if (is_running[at])
+            pthread_join(threads[at], NULL);
+        else
+            copy_share(&shares[at]); /* the first share, and those for which the system starts no thread */
+        is_read = is_read && shares[at].is_read;
+    }
+    return is_read;
+}
+
+/* Cuts one field of all records. Sets `is_read` to 0 if a file cannot be read. */
 static int cut_field(TF_OpKernelContext *context, const Inputs *inputs, int field, uint8_t *is_read, TF_Status *status) {
     int64_t records = inputs->records;
     TF_Tensor *output = TF_AllocateOutput(context, field + 1, TF_STRING, &records, 1,
                                           (size_t)records * sizeof(TensorString), status);
     if (TF_GetCode(status) != TF_OK) return 0;
     TensorString *strings = TF_TensorData(output);
-    const Part *part = inputs->parts, *last = part + inputs->part_count - 1;
-    int good = 1;
-    for (int64_t at = 0; good && *is_read && at < records; at++) {
-        int64_t start = inputs->starts[field * records + at], size = inputs->sizes[field * records + at];
-        if (start < part->begin || start >= part->end)
-            for (part = inputs->parts; part < last && start >= part->end; part++) {
-            }
-        char *text;
-        if (size < 0 || start < part->begin || start > part->end || size > part->end - start) {
-            good = fail(status, "a field is outside of its block");
-        } else if ((text = set_size(&strings[at], (size_t)size)) == NULL) {
-            TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "there is no memory for a field");
-            good = 0;
-        } else if (!copy(part, start - part->begin, text, size)) {
-            *is_read = 0;
-        }
-    }
+    int64_t bytes = size_strings(inputs, field, strings, status);
+    if (bytes >= 0 && *is_read) *is_read = (uint8_t)copy_strings(inputs, field, strings, bytes);
     TF_DeleteTensor(output);
-    return good;
+    return bytes >= 0;
 }
 
 static int cut(TF_OpKernelContext *context, const Inputs *inputs, TF_Status *status) {

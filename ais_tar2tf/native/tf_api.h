@@ -88,4 +88,9 @@ static inline char *set_size(TensorString *string, size_t size) {
     return text;
 }
 
+/* Returns where the bytes of a string are. */
+static inline char *text_of(TensorString *string) {
+    return (string->small.size & 3) == LARGE_STRING ? string->large.text : string->small.text;
+}
+
 #endif

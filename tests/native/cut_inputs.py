@@ -5,9 +5,11 @@ A test runs this program with a library that was built with the sanitizers of ad
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -44,6 +46,22 @@ def main(library: str, folder: str) -> None:
                 assert field.numpy().tolist() == expected
     print(good, bad)
     assert min(good, bad) > _CALLS // 10
+    _cut_in_threads(operation, Path(folder, "large"))
+
+
+def _cut_in_threads(operation: Any, path: Path) -> None:
+    """Cut so many bytes that several threads read them: first all of them, then those of a file that became shorter."""
+    content = random.Random(2).randbytes(5_000_000)
+    path.write_bytes(content)
+    file, empty = FileBytes(path, "large"), [np.empty(0, np.uint8)]
+    starts = np.arange(0, 5_000_000, 100_000)[None]
+    sizes = np.full_like(starts, 99_999)
+    is_read, (field,) = operation(empty, file.numbers[None], starts, sizes, F=1)
+    assert is_read
+    assert field.numpy().tolist() == [content[at : at + 99_999] for at in starts[0]]
+    os.truncate(path, 2_600_000)
+    is_read, _ = operation(empty, file.numbers[None], starts, sizes, F=1)
+    assert not is_read
 
 
 def _numbers(chance: random.Random, shape: tuple[int, int]) -> np.ndarray:
