@@ -50,7 +50,7 @@ def main(library: str, folder: str) -> None:
 
 
 def _cut_in_threads(operation: Any, path: Path) -> None:
-    """Cut so many bytes that several threads read them: first all of them, then those of a file that became shorter."""
+    """Cut so many bytes that several threads read them, from a whole file and from one that became shorter."""
     content = random.Random(2).randbytes(5_000_000)
     path.write_bytes(content)
     file, empty = FileBytes(path, "large"), [np.empty(0, np.uint8)]

@@ -52,7 +52,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> set[type]:
 
 
 @pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[Callable[[list[Content]], list[str]]]:
+def serve_shards(tmp_path: Path) -> Iterator[Callable[[list[Content]], list[str]]]:
     """Return a function that serves shards and returns their URLs."""
     folder = tmp_path / "root" / "b"
     folder.mkdir(parents=True)
@@ -78,14 +78,14 @@ def examples_in(folder: Path, pattern: str) -> dict[str, dict[str, bytes]]:
 
 @pytest.mark.parametrize("splits", [None, {"train": 0.7, "test": 0.3}])
 def test_an_export_has_the_same_bytes_with_both_engines(
-    bucket: Callable[[list[Content]], list[str]],
+    serve_shards: Callable[[list[Content]], list[str]],
     pieces: set[type],
     tmp_path: Path,
     use: Callable[[str], None],
     splits: dict[str, float] | None,
 ) -> None:
     shards = shards_of((20_000, 100_000), (10, 4_000), (16_000, 17_000), (90_000, 100_000))
-    urls = bucket(shards)
+    urls = serve_shards(shards)
     chosen = {"splits": splits} if splits else {}
     for name in ("native", "python"):
         pieces.clear()
@@ -102,13 +102,13 @@ def test_an_export_has_the_same_bytes_with_both_engines(
 
 
 def test_records_that_differ_are_exported_alike(
-    bucket: Callable[[list[Content]], list[str]], tmp_path: Path, use: Callable[[str], None]
+    serve_shards: Callable[[list[Content]], list[str]], tmp_path: Path, use: Callable[[str], None]
 ) -> None:
     (content,) = shards_of((20_000, 40_000))
     for number, fields in enumerate(content.values()):
         if number % 7 == 0:
             fields["txt"] = b"t" * number
-    urls = bucket([content])
+    urls = serve_shards([content])
     for name in ("native", "python"):
         use(name)
         with t2t.open(urls) as source:
