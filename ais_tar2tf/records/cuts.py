@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from ais_tar2tf.archive import Bytes
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.native import gather
 
-__all__ = ["BlockArray", "BlockPart", "Cuts", "Piece", "concatenated", "constant"]
+__all__ = ["BlockArray", "BlockPart", "Cuts", "Piece", "concatenated", "constant", "slices"]
 
 BlockArray = npt.NDArray[np.uint8]
 
@@ -81,9 +82,7 @@ class Cuts(Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for block, starts, sizes in self.parts:
-            view = block if isinstance(block, FileBytes) else block.data
-            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-                value = bytes(view[start : start + size])
+            for value in slices(_view(block), starts.tolist(), sizes.tolist()):
                 yield value.decode("utf-8", "surrogateescape") if self.is_text else value
 
     def __add__(self, other: Cuts) -> Cuts:
@@ -93,17 +92,11 @@ class Cuts(Sequence[Any]):
         """Return the bytes of each value: copies of small values, and views of large values in a block."""
         found: list[Piece] = []
         for block, starts, sizes in self.parts:
-            if isinstance(block, FileBytes):
-                found += block.read(starts.tolist(), sizes.tolist())
-                continue
-            total, source = int(sizes.sum()), block
-            is_large = total >= _LARGE_VALUE * len(sizes)
-            if not is_large:
-                source, ends = np.empty(total, np.uint8), np.cumsum(sizes)
-                gather(block, starts, sizes, source)
-                starts = ends - sizes
-            data = source if is_large else source.tobytes()
-            found += [data[begin:end] for begin, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+            places = starts.tolist(), sizes.tolist()
+            if isinstance(block, FileBytes) or int(sizes.sum()) < _LARGE_VALUE * len(sizes):
+                found += slices(_view(block), *places)
+            else:
+                found += [block[start : start + size] for start, size in zip(*places, strict=True)]
         return found
 
     @property
@@ -124,6 +117,19 @@ class Cuts(Sequence[Any]):
             found.append(BlockPart(block, ends - sizes, sizes))
             begin = end
         return Cuts(found, is_text=self.is_text)
+
+
+def slices(data: Bytes | FileBytes, starts: list[int], sizes: list[int]) -> list[bytes]:
+    """Return copies of some ranges."""
+    if isinstance(data, FileBytes):
+        return data.read(starts, sizes)
+    if isinstance(data, bytes):
+        return [data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    return [bytes(data[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _view(block: BlockArray | FileBytes) -> Bytes | FileBytes:
+    return block if isinstance(block, FileBytes) else block.data
 
 
 def constant(text: str, count: int) -> Cuts:

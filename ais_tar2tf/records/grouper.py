@@ -22,7 +22,7 @@ from ais_tar2tf.errors import DuplicateField, DuplicateKey, MissingField, StrayM
 from ais_tar2tf.native import Grouped, tar_library
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records.base import RecordGrouper
-from ais_tar2tf.records.cuts import BlockPart, Cuts, constant
+from ais_tar2tf.records.cuts import BlockPart, Cuts, constant, slices
 from ais_tar2tf.records.naming import Grouping, is_not_data, number_of, split_uniform, splitter
 from ais_tar2tf.records.selection import Selection
 from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records
@@ -148,7 +148,7 @@ class Grouper(RecordGrouper):
             data = _sliceable(members.data, int(totals.sum()), count)
             columns = {"__key__": keys, "__shard__": [self._shard] * count}
             for name, at in places.items():
-                columns[name] = _slices(data, starts[:, at].tolist(), sizes[:, at].tolist())
+                columns[name] = slices(data, starts[:, at].tolist(), sizes[:, at].tolist())
         batch.records.extend(Records.from_columns(columns))
         batch.offsets += offsets[:-1].tolist()
         batch.sizes += totals.tolist()
@@ -218,7 +218,7 @@ class Grouper(RecordGrouper):
         data = _sliceable(members.data, sum(totals), count)
         columns: dict[str, Sequence[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
         for (name, at), column in zip(columns_at.items(), sizes, strict=True):
-            columns[name] = _slices(data, [*members.starts[begin + at : end : width]], [*column])
+            columns[name] = slices(data, [*members.starts[begin + at : end : width]], [*column])
         batch.records.extend(Records.from_columns(columns))
         offsets = members.offsets[begin : end + 1 : width]
         batch.offsets += offsets[:-1]
@@ -371,11 +371,3 @@ class Grouper(RecordGrouper):
 def _sliceable(data: Bytes | FileBytes, total: int, count: int) -> Bytes | FileBytes:
     """Return the bytes from which to slice `count` records of `total` bytes."""
     return data if isinstance(data, FileBytes) or total >= _SMALL * count else bytes(data)
-
-
-def _slices(data: Bytes | FileBytes, starts: list[int], sizes: list[int]) -> list[bytes]:
-    if isinstance(data, FileBytes):
-        return data.read(starts, sizes)
-    if isinstance(data, bytes):
-        return [data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-    return [bytes(data[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
