@@ -44,12 +44,12 @@ typedef struct {
     TF_Tensor *tensors[MOST_BLOCKS + OTHER_INPUTS];
     int tensor_count;
     Part *parts;
-    int64_t part_count, file_count;
+    int64_t part_count;
     const int64_t *starts, *sizes;
     int64_t fields, records;
 } Inputs;
 
-/* Consecutive records, of which one thread copies one field. */
+/* One field of consecutive records, which one thread copies. */
 typedef struct {
     const Inputs *inputs;
     const int64_t *starts, *sizes;
@@ -70,7 +70,6 @@ static int list_parts(Inputs *inputs, int64_t blocks, TF_Status *status) {
         return fail(status, "files have a row of 10 numbers each");
     int64_t file_count = TF_Dim(files, 0), end = 0;
     inputs->part_count = blocks + file_count;
-    inputs->file_count = file_count;
     inputs->parts = calloc((size_t)inputs->part_count, sizeof(Part));
     if (inputs->parts == NULL) return fail(status, "there is no memory for the list of blocks");
     for (int64_t at = 0; at < inputs->part_count; at++) {
@@ -154,21 +153,21 @@ static const Part *part_at(const Inputs *inputs, const Part *near, int64_t start
 }
 
 /* Checks one field of all records, and gives each string its size. Returns the sum of the sizes, or -1 after a failure. */
-static int64_t size_strings(const Inputs *inputs, int field, TensorString *strings, TF_Status *status) {
-    const int64_t *starts = inputs->starts + field * inputs->records, *sizes = inputs->sizes + field * inputs->records;
-    const Part *part = inputs->parts;
+static int64_t size_strings(const Share *all, TF_Status *status) {
+    const Part *part = all->inputs->parts;
     int64_t total = 0;
-    for (int64_t at = 0; at < inputs->records; at++) {
-        part = part_at(inputs, part, starts[at]);
-        if (sizes[at] < 0 || starts[at] < part->begin || starts[at] > part->end || sizes[at] > part->end - starts[at]) {
+    for (int64_t at = 0; at < all->end; at++) {
+        int64_t start = all->starts[at], size = all->sizes[at];
+        part = part_at(all->inputs, part, start);
+        if (size < 0 || start < part->begin || start > part->end || size > part->end - start) {
             fail(status, "a field is outside of its block");
             return -1;
         }
-        if (set_size(&strings[at], (size_t)sizes[at]) == NULL) {
+        if (set_size(&all->strings[at], (size_t)size) == NULL) {
             TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "there is no memory for a field");
             return -1;
         }
-        total += sizes[at]; /* cannot overflow, as there is memory for all of them */
+        total += size; /* cannot overflow, as there is memory for all of them */
     }
     return total;
 }
@@ -176,7 +175,6 @@ static int64_t size_strings(const Inputs *inputs, int field, TensorString *strin
 static void *copy_share(void *given) {
     Share *share = given;
     const Part *part = share->inputs->parts;
-    share->is_read = 1;
     for (int64_t at = share->begin; share->is_read && at < share->end; at++) {
         part = part_at(share->inputs, part, share->starts[at]);
         share->is_read = copy(part, share->starts[at] - part->begin, text_of(&share->strings[at]), share->sizes[at]);
@@ -185,26 +183,30 @@ static void *copy_share(void *given) {
 }
 
 static int64_t threads_for(const Inputs *inputs, int64_t bytes) {
-    int64_t count = inputs->file_count ? bytes / SHARE_BYTES : 1, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (inputs->parts[inputs->part_count - 1].file == NULL || bytes < 2 * SHARE_BYTES) return 1;
+    int64_t count = bytes / SHARE_BYTES, cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (count > MOST_THREADS) count = MOST_THREADS;
     if (count > cores) count = cores;
     return count < 1 ? 1 : count;
 }
 
 /* Copies one field of all records, in several threads if there is much to read; returns 0 if a file cannot be read. */
-static int copy_strings(const Inputs *inputs, int field, TensorString *strings, int64_t bytes) {
-    const int64_t *starts = inputs->starts + field * inputs->records, *sizes = inputs->sizes + field * inputs->records;
-    int64_t count = threads_for(inputs, bytes), end = 0;
+static int copy_strings(Share *all, int64_t bytes) {
+    int64_t count = threads_for(all->inputs, bytes), end = 0;
+    if (count == 1) {
+        copy_share(all);
+        return all->is_read;
+    }
     Share shares[MOST_THREADS];
     pthread_t threads[MOST_THREADS];
     int is_running[MOST_THREADS] = {0}, is_read = 1;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new threads must not take the signals of the process */
+    sigset_t signals, before;
+    sigfillset(&signals);
+    pthread_sigmask(SIG_SETMASK, &signals, &before); /* the new threads must not take the signals of the process */
     for (int64_t at = 0; at < count; at++) {
-        int64_t begin = end;
-        end = at + 1 == count ? inputs->records : inputs->records / count * (at + 1);
-        shares[at] = (Share){inputs, starts, sizes, strings, begin, end, 1};
+        shares[at] = *all;
+        shares[at].begin = end;
+        shares[at].end = end = at + 1 == count ? all->end : all->end / count * (at + 1);
         if (at) is_running[at] = pthread_create(&threads[at], NULL, copy_share, &shares[at]) == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -224,9 +226,10 @@ static int cut_field(TF_OpKernelContext *context, const Inputs *inputs, int fiel
     TF_Tensor *output = TF_AllocateOutput(context, field + 1, TF_STRING, &records, 1,
                                           (size_t)records * sizeof(TensorString), status);
     if (TF_GetCode(status) != TF_OK) return 0;
-    TensorString *strings = TF_TensorData(output);
-    int64_t bytes = size_strings(inputs, field, strings, status);
-    if (bytes >= 0 && *is_read) *is_read = (uint8_t)copy_strings(inputs, field, strings, bytes);
+    Share all = {inputs, inputs->starts + field * records, inputs->sizes + field * records, TF_TensorData(output),
+                 0, records, 1};
+    int64_t bytes = size_strings(&all, status);
+    if (bytes >= 0 && *is_read) *is_read = (uint8_t)copy_strings(&all, bytes);
     TF_DeleteTensor(output);
     return bytes >= 0;
 }
