@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -45,6 +45,11 @@ class Members(Protocol):
         """The number of members."""
         ...
 
+    @property
+    def given_back(self) -> int:
+        """How many of the last members the receiver has given back, to get them again with the next block."""
+        ...
+
 
 class ListedMembers(NamedTuple):
     """Members in lists."""
@@ -59,8 +64,12 @@ class ListedMembers(NamedTuple):
     def total(self) -> int:
         return len(self.names)
 
+    @property
+    def given_back(self) -> int:
+        return 0
 
-@dataclass(frozen=True)
+
+@dataclass
 class MemberTable:
     """Members that the native step found. They are converted to lists when somebody reads them.
 
@@ -68,11 +77,15 @@ class MemberTable:
         walked: The members, with offsets in the block or the file.
         base: The offset of the block in the archive; 0 for a file.
         data: The block or the file.
+        returnable_from: Members that begin at this position of the block or later can be given back; None: no members.
+        given_back: How many of the last members were given back.
     """
 
     walked: Walked
     base: int
     data: memoryview | FileBytes
+    returnable_from: int | None = None
+    given_back: int = field(default=0, init=False)
 
     @property
     def total(self) -> int:
@@ -93,6 +106,18 @@ class MemberTable:
     @property
     def sizes(self) -> list[int]:
         return self._listed.sizes
+
+    def give_back(self, first: int) -> bool:
+        """Give back all members from number `first` on, if that is possible: they come again with the next block."""
+        if self.returnable_from is None or first == self.total or self.walked.offsets[first] < self.returnable_from:
+            return False
+        self.given_back = self.total - first
+        return True
+
+    @property
+    def kept_to(self) -> int:
+        """The position in the block at which the members begin that were given back."""
+        return int(self.walked.offsets[self.total - self.given_back])
 
     @cached_property
     def _listed(self) -> ListedMembers:

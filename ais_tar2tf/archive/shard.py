@@ -119,8 +119,16 @@ class ShardArchive:
         assert isinstance(self._archive, TarReader)
         return self._archive.position
 
-    def feed(self, block: Bytes) -> Iterator[Members]:
-        """Yield the members that end in the next block of the shard."""
+    @property
+    def unread(self) -> int:
+        """How many bytes at the end of the last block were not read, so that the next block has to begin with them."""
+        return self._archive.unread if isinstance(self._archive, TarReader) else 0
+
+    def feed(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
+        """Yield the members that end in the next block of the shard.
+
+        Some of the last members of an uncompressed tar can be given back, as `TarReader.feed` explains.
+        """
         if self._shard_sniffer is not None:
             found, block = self._shard_sniffer.feed(block)
             if found is None:
@@ -128,7 +136,7 @@ class ShardArchive:
             self._shard_sniffer = None
             self._open_shard(found)
         if self._decoder is None:
-            yield from self._read(block)
+            yield from self._read(block, returnable)
             return
         for decoded in self._decoder.feed(block):
             yield from self.feed_decoded(decoded)
@@ -183,7 +191,7 @@ class ShardArchive:
     def _open(self, container: Container) -> None:
         self.container, self._archive = container, self._open_archive[container]()
 
-    def _read(self, block: Bytes) -> Iterator[Members]:
+    def _read(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
         if self._archive is None:
             found, block = self._archive_sniffer.feed(block)
             if found is None:
@@ -192,7 +200,8 @@ class ShardArchive:
                 raise self._unsupported(f"this is a {found.name} file within another; {SUPPORTED}")
             self._open(found)
         assert self._archive is not None
-        yield from self._counted(self._archive.feed(block))
+        tar = isinstance(self._archive, TarReader)
+        yield from self._counted(self._archive.feed(block, returnable) if tar else self._archive.feed(block))
         if self.needs_directory and self.compressed:
             raise self._unsupported(
                 "this is a zip within a compressed file, and its members don't say how long they are; unpack the zip"
@@ -205,6 +214,7 @@ class ShardArchive:
             if self._count + self.ignored > self._limits.members:
                 self._check_count(members.offsets[-1] if members.total else self._start)
             yield members
+            self._count -= members.given_back
         self._check_count(self._start)
 
     def _check_count(self, offset: int) -> None:

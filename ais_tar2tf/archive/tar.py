@@ -15,7 +15,7 @@ from typing import Literal
 
 from ais_tar2tf.archive.bounds import check_limit
 from ais_tar2tf.archive.content import MemberContent
-from ais_tar2tf.archive.members import Bytes, ListedMembers, Members, Wanted
+from ais_tar2tf.archive.members import Bytes, ListedMembers, Members, MemberTable, Wanted
 from ais_tar2tf.archive.tar_header import BLOCK, ZERO_BLOCK, Header, Kind, decode_name, parse_header, parse_pax
 from ais_tar2tf.archive.tar_native import NativeRuns
 from ais_tar2tf.archive.tar_runs import PlainMembers, PlainRun
@@ -88,6 +88,7 @@ class TarReader:
         headers: Headers = "auto",
     ) -> None:
         self.ignored: int = 0
+        self.unread: int = 0  # bytes at the end of the last block, with which the next block has to begin
         self._shard = shard
         self._limits = limits
         self._wanted = wanted
@@ -141,10 +142,15 @@ class TarReader:
         self._base += count
         self._dense = False  # the members are large
 
-    def feed(self, block: Bytes) -> Iterator[Members]:
-        """Yield the members that end in this block."""
+    def feed(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
+        """Yield the members that end in this block.
+
+        The receiver of a `MemberTable` may give back its last members if they have at most `returnable` bytes. The
+        rest of this block, from these members on, is then `unread`, and the next block has to begin with it.
+        """
         view = memoryview(block)
         position, length = 0, len(view)
+        self.unread = 0
         plain: PlainMembers | None = None
         while position < length:
             if self._ended_at is not None:
@@ -168,7 +174,7 @@ class TarReader:
                 if self._extensions.offset is not None:
                     pass  # the next header belongs to the member that extension headers describe
                 elif self._native is not None:
-                    run = self._native.take(view, position, self._base)
+                    run = self._native.take(view, position, self._base, returnable)
                 elif self._headers != "careful":
                     plain = plain or PlainMembers(view, position, self._base, self._limits, dense=self._dense)
                     run = plain.take(position)
@@ -177,6 +183,9 @@ class TarReader:
                     self._skip = max(0, run.end - length)
                     position = min(run.end, length)
                     yield run.members
+                    if run.members.given_back:
+                        self._leave(run.members, length)
+                        return
                     continue
                 raw = bytes(view[position : position + BLOCK])
                 position += BLOCK
@@ -184,6 +193,12 @@ class TarReader:
         if plain is not None and self._headers == "python":
             self._dense = plain.is_dense
         self._base += length
+
+    def _leave(self, members: Members, length: int) -> None:
+        """Leave the rest of the block unread, from the members on that were given back."""
+        assert isinstance(members, MemberTable)
+        self.unread, self._skip = length - members.kept_to, 0
+        self._base += members.kept_to
 
     def walk(self, file: FileBytes, stop: int, most: int) -> Members | None:
         """Find the next members in the file of this tar, without reading their bodies.
@@ -206,7 +221,7 @@ class TarReader:
         self._in_file = run is not None and run.end - start >= run.members.total * _LARGE_BODY // 2
         if run is None:
             return None
-        self._body, self.ignored = None, self.ignored + run.ignored
+        self._body, self.ignored, self.unread = None, self.ignored + run.ignored, 0
         self._base = min(run.end, stop)
         self._skip = run.end - self._base
         return run.members

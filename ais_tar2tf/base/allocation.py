@@ -9,7 +9,7 @@ import numpy as np
 
 from ais_tar2tf.options import KIB, MIB
 
-__all__ = ["BATCHES", "LARGE_FIELDS", "aligned_bytes", "keep_freed"]
+__all__ = ["BATCHES", "LARGE_FIELDS", "aligned_array", "aligned_bytes", "keep_freed"]
 
 _ALIGNMENT = 64  # bytes: TensorFlow takes over an array whose memory begins at such an address, and copies any other
 
@@ -27,6 +27,21 @@ def aligned_bytes(size: int) -> Any:
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size]
+
+
+def aligned_array(data: memoryview) -> tuple[Any, int]:
+    """Return an array that ends with `data` and begins at an address that TensorFlow accepts, and where `data` begins.
+
+    The array has up to 63 bytes more, which stand before `data` in the same buffer.
+    """
+    array, whole = np.frombuffer(data, np.uint8), data.obj
+    shift = array.ctypes.data % _ALIGNMENT
+    if not shift or not isinstance(whole, np.ndarray):
+        return array, 0
+    begin = array.ctypes.data - whole.ctypes.data - shift
+    if begin < 0 or whole.dtype != np.uint8 or whole.ndim != 1:
+        return array, 0
+    return np.frombuffer(whole.data[begin : begin + shift + len(array)], np.uint8), shift
 
 
 @functools.cache

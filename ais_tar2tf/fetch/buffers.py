@@ -8,10 +8,12 @@ from collections import deque
 import numpy as np
 
 from ais_tar2tf.base.allocation import aligned_bytes
-from ais_tar2tf.fetch.ranges import BLOCK_BYTES
+from ais_tar2tf.fetch.ranges import BLOCK_BYTES, HEADROOM
 from ais_tar2tf.fetch.state import DownloadState
 
 __all__ = ["BufferPool", "LentBuffers"]
+
+_FULL_SIZE = HEADROOM + BLOCK_BYTES
 
 
 class LentBuffers:
@@ -44,7 +46,7 @@ class BufferPool:
         self._lent = LentBuffers()
 
     def get(self, size: int) -> memoryview:
-        """Return a buffer of at least `size` bytes."""
+        """Return a buffer of at least `size` bytes after its headroom."""
         # A last block of nearly full size also gets a full-size buffer, because other sizes are never used again.
         is_large = size > BLOCK_BYTES // 2
         with self._state.lock:
@@ -52,12 +54,12 @@ class BufferPool:
                 self.give_back(returned)
             if is_large and self._spare:
                 return self._spare.pop()
-        return aligned_bytes(BLOCK_BYTES if is_large else size).data
+        return aligned_bytes(_FULL_SIZE if is_large else HEADROOM + size).data
 
     def give_back(self, buffer: memoryview) -> None:
         """Keep a full-size buffer for another block. The caller holds the lock of the state."""
         has_room = len(self._spare) * BLOCK_BYTES < self._state.read_ahead_bytes
-        if len(buffer) == BLOCK_BYTES and not buffer.readonly and has_room:
+        if len(buffer) == _FULL_SIZE and not buffer.readonly and has_room:
             self._spare.append(buffer)
 
     def lend(self, buffer: memoryview) -> memoryview:

@@ -46,7 +46,7 @@ class CombinedRequests:
                 if data is None:
                     single.append(request)
                     continue
-                self._state.add_block(request, data, len(data))
+                self._state.add_block(request, data, 0, len(data))
                 self._state.end(request)
         return single
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from ais_tar2tf.base import forking
-from ais_tar2tf.base.allocation import BATCHES, keep_freed
+from ais_tar2tf.base.allocation import BATCHES, aligned_bytes, keep_freed
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.base.monitoring.waits import Wait
 from ais_tar2tf.errors import ChecksumMismatch, StoreError, TransportError
@@ -24,7 +24,7 @@ from ais_tar2tf.fetch.checksum import Checksum
 from ais_tar2tf.fetch.downloader import Downloader
 from ais_tar2tf.fetch.planner import Planner
 from ais_tar2tf.fetch.range_requests import RangeRequest
-from ais_tar2tf.fetch.ranges import Block, ShardRange
+from ais_tar2tf.fetch.ranges import HEADROOM, Block, ShardRange
 from ais_tar2tf.fetch.state import DownloadState
 from ais_tar2tf.fetch.tuning import Tuning
 from ais_tar2tf.options import Read
@@ -43,6 +43,9 @@ class Fetcher:
     A fetcher must not parse what it downloads, and never mixes bytes of two versions of a shard. Its errors are
     StoreErrors, or come from the iterator of shards.
     """
+
+    most_again: int = HEADROOM
+    """The most bytes that `read` can return once more."""
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Fetcher:
         self._why_closed = "the reader was closed"
         self._workers: list[threading.Thread] = []
         self._reader_buffer: memoryview | None = None  # the buffer whose bytes the last `read()` returned
+        self._last: memoryview = memoryview(b"")  # what the last `read()` returned
         self._wait = Wait()
         self._waited_for: RangeRequest | None = None
         self._checksum: Checksum | None = None  # of the whole shard; None if only a part is read
@@ -96,23 +100,30 @@ class Fetcher:
         with self._state.lock:
             self._downloader.interrupts.end_abandoned(self._state.leave_shard(), at_once=True)
             shard = self._planner.next_shard()
-            self._checksum = None
+            self._checksum, self._last = None, memoryview(b"")
             if shard is not None:
                 self._start_workers()
             return shard
 
-    def read(self, *, keep: bool = False) -> memoryview:
+    def read(self, *, keep: bool = False, again: int = 0) -> memoryview:
         """Return the next bytes of the current shard, or an empty view at its end.
 
-        The view is valid until the next call; with `keep`, as long as anything refers to it. The shard's length and
-        checksum are verified at its end.
+        The shard's length and checksum are verified at its end.
+
+        Args:
+            keep: Whether the view stays valid as long as anything refers to it. Otherwise it is valid until the next
+                call.
+            again: How many of the last bytes of the previous view precede the next bytes in this view, at most
+                `HEADROOM`. At the shard's end, the view has only these bytes.
 
         Raises:
             TransportError: The connection broke, and the retry budget is spent.
             ObjectChanged: The shard was replaced while it was read.
             ChecksumMismatch: All bytes arrived, but not with the checksum that the store states.
         """
-        self._give_back_buffer()
+        repeated = self._last[len(self._last) - again :]
+        if not again:
+            self._give_back_buffer()
         offset = self._state.delivered
         try:
             block = self._next_block()
@@ -120,10 +131,12 @@ class Fetcher:
             self._end_wait()
         if block is None:
             self._verify()
-            return memoryview(b"")
-        self._reader_buffer = None if keep else block.buffer
+            return repeated
         buffer = self._downloader.buffers.lend(block.buffer) if keep else block.buffer
         data = buffer[block.begin : block.end]
+        self._last = _preceded(repeated, buffer, block) if again else data
+        self._give_back_buffer()
+        self._reader_buffer = None if keep else block.buffer
         self._account.add(bytes=len(data))
         self._note(time.perf_counter(), len(data), 0.0)
         shard = self._state.current
@@ -131,7 +144,7 @@ class Fetcher:
             self._checksum = Checksum.stated_by(self.identity)
         if self._checksum is not None:
             self._checksum.update(data)
-        return data
+        return self._last
 
     def is_ready(self, *, wait: bool = False) -> bool:
         """Return whether `read()` would return or raise an error at once.
@@ -338,6 +351,18 @@ class Fetcher:
                     return requests
                 self._state.lock.wait()
             return []
+
+
+def _preceded(repeated: memoryview, buffer: memoryview, block: Block) -> memoryview:
+    """Return the bytes `repeated`, and after them the bytes of a block, which is in `buffer`."""
+    begin = block.begin - len(repeated)
+    if begin >= 0 and not buffer.readonly:
+        buffer[begin : block.begin] = repeated
+        return buffer[begin : block.end]
+    joined: memoryview = aligned_bytes(block.end - begin).data
+    joined[: len(repeated)] = repeated
+    joined[len(repeated) :] = buffer[block.begin : block.end]
+    return joined
 
 
 _open_fetchers: weakref.WeakSet[Fetcher] = weakref.WeakSet()

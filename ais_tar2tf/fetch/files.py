@@ -31,6 +31,9 @@ class FileFetcher:
     Call `next_shard()`, then `read()` until it returns an empty view, and so on.
     """
 
+    most_again: int = 32 * KIB
+    """The most bytes that `read` should return once more. Larger members are not read in blocks (`TarReader.walk`)."""
+
     def __init__(
         self,
         store: LocalFiles,
@@ -78,21 +81,28 @@ class FileFetcher:
             self._block_size = _FIRST_BLOCK
         return wanted
 
-    def read(self, *, keep: bool = False) -> memoryview:
+    def read(self, *, keep: bool = False, again: int = 0) -> memoryview:
         """Return the next bytes of the current shard, or an empty view at its end.
 
-        The view is valid until the next call; with `keep`, as long as anything refers to it. At the end, the file's
-        length and state are verified.
+        At the end, the file's length and state are verified.
+
+        Args:
+            keep: Whether the view stays valid as long as anything refers to it. Otherwise it is valid until the next
+                call.
+            again: How many of the bytes before the next bytes this view has, too. At the shard's end, it has only
+                these.
         """
         began = time.perf_counter()
+        if again:
+            self._go_to(self._offset - again)
         count = repeat(
-            self._read_once,
+            lambda: self._read_once(more_than=again),
             self._read.retry,
             pause=self._closed.wait,
             draw=random.random,
             on_retry=lambda _: self._account.add(retries=1, resumes=1 if self._offset else 0),
         )
-        self._account.add(bytes=count, network_wait=time.perf_counter() - began)
+        self._account.add(bytes=count - again, network_wait=time.perf_counter() - began)
         self._offset += count
         self._block_size = min(2 * self._block_size, self._full_block)
         buffer = self._buffer
@@ -117,11 +127,14 @@ class FileFetcher:
 
         Count them in the statistics, except `unread` bytes of fields that are not selected.
         """
+        self._account.add(bytes=offset - self._offset - unread)
+        self._go_to(offset)
+
+    def _go_to(self, offset: int) -> None:
         with self._lock:
+            self._offset = offset
             if self._body is not None:
                 self._body.seek(offset)
-        self._account.add(bytes=offset - self._offset - unread)
-        self._offset = offset
 
     def is_ready(self, *, wait: bool = False) -> bool:  # noqa: ARG002  # the signature of Fetcher
         """Return True, as `read` never waits for bytes."""
@@ -156,16 +169,16 @@ class FileFetcher:
         with self._lock:
             self._leave()
 
-    def _read_once(self) -> int:
+    def _read_once(self, *, more_than: int) -> int:
         """Read one block; if that fails, close the file, so that the next try opens it again."""
         with self._lock:
             try:
-                return self._read_block()
+                return self._read_block(more_than)
             except TransportError:
                 self._leave()
                 raise
 
-    def _read_block(self) -> int:
+    def _read_block(self, more_than: int) -> int:
         url = self._store.url(self._wanted.name)
         if self._closed.is_set():
             raise StoreError("the reader was closed", url=url)
@@ -175,9 +188,13 @@ class FileFetcher:
         if not left:
             self._body.content.check()
             return 0
-        count = self._body.readinto(self._buffer[: min(left, self._block_size)])
-        if not count:
-            raise TransportError(f"it ended {left:,} bytes early", url=url)
+        size = min(left, more_than + self._block_size, self._full_block)
+        count = 0
+        while count < min(size, more_than + 1):
+            received = self._body.readinto(self._buffer[count:size])
+            if not received:
+                raise TransportError(f"it ended {left - count:,} bytes early", url=url)
+            count += received
         return count
 
     def _open(self, url: str) -> SeekableBody:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ais_tar2tf.options import MIB
+from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.stores import Identity
 
-__all__ = ["BLOCK_BYTES", "Block", "ShardRange"]
+__all__ = ["BLOCK_BYTES", "HEADROOM", "Block", "ShardRange"]
 
 BLOCK_BYTES = 2 * MIB  # so large that system calls and numpy cost little; so small that the processor can cache it
+
+HEADROOM = 256 * KIB
+"""Room in a buffer before its block, for the last bytes of the block before: see `again` of `Fetcher.read`."""
 
 
 @dataclass(frozen=True, slots=True)

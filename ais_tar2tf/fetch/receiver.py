@@ -12,7 +12,7 @@ from ais_tar2tf.errors import ObjectChanged, TransportError
 from ais_tar2tf.fetch.buffers import BufferPool
 from ais_tar2tf.fetch.prefix import Differs, Prefix
 from ais_tar2tf.fetch.range_requests import RangeRequest
-from ais_tar2tf.fetch.ranges import BLOCK_BYTES
+from ais_tar2tf.fetch.ranges import BLOCK_BYTES, HEADROOM
 from ais_tar2tf.fetch.state import DownloadState
 from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.stores import Body
@@ -88,7 +88,7 @@ class Receiver:
 
     def _fill(self, request: RangeRequest, body: Body, buffer: memoryview, left: int | None) -> int:
         """Fill a buffer, and add it as a block. A block is less than full only at the end, or if the reader waits."""
-        view = buffer if left is None else buffer[:left]
+        view = buffer[HEADROOM:] if left is None else buffer[HEADROOM:][:left]
         filled = 0
         try:
             while filled < len(view):
@@ -101,7 +101,7 @@ class Receiver:
                 if request.prefix is not None:
                     request.prefix.add(view[:filled])
                 with self._state.lock:
-                    self._state.add_block(request, buffer, filled)
+                    self._state.add_block(request, buffer, HEADROOM, HEADROOM + filled)
         return filled
 
     def _wait_for_room(self, request: RangeRequest, size: int) -> bool:

@@ -257,12 +257,12 @@ class DownloadState:
             request.stop = end  # this answer brings all the rest, perhaps because the store ignores ranges
         self._note_planned(request, request.stop)
 
-    def add_block(self, request: RangeRequest, buffer: memoryview, count: int) -> None:
-        """Append the first `count` bytes of a buffer. The reader gets the bytes once their content is proved."""
+    def add_block(self, request: RangeRequest, buffer: memoryview, begin: int, end: int) -> None:
+        """Append a part of a buffer as a block. The reader gets the bytes once their content is proved."""
         prefix = request.prefix
         request.last_error = None
-        request.received += count
-        request.unverified.append(Block(buffer, 0, count, "" if prefix is None else prefix.text))
+        request.received += end - begin
+        request.unverified.append(Block(buffer, begin, end, "" if prefix is None else prefix.text))
         if not request.awaits_proof:
             request.blocks.extend(request.unverified)
             request.unverified.clear()

@@ -63,56 +63,62 @@ static int compare(Text a, Text b) {
     return a.size < b.size ? -1 : a.size > b.size;
 }
 
-/* Returns how many members from the first on have its key, and the ends of their names; 0 if there are too many, or if
-   one of them may be a system file. */
+/* Returns how many names from the first on have its key, and what follows the key in each; 0 if there are too many, or
+   if one of them may be a system file. */
 static int64_t first_record(const uint8_t *names, const int64_t *ends, int64_t begin, int64_t count, int64_t rule,
                             Text *suffixes) {
-    Text name = text_between(names, begin, ends[0]);
-    int64_t size = key_size(name, rule), width = 0;
-    Text key = {name.text, size};
-    while (size != 0) {
-        Text suffix = {name.text + size, name.size - size};
+    Text key = {NULL, 0};
+    int64_t width = 0;
+    for (; width < count; width++) {
+        Text name = text_between(names, width ? ends[width - 1] + 1 : begin, ends[width]);
+        Text other = {name.text, key_size(name, rule)}, suffix = {name.text + other.size, name.size - other.size};
+        if (width == 0) key = other;
+        if (other.size == 0 || compare(other, key) != 0) return width;
         if (width == MOST_FIELDS || ends_in(suffix, ".db") || ends_in(suffix, ".ini")) return 0;
-        suffixes[width++] = suffix;
-        if (width == count) return 0;
-        name = text_between(names, ends[width - 1] + 1, ends[width]);
-        size = key_size(name, rule);
-        Text other = {name.text, size};
-        if (compare(other, key) != 0) return width;
+        suffixes[width] = suffix;
     }
-    return 0;
+    return width;
 }
 
-EXPORTED void t2t_group(const uint8_t *names, const int64_t *name_ends, int64_t begin, int64_t count, int64_t rule,
-                        Grouped *grouped) {
-    Text suffixes[MOST_FIELDS];
-    int64_t width = count ? first_record(names, name_ends, begin, count, rule, suffixes) : 0;
+/* Adds the records that have the same fields as the first one, `suffixes`. */
+static void add_records(const uint8_t *names, const int64_t *ends, int64_t begin, int64_t count, int64_t rule,
+                        const Text *suffixes, Grouped *grouped) {
+    int64_t width = grouped->width;
     Text before = {NULL, 0};
-    grouped->width = width;
-    grouped->count = grouped->key_bytes = 0;
-    grouped->ascending = 1;
-    if (width == 0) return;
     for (int64_t first = 0; first + width < count; first += width) {
-        Text name = text_between(names, first ? name_ends[first - 1] + 1 : begin, name_ends[first]);
+        Text name = text_between(names, first ? ends[first - 1] + 1 : begin, ends[first]);
         Text key = {name.text, name.size - suffixes[0].size};
         if (key.size <= 0 || key_size(name, rule) != key.size) return;
         if (memcmp(key.text + key.size, suffixes[0].text, (size_t)suffixes[0].size) != 0) return;
         for (int64_t at = first + 1; at < first + width; at++) {
-            Text other = text_between(names, name_ends[at - 1] + 1, name_ends[at]), suffix = suffixes[at - first];
+            Text other = text_between(names, ends[at - 1] + 1, ends[at]), suffix = suffixes[at - first];
             if (other.size != key.size + suffix.size || memcmp(other.text, key.text, (size_t)key.size) != 0 ||
                 memcmp(other.text + key.size, suffix.text, (size_t)suffix.size) != 0)
                 return;
         }
-        Text next = text_between(names, name_ends[first + width - 1] + 1, name_ends[first + width]);
+        Text next = text_between(names, ends[first + width - 1] + 1, ends[first + width]);
         Text next_key = {next.text, key_size(next, rule)};
         if (next_key.size == 0 || compare(next_key, key) == 0) return;
         if (grouped->count > 0 && compare(before, key) >= 0) grouped->ascending = 0;
         before = key;
         memcpy(grouped->keys + grouped->key_bytes, key.text, (size_t)key.size);
+        grouped->key_starts[grouped->count] = grouped->key_bytes;
+        grouped->key_sizes[grouped->count++] = key.size;
         grouped->key_bytes += key.size;
-        grouped->key_ends[grouped->count++] = grouped->key_bytes;
         grouped->keys[grouped->key_bytes++] = 0;
     }
+}
+
+EXPORTED void t2t_group(const uint8_t *names, const int64_t *name_ends, int64_t begin, int64_t count, int64_t rule,
+                        Grouped *grouped) {
+    Text suffixes[MOST_FIELDS];
+    grouped->width = first_record(names, name_ends, begin, count, rule, suffixes);
+    grouped->count = grouped->key_bytes = 0;
+    grouped->ascending = 1;
+    if (grouped->width) add_records(names, name_ends, begin, count, rule, suffixes, grouped);
+    int64_t done = grouped->count * grouped->width, rest = count - done;
+    int64_t rest_begin = done ? name_ends[done - 1] + 1 : begin;
+    grouped->rest_is_one = first_record(names, name_ends + done, rest_begin, rest, rule, suffixes) == rest;
 }
 
 EXPORTED void t2t_gather(const uint8_t *block, const int64_t *starts, const int64_t *sizes, int64_t count,

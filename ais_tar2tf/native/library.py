@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 __all__ = ["Engine", "Grouped", "TarLibrary", "Walked", "engine", "gather", "tar_library"]
 
-VERSION = 2  # of the functions and structures in native.h; a library of another version is not used
+VERSION = 3  # of the functions and structures in native.h; a library of another version is not used
 SWITCH = "AIS_TAR2TF_NATIVE"
 FOLDER = Path(__file__).parent / "lib"
 TAR_LIBRARY = "tar.so"
@@ -39,17 +39,20 @@ class _WalkedStructure(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("ignored", ctypes.c_int64),
         ("position", ctypes.c_int64),
+        ("missing", ctypes.c_int64),
     ]
 
 
 class _GroupedStructure(ctypes.Structure):
     _fields_ = [  # ctypes reads the list
         ("keys", ctypes.c_void_p),
-        ("key_ends", ctypes.c_void_p),
+        ("key_starts", ctypes.c_void_p),
+        ("key_sizes", ctypes.c_void_p),
         ("key_bytes", ctypes.c_int64),
         ("width", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("ascending", ctypes.c_int64),
+        ("rest_is_one", ctypes.c_int64),
     ]
 
 
@@ -65,6 +68,7 @@ class Walked:
         names: The names, with a NUL after each.
         ignored: The number of members that are no files.
         position: In the block or file, after the last member and its padding, which may lie after the end.
+        missing: How many bytes of the next member a later block has, at least; 0 if the walk ended for another reason.
     """
 
     offsets: Numbers
@@ -74,6 +78,7 @@ class Walked:
     names: Bytes
     ignored: int
     position: int
+    missing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +87,19 @@ class Grouped:
 
     Attributes:
         keys: The keys, with a NUL after each.
-        key_ends: In `keys`; an entry for each record.
+        key_starts: In `keys`; an entry for each record.
+        key_sizes: Bytes of each key.
         width: The number of members of a record.
         ascending: Whether each key is greater than the one before it.
+        rest_is_one: Whether all members after these records have one key.
     """
 
     keys: Bytes
-    key_ends: Numbers
+    key_starts: Numbers
+    key_sizes: Numbers
     width: int
     ascending: bool
+    rest_is_one: bool
 
 
 class TarLibrary:
@@ -136,12 +145,15 @@ class TarLibrary:
         """Group the members from number `first` on, by rule 0 (the first dot) or 1 (the last dot) of a name."""
         count = len(walked.name_ends) - first
         begin = int(walked.name_ends[first - 1]) + 1 if first else 0
-        keys, ends = np.empty(len(walked.names) - begin, np.uint8), np.empty(count, np.int64)
-        found = _GroupedStructure(keys.ctypes.data, ends.ctypes.data)
+        keys, places = np.empty(len(walked.names) - begin, np.uint8), np.empty((2, count), np.int64)
+        address = places.ctypes.data
+        found = _GroupedStructure(keys.ctypes.data, address, address + places.strides[0])
         self._library.t2t_group(
             walked.names.ctypes.data, walked.name_ends[first:].ctypes.data, begin, count, rule, ctypes.byref(found)
         )
-        return Grouped(keys[: found.key_bytes], ends[: found.count], found.width, bool(found.ascending))
+        starts, sizes = places[:, : found.count]
+        flags = bool(found.ascending), bool(found.rest_is_one)
+        return Grouped(keys[: found.key_bytes], starts, sizes, found.width, *flags)
 
     def _found(self, start: int) -> Walked | None:
         """Return copies of the arrays that a walk from `start` on has filled."""
@@ -150,7 +162,7 @@ class TarLibrary:
             return None
         offsets, starts, sizes, ends = self._rows[:, : found.count].copy()
         names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
-        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position)
+        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position, found.missing)
 
     def _reserve(self, size: int) -> None:
         """Make room for the members of a block of `size` bytes."""

@@ -22,6 +22,7 @@ typedef struct {
     int64_t count;
     int64_t ignored;  /* links, devices and directories */
     int64_t position; /* after the padding of the last member; it may lie after the end of the block or file */
+    int64_t missing;  /* of the next member: the bytes that a later block has; 0 if the walk ended for another reason */
 } Walked;
 
 /* Finds the members of block[start:stop], of which a header begins at `start`, as far as there is room for them. */
@@ -35,12 +36,14 @@ EXPORTED void t2t_walk_file(int64_t file, int64_t start, int64_t stop, int64_t e
 
 /* Consecutive records with the same fields in the same order. */
 typedef struct {
-    uint8_t *keys;     /* with a NUL after each key; room for as many bytes as the names have */
-    int64_t *key_ends; /* in `keys`; room for as many keys as there are names */
+    uint8_t *keys;       /* with a NUL after each key; room for as many bytes as the names have */
+    int64_t *key_starts; /* in `keys`; room for as many keys as there are names */
+    int64_t *key_sizes;
     int64_t key_bytes;
-    int64_t width;     /* members of a record */
-    int64_t count;     /* records */
-    int64_t ascending; /* 1 if each key is greater than the one before it */
+    int64_t width;       /* members of a record */
+    int64_t count;       /* records */
+    int64_t ascending;   /* 1 if each key is greater than the one before it */
+    int64_t rest_is_one; /* 1 if the members after these records have one key */
 } Grouped;
 
 enum { FIRST_DOT = 0, LAST_DOT = 1 };

@@ -187,30 +187,41 @@ static int64_t write_name(uint8_t *out, const Header *header, const Header *chan
     return size;
 }
 
+/* Notes that the next member ends at `end` or later, and so in a later block. */
+static void note_missing(const Source *source, int64_t end, Walked *walked) {
+    if (source->block != NULL) walked->missing = end - source->stop;
+}
+
 /* Finds members from `start` on, until one begins at `enough` or later. */
 static void walk(const Source *source, int64_t start, int64_t enough, int64_t member_bytes, int64_t pax_bytes,
                  Walked *walked) {
     uint8_t header_room[HEADER], pax_room[LARGEST_PAX];
     Header header, changes;
     int64_t position = start, names = 0, before[2] = {start, start};
-    walked->count = walked->ignored = 0;
+    walked->count = walked->ignored = walked->missing = 0;
     walked->position = start;
     while (position < enough && walked->count < walked->room) {
         int64_t first = position;
         const uint8_t *raw = bytes_at(source, position, HEADER, header_room);
+        if (raw == NULL) note_missing(source, position + HEADER, walked);
         if (raw == NULL || !parse(raw, member_bytes, &header)) break;
         changes.name_size = 0;
         if (header.type == 'x') {
             int64_t body = position + HEADER;
             if (header.body_size > pax_bytes || (source->block == NULL && header.body_size > LARGEST_PAX)) break;
             const uint8_t *pax = bytes_at(source, body, header.body_size, pax_room);
+            if (pax == NULL) note_missing(source, body + header.body_size, walked);
             if (pax == NULL || !read_pax(pax, header.body_size, &changes)) break;
             position = after_padding(body, header.body_size);
             raw = bytes_at(source, position, HEADER, header_room);
+            if (raw == NULL) note_missing(source, position + HEADER, walked);
             if (raw == NULL || !parse(raw, member_bytes, &header) || header.type == 'x') break;
         }
         int64_t body = position + HEADER;
-        if (header.body_size > source->stop - body) break;
+        if (header.body_size > source->stop - body) {
+            note_missing(source, body + header.body_size, walked);
+            break;
+        }
         if (source->block != NULL) {
             load_early(source->block, after_padding(body, header.body_size), source->stop);
             load_early(source->block, 2 * position - before[0], source->stop); /* the header after next, if sizes repeat */
@@ -230,9 +241,10 @@ static void walk(const Source *source, int64_t start, int64_t enough, int64_t me
         }
         walked->position = position = after_padding(body, header.body_size);
     }
+    if (position >= source->stop) note_missing(source, position + HEADER, walked);
 }
 
-EXPORTED int64_t t2t_version(void) { return 2; }
+EXPORTED int64_t t2t_version(void) { return 3; }
 
 EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_t member_bytes, int64_t pax_bytes,
                        Walked *walked) {

@@ -6,6 +6,7 @@ A record is a dict of the fields of one key, such as `{"__key__": "a/b", "__shar
 from __future__ import annotations
 
 from ais_tar2tf.records.base import RecordGrouper
+from ais_tar2tf.records.block_table import BlockTable, TablePart
 from ais_tar2tf.records.cuts import BlockArray, Cuts, Piece
 from ais_tar2tf.records.grouper import Grouper
 from ais_tar2tf.records.naming import SYSTEM_FILES, Grouping, Split, is_not_data, members_pattern, splitter
@@ -16,6 +17,7 @@ __all__ = [
     "KEY_AND_SHARD",
     "SYSTEM_FILES",
     "BlockArray",
+    "BlockTable",
     "Cuts",
     "Grouper",
     "Grouping",
@@ -26,6 +28,7 @@ __all__ = [
     "Records",
     "Selection",
     "Split",
+    "TablePart",
     "Want",
     "is_not_data",
     "listed_fields",

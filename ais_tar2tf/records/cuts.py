@@ -12,7 +12,7 @@ from ais_tar2tf.archive import Bytes
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.native import gather
 
-__all__ = ["BlockArray", "BlockPart", "Cuts", "Piece", "concatenated", "constant", "slices"]
+__all__ = ["BlockArray", "BlockPart", "Cuts", "Piece", "slices"]
 
 BlockArray = npt.NDArray[np.uint8]
 
@@ -85,9 +85,6 @@ class Cuts(Sequence[Any]):
             for value in slices(_view(block), starts.tolist(), sizes.tolist()):
                 yield value.decode("utf-8", "surrogateescape") if self.is_text else value
 
-    def __add__(self, other: Cuts) -> Cuts:
-        return Cuts([*self.parts, *other.parts], is_text=self.is_text)
-
     def pieces(self) -> list[Piece]:
         """Return the bytes of each value: copies of small values, and views of large values in a block."""
         found: list[Piece] = []
@@ -130,19 +127,3 @@ def slices(data: Bytes | FileBytes, starts: list[int], sizes: list[int]) -> list
 
 def _view(block: BlockArray | FileBytes) -> Bytes | FileBytes:
     return block if isinstance(block, FileBytes) else block.data
-
-
-def constant(text: str, count: int) -> Cuts:
-    """Return a column with the same text `count` times."""
-    block = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
-    return Cuts([BlockPart(block, np.zeros(count, np.int64), np.full(count, len(block), np.int64))], is_text=True)
-
-
-def concatenated(first: Sequence[Any], second: Sequence[Any]) -> Sequence[Any]:
-    """Return one column of two. It is a list if both are lists; the first list is then extended, not copied."""
-    if isinstance(first, list) and not isinstance(second, Cuts):
-        first += second
-        return first
-    return (first if isinstance(first, Cuts) else Cuts.of(first)) + (
-        second if isinstance(second, Cuts) else Cuts.of(second)
-    )

@@ -14,15 +14,18 @@ from operator import add, sub
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ais_tar2tf.archive import Bytes, Members, MemberTable, decode_names
+from ais_tar2tf.base.allocation import aligned_array
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import DuplicateField, DuplicateKey, MissingField, StrayMember
 from ais_tar2tf.native import Grouped, tar_library
 from ais_tar2tf.options import Limits
 from ais_tar2tf.records.base import RecordGrouper
-from ais_tar2tf.records.cuts import BlockPart, Cuts, constant, slices
+from ais_tar2tf.records.block_table import BlockTable, TablePart
+from ais_tar2tf.records.cuts import BlockArray, slices
 from ais_tar2tf.records.naming import Grouping, is_not_data, number_of, split_uniform, splitter
 from ais_tar2tf.records.selection import Selection
 from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records
@@ -36,6 +39,8 @@ _ADVICE = (
 _RESERVED = "would replace the record's own key or shard; give it another field by a grouping of your own"
 _SMALL = 16_384  # average bytes of a record, below which slicing a copy of all bytes is faster than slicing a view
 _NAMES = frozenset(KEY_AND_SHARD)
+Numbers = npt.NDArray[np.int64]
+
 _HEAD = 8  # members that are read one by one at a time, until the next key
 
 
@@ -62,6 +67,7 @@ class Grouper(RecordGrouper):
         self._rule = number_of(self._split)
         self._library = None if self._rule is None else tar_library()
         self._in_blocks = in_blocks
+        self._shard_block: BlockArray = np.frombuffer(shard.encode("utf-8", "surrogateescape"), np.uint8)
         self._sources = None if selection is None else selection.sources
         # The attributes from `_key` to `_duplicate` describe the pending record, to which later members may belong.
         self._key: str | None = None  # None if no record is pending
@@ -70,6 +76,7 @@ class Grouper(RecordGrouper):
         self._size = 0
         self._unselected: set[str] | None = None  # its fields that are not selected; None if there are none
         self._duplicate: str | None = None  # a field that two of its members have
+        self._returned_at: int | None = None  # where the members begin that the last call of `add` has given back
         self._searched = False  # whether `_find_rest` has searched for the rest of an incomplete record
 
     def wants(self, name: str) -> bool:
@@ -78,12 +85,16 @@ class Grouper(RecordGrouper):
         return parts is not None and (self._sources is None or parts[1] in self._sources)
 
     def _add(self, members: Members, batch: RecordBatch) -> None:
+        self._returned_at = None
         if not isinstance(members, MemberTable) or self._rule is None:
             self._add_listed(members, batch)
             return
+        begin = self._add_table(members, self._rule, batch)
+        if begin == members.total:
+            return
         rest = RecordBatch()  # appending records one by one to `batch` would copy the fields that are in blocks
         try:
-            self._add_listed(members.part(self._add_table(members, self._rule, batch)), rest)
+            self._add_listed(members.part(begin), rest)
         finally:
             batch.extend(rest)
 
@@ -93,9 +104,10 @@ class Grouper(RecordGrouper):
         self._add_one_by_one(members, begin, batch)
 
     def _add_table(self, members: MemberTable, rule: int, batch: RecordBatch) -> int:
-        """Add the first complete records of `members` by the native step; return how many members were added.
+        """Add the first complete records of `members` by the native step; return how many members need no more work.
 
-        The members that this function leaves, which may be all of them, are for `_add_listed`.
+        If only the members of the last record are left, they are given back, so that they come again with the rest of
+        the record. The members that this function leaves, which may be all of them, are for `_add_listed`.
         """
         assert self._library is not None
         begin = 0
@@ -108,52 +120,70 @@ class Grouper(RecordGrouper):
         if begin == members.total:
             return begin
         grouped = self._library.group(members.walked, begin, rule)
-        count, width = len(grouped.key_ends), grouped.width
-        if not count:
-            return begin
+        count = len(grouped.key_sizes)
+        if count:
+            places = self._places_from(members, begin, grouped.width)
+            if places is None or not self._add_grouped(members, begin, grouped, places, batch):
+                return begin
+            begin += count * grouped.width
+        if grouped.rest_is_one and members.give_back(begin):
+            self._returned_at = members.base + members.kept_to
+            return members.total
+        return begin
+
+    def _places_from(self, members: MemberTable, begin: int, width: int) -> dict[str, int] | None:
+        """Return `_selected_places` of the record that begins at member `begin`."""
         fields = [self._split(name) or ("", "") for name in members.part(begin, begin + width).names]
-        places = self._selected_places([field for _, field in fields])
-        return begin if places is None else begin + self._add_grouped(members, begin, grouped, places, batch)
+        return self._selected_places([field for _, field in fields])
 
     def _add_grouped(
         self, members: MemberTable, begin: int, grouped: Grouped, places: dict[str, int], batch: RecordBatch
-    ) -> int:
-        """Add records that the native step grouped; return the number of their members.
-
-        The result is 0, and nothing is added, if anything about one of the records is not in order.
-        """
-        walked, count, width = members.walked, len(grouped.key_ends), grouped.width
+    ) -> bool:
+        """Add records that the native step grouped; return False, and add none, if one of them is not in order."""
+        walked, count, width = members.walked, len(grouped.key_sizes), grouped.width
         end = begin + count * width
-        starts = walked.starts[begin:end].reshape(count, width)
-        sizes = walked.sizes[begin:end].reshape(count, width)
-        totals = sizes[:, list(places.values())].sum(axis=1)
+        chosen = list(places.values())
+        starts = walked.starts[begin:end].reshape(count, width).T[chosen]
+        sizes = walked.sizes[begin:end].reshape(count, width).T[chosen]
+        totals = sizes.sum(axis=0)
         if totals.max() > self._limits.record_bytes:
-            return 0
+            return False
         offsets = walked.offsets[begin : end + 1 : width] + members.base
         if self._key is not None:
             self._complete(batch, int(offsets[0]), members, begin)
             self._key = None
         keys = decode_names(grouped.keys[:-1].tobytes(), count)
         if not self._add_keys(keys):
-            return 0
-        columns: dict[str, Sequence[Any]]
+            return False
         if self._in_blocks:
-            data = members.data
-            block = data if isinstance(data, FileBytes) else np.frombuffer(data, np.uint8)
-            key_starts = np.concatenate([[0], grouped.key_ends[:-1] + 1])
-            key_cuts = Cuts([BlockPart(grouped.keys, key_starts, grouped.key_ends - key_starts)], is_text=True)
-            columns = {"__key__": key_cuts, "__shard__": constant(self._shard, count)}
-            columns |= {name: Cuts([BlockPart(block, starts[:, at], sizes[:, at])]) for name, at in places.items()}
+            records = self._table(members.data, grouped, places, starts, sizes)
         else:
             data = _sliceable(members.data, int(totals.sum()), count)
-            columns = {"__key__": keys, "__shard__": [self._shard] * count}
-            for name, at in places.items():
-                columns[name] = slices(data, starts[:, at].tolist(), sizes[:, at].tolist())
-        batch.records.extend(Records.from_columns(columns))
+            columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
+            for name, begins, lengths in zip(places, starts.tolist(), sizes.tolist(), strict=True):
+                columns[name] = slices(data, begins, lengths)
+            records = Records.from_columns(columns)
+        batch.records.extend(records)
         batch.offsets += offsets[:-1].tolist()
         batch.sizes += totals.tolist()
         batch.extents += (offsets[1:] - offsets[:-1]).tolist()
-        return end - begin
+        return True
+
+    def _table(
+        self, data: Bytes | FileBytes, grouped: Grouped, places: dict[str, int], starts: Numbers, sizes: Numbers
+    ) -> Records:
+        """Return records whose fields stay in their block or file."""
+        block, shift = (data, 0) if isinstance(data, FileBytes) else aligned_array(memoryview(data))
+        own = (grouped.keys, self._shard_block)
+        part = TablePart(
+            own + (block,) * len(places),
+            np.empty((len(own) + len(places), len(grouped.key_sizes)), np.int64),
+            np.empty((len(own) + len(places), len(grouped.key_sizes)), np.int64),
+        )
+        part.starts[0], part.sizes[0] = grouped.key_starts, grouped.key_sizes
+        part.starts[1], part.sizes[1] = 0, len(self._shard_block)
+        part.starts[2:], part.sizes[2:] = starts + shift, sizes
+        return Records.from_columns(BlockTable((*KEY_AND_SHARD, *places), [part], _NAMES))
 
     def _add_one_by_one(
         self, members: Members, begin: int, batch: RecordBatch, *, until_next_key: bool = False
@@ -259,7 +289,7 @@ class Grouper(RecordGrouper):
 
     @property
     def pending_offset(self) -> int | None:
-        return None if self._key is None else self._offset
+        return self._returned_at if self._key is None else self._offset
 
     def finish(self, end: int | None = None) -> RecordBatch:
         self.raise_failure()

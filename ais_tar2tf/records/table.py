@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from ais_tar2tf.records.cuts import Cuts, concatenated
+from ais_tar2tf.records.block_table import BlockTable
 
 __all__ = ["KEY_AND_SHARD", "Record", "RecordBatch", "Records", "listed_fields"]
 
@@ -26,24 +26,26 @@ def listed_fields(names: Iterable[str]) -> str:
 class Records(Sequence[Record]):
     """Consecutive records: in columns while all have the same entries in the same order, otherwise in rows.
 
-    A record of a table with columns is a new dict each time it is read. A column is a list, or `Cuts`, whose values
-    are still in the blocks in which they arrived.
+    A record of a table with columns is a new dict each time it is read. The columns are lists, or a `BlockTable`, whose
+    values are still in the blocks in which they arrived.
     """
 
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._columns: dict[str, Sequence[Any]] = {}
+        self._columns: Mapping[str, Sequence[Any]] = {}
         self._rows: list[Record] = list(records)  # empty if there are columns
 
     @classmethod
-    def from_columns(cls, columns: dict[str, Sequence[Any]]) -> Records:
-        """Return a table of columns of equal length, which the caller must not use afterwards."""
+    def from_columns(cls, columns: dict[str, list[Any]] | BlockTable) -> Records:
+        """Return a table of columns of equal length. The caller must not use a dict of lists afterwards."""
         table = cls()
         table._columns = columns
         return table
 
     def __len__(self) -> int:
+        if isinstance(self._columns, BlockTable):
+            return self._columns.count
         return len(next(iter(self._columns.values()), self._rows))
 
     def __iter__(self) -> Iterator[Record]:
@@ -55,6 +57,9 @@ class Records(Sequence[Record]):
     def __getitem__(self, which: slice) -> Records: ...
     def __getitem__(self, which: int | slice) -> Record | Records:
         if isinstance(which, slice):
+            if isinstance(self._columns, BlockTable):
+                table = self._columns.slice(which)
+                return Records.from_columns(table) if table.parts else Records()
             return self._with(lambda column: column[which])
         return {name: column[which] for name, column in self._columns.items()} or self._rows[which]
 
@@ -62,6 +67,11 @@ class Records(Sequence[Record]):
     def entries(self) -> list[str] | None:
         """The names of the entries that all records have; None if the records are in rows."""
         return list(self._columns) if self._columns else None
+
+    @property
+    def block_table(self) -> BlockTable | None:
+        """The columns if their values are still in blocks or files; otherwise None."""
+        return self._columns if isinstance(self._columns, BlockTable) else None
 
     def column(self, name: str, absent: bytes | None = None) -> Sequence[Any]:
         """Return one entry of all records.
@@ -93,13 +103,17 @@ class Records(Sequence[Record]):
 
     def extend(self, others: Records) -> None:
         """Add the records of another table, which stays as it is."""
-        if not self._columns and not self._rows:
-            copies = {name: [*values] for name, values in others._columns.items() if not isinstance(values, Cuts)}
-            self._columns = others._columns | copies
+        mine, theirs = self._columns, others._columns
+        if not mine and not self._rows:
+            is_table = isinstance(theirs, BlockTable)
+            self._columns = theirs if is_table else {name: [*values] for name, values in theirs.items()}
             self._rows = [*others._rows]
-        elif self._columns and list(self._columns) == list(others._columns):
-            for name, column in others._columns.items():
-                self._columns[name] = concatenated(self._columns[name], column)
+        elif mine and list(mine) == list(theirs):
+            if isinstance(mine, BlockTable) or isinstance(theirs, BlockTable):
+                self._columns = BlockTable.of(mine).joined(BlockTable.of(theirs))
+                return
+            for name, column in theirs.items():
+                mine[name].extend(column)
         elif others:
             self._rows = [*self._to_rows(), *others]
             self._columns = {}
@@ -118,8 +132,7 @@ class Records(Sequence[Record]):
 
     def convert(self, function: Callable[[Any], Any]) -> None:
         """Replace every value by the result of a function."""
-        for name, column in self._columns.items():
-            self._columns[name] = [function(value) for value in column]
+        self._columns = {name: [function(value) for value in column] for name, column in self._columns.items()}
         for record in self._rows:
             record.update({name: function(value) for name, value in record.items()})
 

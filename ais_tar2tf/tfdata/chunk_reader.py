@@ -21,7 +21,7 @@ import numpy as np
 from ais_tar2tf.base import forking
 from ais_tar2tf.base.file_bytes import raise_unread
 from ais_tar2tf.errors import MappingError, Tar2TFError
-from ais_tar2tf.records import Record, Records
+from ais_tar2tf.records import BlockTable, Record, Records
 from ais_tar2tf.streams.datasets.loops import wrong_index
 from ais_tar2tf.streams.order import StreamPosition
 from ais_tar2tf.streams.reader import Stream
@@ -374,8 +374,13 @@ class ChunkReader:
     ) -> tuple[Any, ...]:
         """Return the result of `read_chunk`, in the types that TensorFlow accepts."""
         text = b"" if self._fallible_mapping is None else position.to_text().encode()
-        columns = [self._column(name, chunk) for name in self.request.elements.columns]
-        arrays = map(as_column, columns) if self.cut is None else packed(columns)
+        names = self.request.elements.columns
+        if self.cut is None:
+            arrays = [as_column(self._column(name, chunk)) for name in names]
+        else:
+            table = chunk.block_table or BlockTable((), [], frozenset())
+            others = {name: self._column(name, chunk) for name in names if name not in table.places}
+            arrays = packed(table.with_columns(others) if table.parts else BlockTable.of(others), names)
         return next_text, token, np.bool_(has_next), text, np.int64(position.count), *arrays
 
     def _column(self, name: str, chunk: Records) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.options import KIB, MIB
-from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, Cuts, Record, Records
+from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, BlockTable, Cuts, Record, Records, TablePart
 
 __all__ = ["BLOCKS", "FILE_NUMBERS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
 
@@ -62,32 +62,33 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Sequence[Any]:
     return values
 
 
-def packed(columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the columns of a chunk as arguments of the native operation: `BLOCKS` blocks, files, starts and sizes.
+def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
+    """Return some columns of a chunk as arguments of the native operation: `BLOCKS` blocks, files, starts and sizes.
 
     The largest blocks are passed on as they are, and so are files. All other values are copied to one more block.
     """
-    cuts = [column if isinstance(column, Cuts) else Cuts.of(column) for column in columns]
-    found = {id(part.block): part.block for column in cuts for part in column.parts}
+    rows = [table.places[name] for name in names]
+    found = {id(part.blocks[row]): part.blocks[row] for part in table.parts for row in rows}
     files = [each for each in found.values() if isinstance(each, FileBytes)]
     by_size = sorted((each for each in found.values() if not isinstance(each, FileBytes)), key=len, reverse=True)
     large = [block for block in by_size[: BLOCKS - 2] if len(block) > _SMALL_BLOCK]
     small = by_size[len(large) :]
     if sum(map(len, small)) > _MOST_COPIED or len(files) > _MOST_FILES:  # copy only the values that are in them
         files = files if len(files) <= _MOST_FILES else []
-        cuts, copies = _copied(cuts, set(map(id, [*large, *files])))
+        table, copies = _copied(table, names, set(map(id, [*large, *files])))
+        rows = list(range(len(names)))
         large, small = [*large, copies], []
     blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), np.concatenate([_EMPTY, *small])]
     in_order = [*large, *small, *files]
     places = dict(zip(map(id, in_order), accumulate(map(len, in_order), initial=0), strict=False))
-    starts, sizes = np.empty((2, len(cuts), len(cuts[0])), np.int64)
-    for row, column in enumerate(cuts):
-        at = 0
-        for part in column.parts:
-            end = at + len(part.starts)
-            np.add(part.starts, places[id(part.block)], out=starts[row, at:end])
-            sizes[row, at:end] = part.sizes
-            at = end
+    starts, sizes = np.empty((2, len(rows), table.count), np.int64)
+    at = 0
+    for part in table.parts:
+        end = at + part.count
+        begins = np.array([places[id(part.blocks[row])] for row in rows])
+        np.add(part.starts[rows], begins[:, np.newaxis], out=starts[:, at:end])
+        sizes[:, at:end] = part.sizes[rows]
+        at = end
     return [*blocks, _rows_of(files), starts, sizes]
 
 
@@ -109,13 +110,16 @@ class _KeepsOpen:
         self.__array_interface__ = {"shape": shape, "typestr": "<i8", "data": (address, False), "version": 3}
 
 
-def _copied(columns: Sequence[Cuts], kept: set[int]) -> tuple[list[Cuts], BlockArray]:
+def _copied(table: BlockTable, names: Sequence[str], kept: set[int]) -> tuple[BlockTable, BlockArray]:
     """Copy the columns with values outside of the blocks `kept` to a new block; return all columns and that block."""
+    columns = [table[name] for name in names]
     moves = [not kept.issuperset(id(part.block) for part in each.parts) for each in columns]
     sizes = [each.bytes if moved else 0 for each, moved in zip(columns, moves, strict=True)]
     block, begins = aligned_bytes(sum(sizes)), accumulate(sizes, initial=0)
     copied = zip(columns, moves, begins, strict=False)
-    return [each.copied_to(block, at) if moved else each for each, moved, at in copied], block
+    columns = [each.copied_to(block, at) if moved else each for each, moved, at in copied]
+    by_part = zip(*(each.parts for each in columns), strict=True)
+    return BlockTable(tuple(names), [TablePart.of(parts) for parts in by_part], frozenset()), block
 
 
 def require_absent(chunk: Records, names: Iterable[str]) -> Records:

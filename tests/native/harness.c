@@ -17,11 +17,14 @@ static void group_all(const Walked *walked, int64_t name_bytes) {
     for (int64_t rule = FIRST_DOT; rule <= LAST_DOT; rule++) {
         int64_t first = walked->count > 3 ? rule : 0;
         int64_t begin = first ? walked->name_ends[first - 1] + 1 : 0, count = walked->count - first;
-        Grouped grouped = {array(name_bytes - begin, 1), array(count, 8), 0, 0, 0, 0};
+        Grouped grouped = {array(name_bytes - begin, 1), array(count, 8), array(count, 8), 0, 0, 0, 0, 0};
         t2t_group(names, walked->name_ends + first, begin, count, rule, &grouped);
         if (grouped.count * grouped.width >= count && count > 0) abort(); /* the last record is never among them */
+        for (int64_t at = 0; at < grouped.count; at++)
+            if (grouped.keys[grouped.key_starts[at] + grouped.key_sizes[at]] != 0) abort();
         free(grouped.keys);
-        free(grouped.key_ends);
+        free(grouped.key_starts);
+        free(grouped.key_sizes);
     }
     free(names);
 }
@@ -30,7 +33,7 @@ static void group_all(const Walked *walked, int64_t name_bytes) {
 static void walk_file(int file, int64_t start, int64_t size, const Walked *expected) {
     int64_t room = expected->room, name_room = expected->name_room;
     Walked walked = {room, name_room, array(room, 8), array(room, 8), array(room, 8), array(room, 8),
-                     array(name_room, 1), 0, 0, 0};
+                     array(name_room, 1), 0, 0, 0, 0};
     t2t_walk_file(file, start, size, size, 1 << 20, 4096, &walked);
     if (walked.count != expected->count || walked.ignored != expected->ignored || walked.position != expected->position)
         abort();
@@ -57,8 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int64_t start = 0; start <= (int64_t)size && start <= 4096; start += step) {
         int64_t room = ((int64_t)size - start) / 512 + 1, name_room = 64 + room * 8, names = 0;
         Walked walked = {room, name_room, array(room, 8), array(room, 8), array(room, 8), array(room, 8),
-                         array(name_room, 1), 0, 0, 0};
+                         array(name_room, 1), 0, 0, 0, 0};
         t2t_walk(block, start, (int64_t)size, 1 << 20, 4096, &walked);
+        if (walked.missing < 0 || (walked.position >= (int64_t)size && walked.missing == 0)) abort();
         for (int64_t at = 0; at < walked.count; at++) {
             if (walked.starts[at] < start || walked.sizes[at] < 0 || walked.sizes[at] > (int64_t)size - walked.starts[at])
                 abort();

@@ -80,9 +80,12 @@ class OpenShard:
         if self._decompressed is None:
             if self._may_walk and isinstance(fetch, FileFetcher) and self._walk(fetch):
                 return True
-            data = fetch.read(keep=self._in_blocks)
+            again = self.archive.unread
+            data = fetch.read(keep=self._in_blocks, again=again)
+            has_more = len(data) > again
+            returnable = min(len(data), fetch.most_again) if has_more else 0
             if data:
-                self.members = self.archive.feed(data)
+                self.members = self.archive.feed(data, returnable)
             return bool(data)
         while (decoded := self._decompressed.next()) is None:
             fetch.is_ready(wait=True)
