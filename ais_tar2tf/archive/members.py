@@ -77,7 +77,7 @@ class MemberTable:
         walked: The members, with offsets in the block or the file.
         base: The offset of the block in the archive; 0 for a file.
         data: The block or the file.
-        returnable_from: Members that begin at this position of the block or later can be given back; None: no members.
+        returnable_from: Members that begin at this position of the block or later can be given back; None: none.
         given_back: How many of the last members were given back.
     """
 

@@ -121,7 +121,7 @@ class ShardArchive:
 
     @property
     def unread(self) -> int:
-        """How many bytes at the end of the last block were not read, so that the next block has to begin with them."""
+        """How many bytes at the end of the last block were not read, so that the next block begins with them."""
         return self._archive.unread if isinstance(self._archive, TarReader) else 0
 
     def feed(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
@@ -199,9 +199,10 @@ class ShardArchive:
             if isinstance(found, Compression):
                 raise self._unsupported(f"this is a {found.name} file within another; {SUPPORTED}")
             self._open(found)
-        assert self._archive is not None
-        tar = isinstance(self._archive, TarReader)
-        yield from self._counted(self._archive.feed(block, returnable) if tar else self._archive.feed(block))
+        archive = self._archive
+        assert archive is not None
+        is_tar = isinstance(archive, TarReader)
+        yield from self._counted(archive.feed(block, returnable) if is_tar else archive.feed(block))
         if self.needs_directory and self.compressed:
             raise self._unsupported(
                 "this is a zip within a compressed file, and its members don't say how long they are; unpack the zip"

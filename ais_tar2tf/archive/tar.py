@@ -102,6 +102,7 @@ class TarReader:
             headers = "python"
         self._headers = "careful" if tight else headers
         self._dense = headers != "walk"  # whether the last block had many headers
+        self._plain: PlainMembers | None = None  # of the current block
         self._in_file = False  # whether the last members were large, and found by `walk`
         self._base = start  # offset of the block in the archive
         self._skip = 0  # bytes before the next header: padding
@@ -151,7 +152,6 @@ class TarReader:
         view = memoryview(block)
         position, length = 0, len(view)
         self.unread = 0
-        plain: PlainMembers | None = None
         while position < length:
             if self._ended_at is not None:
                 position = self._read_rest(view, position)
@@ -170,14 +170,7 @@ class TarReader:
                     raw, self._partial = self._partial, b""
                     yield from self._read_header(raw, self._base + position - BLOCK)
             else:
-                run: PlainRun | None = None
-                if self._extensions.offset is not None:
-                    pass  # the next header belongs to the member that extension headers describe
-                elif self._native is not None:
-                    run = self._native.take(view, position, self._base, returnable)
-                elif self._headers != "careful":
-                    plain = plain or PlainMembers(view, position, self._base, self._limits, dense=self._dense)
-                    run = plain.take(position)
+                run = self._find_run(view, position, returnable)
                 if run is not None:
                     self.ignored += run.ignored
                     self._skip = max(0, run.end - length)
@@ -190,9 +183,21 @@ class TarReader:
                 raw = bytes(view[position : position + BLOCK])
                 position += BLOCK
                 yield from self._read_header(raw, self._base + position - BLOCK)
-        if plain is not None and self._headers == "python":
-            self._dense = plain.is_dense
+        if self._plain is not None and self._headers == "python":
+            self._dense = self._plain.is_dense
+        self._plain = None
         self._base += length
+
+    def _find_run(self, view: memoryview, position: int, returnable: int) -> PlainRun | None:
+        """Return the plain members from a position of the block on; None if there are none."""
+        if self._extensions.offset is not None:
+            return None  # the next header belongs to the member that extension headers describe
+        if self._native is not None:
+            return self._native.take(view, position, self._base, returnable)
+        if self._headers == "careful":
+            return None
+        self._plain = self._plain or PlainMembers(view, position, self._base, self._limits, dense=self._dense)
+        return self._plain.take(position)
 
     def _leave(self, members: Members, length: int) -> None:
         """Leave the rest of the block unread, from the members on that were given back."""

@@ -30,7 +30,7 @@ def aligned_bytes(size: int) -> Any:
 
 
 def aligned_array(data: memoryview) -> tuple[Any, int]:
-    """Return an array that ends with `data` and begins at an address that TensorFlow accepts, and where `data` begins.
+    """Return an array whose address TensorFlow accepts, and the position in it from which on it is `data`.
 
     The array has up to 63 bytes more, which stand before `data` in the same buffer.
     """

@@ -32,7 +32,7 @@ class FileFetcher:
     """
 
     most_again: int = 32 * KIB
-    """The most bytes that `read` should return once more. Larger members are not read in blocks (`TarReader.walk`)."""
+    """The most bytes that `read` should return once more. Larger members are found by `TarReader.walk`."""
 
     def __init__(
         self,

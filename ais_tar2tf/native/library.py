@@ -68,7 +68,7 @@ class Walked:
         names: The names, with a NUL after each.
         ignored: The number of members that are no files.
         position: In the block or file, after the last member and its padding, which may lie after the end.
-        missing: How many bytes of the next member a later block has, at least; 0 if the walk ended for another reason.
+        missing: How many bytes of the next member a later block has; 0 if the walk ended for another reason.
     """
 
     offsets: Numbers

@@ -55,13 +55,15 @@ class BlockTable(Mapping[str, Cuts]):
     Attributes:
         names: The names of the columns.
         texts: The names of the columns whose values are text.
-        parts: The records; at least one part.
+        parts: The records.
+        count: The number of records.
     """
 
     def __init__(self, names: tuple[str, ...], parts: list[TablePart], texts: frozenset[str]) -> None:
         self.names = names
         self.parts = parts
         self.texts = texts
+        self.count: int = sum(part.count for part in parts)
 
     @classmethod
     def of(cls, columns: Mapping[str, Sequence[Any]]) -> BlockTable:
@@ -88,15 +90,12 @@ class BlockTable(Mapping[str, Cuts]):
         """The number of each column."""
         return {name: at for at, name in enumerate(self.names)}
 
-    @property
-    def count(self) -> int:
-        """The number of records."""
-        return sum(part.count for part in self.parts)
-
     def slice(self, which: slice) -> BlockTable:
         """Return consecutive records."""
         begin, end, step = which.indices(self.count)
         assert step == 1
+        if begin == 0 and end == self.count:
+            return self
         parts: list[TablePart] = []
         for part in self.parts:
             count = part.count

@@ -9,14 +9,13 @@ their members one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import add, sub
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ais_tar2tf.archive import Bytes, Members, MemberTable, decode_names
+from ais_tar2tf.archive import Bytes, Members, MemberTable
 from ais_tar2tf.base.allocation import aligned_array
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.base.monitoring.stats import Account
@@ -26,6 +25,7 @@ from ais_tar2tf.options import Limits
 from ais_tar2tf.records.base import RecordGrouper
 from ais_tar2tf.records.block_table import BlockTable, TablePart
 from ais_tar2tf.records.cuts import BlockArray, slices
+from ais_tar2tf.records.keys import decode_joined
 from ais_tar2tf.records.naming import Grouping, is_not_data, number_of, split_uniform, splitter
 from ais_tar2tf.records.selection import Selection
 from ais_tar2tf.records.table import KEY_AND_SHARD, Record, RecordBatch, Records
@@ -152,13 +152,13 @@ class Grouper(RecordGrouper):
         if self._key is not None:
             self._complete(batch, int(offsets[0]), members, begin)
             self._key = None
-        keys = decode_names(grouped.keys[:-1].tobytes(), count)
-        if not self._add_keys(keys):
+        joined = grouped.keys.tobytes()
+        if not (self._add_ascending(joined, count) if grouped.ascending else self._add_keys(decode_joined(joined))):
             return False
         if self._in_blocks:
             records = self._table(members.data, grouped, places, starts, sizes)
         else:
-            data = _sliceable(members.data, int(totals.sum()), count)
+            data, keys = _sliceable(members.data, int(totals.sum()), count), decode_joined(joined)
             columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
             for name, begins, lengths in zip(places, starts.tolist(), sizes.tolist(), strict=True):
                 columns[name] = slices(data, begins, lengths)
@@ -246,7 +246,7 @@ class Grouper(RecordGrouper):
         if not self._add_keys(keys):
             return 0
         data = _sliceable(members.data, sum(totals), count)
-        columns: dict[str, Sequence[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
+        columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
         for (name, at), column in zip(columns_at.items(), sizes, strict=True):
             columns[name] = slices(data, [*members.starts[begin + at : end : width]], [*column])
         batch.records.extend(Records.from_columns(columns))
@@ -278,9 +278,14 @@ class Grouper(RecordGrouper):
 
     def _add_keys(self, keys: list[str]) -> bool:
         """Add the keys if all of them are new and no limit is reached; return whether the keys were added."""
-        if len(self._keys) + len(keys) >= self._limits.keys or self._keys.size >= self._limits.key_bytes:
-            return False
-        return self._keys.add_all(keys)
+        return self._has_room_for(len(keys)) and self._keys.add_all(keys)
+
+    def _add_ascending(self, joined: bytes, count: int) -> bool:
+        """Do the same as `_add_keys` for ascending keys in ASCII, each with a NUL after it."""
+        return self._has_room_for(count) and self._keys.add_ascending(joined, count)
+
+    def _has_room_for(self, count: int) -> bool:
+        return len(self._keys) + count < self._limits.keys and self._keys.size < self._limits.key_bytes
 
     @property
     def keys(self) -> int:

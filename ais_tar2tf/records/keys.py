@@ -15,7 +15,7 @@ from operator import lt
 
 from xxhash import xxh3_128_digest
 
-__all__ = ["KeySet"]
+__all__ = ["KeySet", "decode_joined"]
 
 _DIGEST_BYTES = 128  # the memory that a digest takes in a set, approximately
 _KEPT_CHARACTERS = 1 << 20  # up to so many characters of keys stay in the list, even if digests take less
@@ -28,7 +28,7 @@ class KeySet:
         self.size: int = 0  # characters of all keys
         self._count = 0
         self._greatest = ""
-        self._ascending: list[list[str]] = []  # the lists given to `add_all`; empty as soon as there are digests
+        self._ascending: list[list[str] | bytes] = []  # what was added; empty as soon as there are digests
         self._digests: set[bytes] | None = None
 
     def __len__(self) -> int:
@@ -48,13 +48,27 @@ class KeySet:
             self._greatest = keys[-1]
         else:
             if self._digests is None:
-                self._digests = {_digest(key) for each in self._ascending for key in each}
+                lists = (decode_joined(each) if isinstance(each, bytes) else each for each in self._ascending)
+                self._digests = {_digest(key) for each in lists for key in each}
                 self._ascending.clear()
             digests = {_digest(key) for key in keys}
             if len(digests) < len(keys) or not digests.isdisjoint(self._digests):
                 return False
             self._digests |= digests
         self._count += len(keys)
+        self.size += size
+        return True
+
+    def add_ascending(self, joined: bytes, count: int) -> bool:
+        """Do the same as `add_all` for ascending keys in ASCII, each with a NUL after it."""
+        size = len(joined) - count
+        first, last = joined[: joined.index(b"\0")], joined[joined.rfind(b"\0", 0, -1) + 1 : -1]
+        follows = not self._count or self._greatest < first.decode()
+        if self._digests is not None or not follows or not self._is_light(size):
+            return self.add_all(decode_joined(joined))
+        self._ascending.append(joined)
+        self._greatest = last.decode()
+        self._count += count
         self.size += size
         return True
 
@@ -69,6 +83,11 @@ class KeySet:
     def _ascend(self, keys: list[str]) -> bool:
         follow = not self._count or self._greatest < keys[0]
         return follow and all(map(lt, keys, islice(keys, 1, None)))
+
+
+def decode_joined(joined: bytes) -> list[str]:
+    """Return the keys in a text of ASCII keys with a NUL after each."""
+    return joined[:-1].decode().split("\0")
 
 
 def _digest(key: str) -> bytes:

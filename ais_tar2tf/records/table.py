@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -26,14 +26,14 @@ def listed_fields(names: Iterable[str]) -> str:
 class Records(Sequence[Record]):
     """Consecutive records: in columns while all have the same entries in the same order, otherwise in rows.
 
-    A record of a table with columns is a new dict each time it is read. The columns are lists, or a `BlockTable`, whose
-    values are still in the blocks in which they arrived.
+    A record of a table with columns is a new dict each time it is read. The columns are lists, or a `BlockTable`,
+    whose values are still in the blocks in which they arrived.
     """
 
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._columns: Mapping[str, Sequence[Any]] = {}
+        self._columns: dict[str, list[Any]] | BlockTable = {}
         self._rows: list[Record] = list(records)  # empty if there are columns
 
     @classmethod
@@ -113,7 +113,7 @@ class Records(Sequence[Record]):
                 self._columns = BlockTable.of(mine).joined(BlockTable.of(theirs))
                 return
             for name, column in theirs.items():
-                mine[name].extend(column)
+                mine[name] += column
         elif others:
             self._rows = [*self._to_rows(), *others]
             self._columns = {}
@@ -136,11 +136,11 @@ class Records(Sequence[Record]):
         for record in self._rows:
             record.update({name: function(value) for name, value in record.items()})
 
-    def _with(self, part: Callable[[Sequence[Any]], Sequence[Any]]) -> Records:
+    def _with(self, part: Callable[[Sequence[Any]], Any]) -> Records:
         """Return a table of a part of each column, or of the rows."""
         table = Records()
         if self._columns:
-            columns = {name: part(column) for name, column in self._columns.items()}
+            columns: dict[str, list[Any]] = {name: part(column) for name, column in self._columns.items()}
             table._columns = columns if len(next(iter(columns.values()))) else {}
         else:
             table._rows = [*part(self._rows)]
