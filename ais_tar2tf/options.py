@@ -201,7 +201,7 @@ class Limits(_Checked):
     vocabulary: int = 30_000  # distinct labels of a field that a schema keeps; ImageNet-21k has 21,841
     label_chars: int = 200  # characters of a label: a longer text is prose
     read_ahead_bytes: int = 32 * MIB  # received and not yet parsed, for each stream: 10 Gbit/s at a distance of 25 ms
-    chunk_bytes: int = 2 * MIB  # a chunk for tf.data, or 8 MiB from local tars; page faults make a larger one slower
+    chunk_bytes: int = 2 * MIB  # a chunk for tf.data; 4 MiB if its fields stay in blocks, 8 MiB from local tars
     chunk_records: int = 1024  # records of a chunk, so that tiny records need not wait until chunk_bytes are full
     index_bytes: int = 256 * MIB  # an index file, which is held in memory: 8 bytes a record, so 30 million records
     proved_bytes: int = 1 * GIB  # hashed to prove that a copied index fits: 1 s from memory, 10 s from a disk

@@ -19,7 +19,7 @@ from ais_tar2tf.tfdata.mappings.python_record import DIFFERENCE_COLUMN
 
 __all__ = ["DatasetRequest", "Elements"]
 
-_LARGEST_CUT = 32 * KIB  # bytes of a downloaded record; a field of a larger one is faster as an object of its own
+_LARGEST_CUT = 128 * KIB  # bytes of a downloaded record; fields of a larger one are often in two blocks
 _ONE_EPOCH = RecordLoop(seed=Seed(0))
 
 
