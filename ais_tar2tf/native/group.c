@@ -3,7 +3,7 @@
    The rules are those of `records/naming.py`. Names that are not ASCII, system files, and members without a key or a
    field end the grouping: `records/grouper.py` reads what it leaves, and raises every error.
 
-   Contract: the functions read only the names, keep nothing, and allocate nothing. */
+   Contract: the functions read only the members that a walk found, keep nothing, and allocate nothing. */
 
 #include "native.h"
 
@@ -102,23 +102,50 @@ static void add_records(const uint8_t *names, const int64_t *ends, int64_t begin
         if (grouped->count > 0 && compare(before, key) >= 0) grouped->ascending = 0;
         before = key;
         memcpy(grouped->keys + grouped->key_bytes, key.text, (size_t)key.size);
-        grouped->key_starts[grouped->count] = grouped->key_bytes;
-        grouped->key_sizes[grouped->count++] = key.size;
         grouped->key_bytes += key.size;
         grouped->keys[grouped->key_bytes++] = 0;
+        grouped->count++;
     }
 }
 
-EXPORTED void t2t_group(const uint8_t *names, const int64_t *name_ends, int64_t begin, int64_t count, int64_t rule,
-                        Grouped *grouped) {
+/* Writes the numbers of the records that were added. `suffix_size` is what follows the key in the first name. */
+static void write_numbers(const Walked *walked, int64_t first, int64_t name_begin, int64_t suffix_size, int64_t base,
+                          int64_t shift, int64_t shard_bytes, Grouped *grouped) {
+    int64_t count = grouped->count, width = grouped->width, key_at = 0;
+    int64_t *offsets = grouped->numbers, *extents = offsets + count, *starts = extents + count;
+    int64_t *sizes = starts + (2 + width) * count;
+    for (int64_t record = 0; record < count; record++) {
+        int64_t member = first + record * width;
+        int64_t name_at = record ? walked->name_ends[member - 1] + 1 : name_begin;
+        offsets[record] = base + walked->offsets[member];
+        extents[record] = walked->offsets[member + width] - walked->offsets[member];
+        starts[record] = key_at;
+        sizes[record] = walked->name_ends[member] - name_at - suffix_size;
+        key_at += sizes[record] + 1;
+        starts[count + record] = 0;
+        sizes[count + record] = shard_bytes;
+        for (int64_t field = 0; field < width; field++) {
+            starts[(2 + field) * count + record] = walked->starts[member + field] + shift;
+            sizes[(2 + field) * count + record] = walked->sizes[member + field];
+        }
+    }
+}
+
+EXPORTED void t2t_group(const Walked *walked, int64_t first, int64_t rule, int64_t base, int64_t shift,
+                        int64_t shard_bytes, Grouped *grouped) {
     Text suffixes[MOST_FIELDS];
-    grouped->width = first_record(names, name_ends, begin, count, rule, suffixes);
+    const int64_t *ends = walked->name_ends + first;
+    int64_t begin = first ? ends[-1] + 1 : 0, count = walked->count - first;
+    grouped->width = first_record(walked->names, ends, begin, count, rule, suffixes);
     grouped->count = grouped->key_bytes = 0;
     grouped->ascending = 1;
-    if (grouped->width) add_records(names, name_ends, begin, count, rule, suffixes, grouped);
+    if (grouped->width) {
+        add_records(walked->names, ends, begin, count, rule, suffixes, grouped);
+        write_numbers(walked, first, begin, suffixes[0].size, base, shift, shard_bytes, grouped);
+    }
     int64_t done = grouped->count * grouped->width, rest = count - done;
-    int64_t rest_begin = done ? name_ends[done - 1] + 1 : begin;
-    grouped->rest_is_one = first_record(names, name_ends + done, rest_begin, rest, rule, suffixes) == rest;
+    int64_t rest_begin = done ? ends[done - 1] + 1 : begin;
+    grouped->rest_is_one = first_record(walked->names, ends + done, rest_begin, rest, rule, suffixes) == rest;
 }
 
 EXPORTED void t2t_gather(const uint8_t *block, const int64_t *starts, const int64_t *sizes, int64_t count,

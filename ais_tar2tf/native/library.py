@@ -7,6 +7,7 @@ import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,12 @@ Numbers = npt.NDArray[np.int64]
 _HEADER = 512  # bytes: the least that a member takes
 _NAME_BYTES = 32  # room for a name, on average; where names are longer, fewer members are found at once
 _NAME_ROOM = 64 * 1024
+_NUMBERS = 8  # for each member, the most that `t2t_group` writes
 _FILE_MEMBERS = 1024  # the most members that a walk of a file finds at once
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return array.__array_interface__["data"][0]  # faster than `array.ctypes.data`
 
 
 class _WalkedStructure(ctypes.Structure):
@@ -46,8 +52,7 @@ class _WalkedStructure(ctypes.Structure):
 class _GroupedStructure(ctypes.Structure):
     _fields_ = [  # ctypes reads the list
         ("keys", ctypes.c_void_p),
-        ("key_starts", ctypes.c_void_p),
-        ("key_sizes", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
         ("key_bytes", ctypes.c_int64),
         ("width", ctypes.c_int64),
         ("count", ctypes.c_int64),
@@ -60,6 +65,8 @@ class _GroupedStructure(ctypes.Structure):
 class Walked:
     """The plain members of a block or a file, in arrays with an entry for each member.
 
+    The arrays are valid until the next walk by the same `TarLibrary`.
+
     Attributes:
         offsets: In the block or file, of the first header that describes the member.
         starts: In the block or file, of the body.
@@ -68,6 +75,7 @@ class Walked:
         names: The names, with a NUL after each.
         ignored: The number of members that are no files.
         position: In the block or file, after the last member and its padding, which may lie after the end.
+        structure: The same for the functions of the native step.
         missing: How many bytes of the next member a later block has; 0 if the walk ended for another reason.
     """
 
@@ -79,6 +87,7 @@ class Walked:
     ignored: int
     position: int
     missing: int
+    structure: ctypes.Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +96,21 @@ class Grouped:
 
     Attributes:
         keys: The keys, with a NUL after each.
-        key_starts: In `keys`; an entry for each record.
-        key_sizes: Bytes of each key.
+        offsets: Of each record in the archive.
+        extents: The bytes from each record to the next.
+        starts: Where each column begins, in a row for each column: the key (in `keys`), the name of the shard, and
+            the fields in the order of the members.
+        sizes: The bytes of each column, in the same rows.
         width: The number of members of a record.
         ascending: Whether each key is greater than the one before it.
         rest_is_one: Whether all members after these records have one key.
     """
 
     keys: Bytes
-    key_starts: Numbers
-    key_sizes: Numbers
+    offsets: Numbers
+    extents: Numbers
+    starts: Numbers
+    sizes: Numbers
     width: int
     ascending: bool
     rest_is_one: bool
@@ -120,7 +134,7 @@ class TarLibrary:
         """
         self._reserve(len(block) - start)
         source, found = np.frombuffer(block, np.uint8), ctypes.byref(self._walked)
-        self._library.t2t_walk(source.ctypes.data, start, len(block), member_bytes, pax_bytes, found)
+        self._library.t2t_walk(_address(source), start, len(block), member_bytes, pax_bytes, found)
         return self._found(start)
 
     def walk_file(
@@ -141,28 +155,37 @@ class TarLibrary:
         self._library.t2t_walk_file(descriptor, start, stop, enough, member_bytes, pax_bytes, found)
         return self._found(start)
 
-    def group(self, walked: Walked, first: int, rule: int) -> Grouped:
-        """Group the members from number `first` on, by rule 0 (the first dot) or 1 (the last dot) of a name."""
-        count = len(walked.name_ends) - first
-        begin = int(walked.name_ends[first - 1]) + 1 if first else 0
-        keys, places = np.empty(len(walked.names) - begin, np.uint8), np.empty((2, count), np.int64)
-        address = places.ctypes.data
-        found = _GroupedStructure(keys.ctypes.data, address, address + places.strides[0])
+    def group(self, walked: Walked, first: int, rule: int, *, base: int, shift: int, shard_bytes: int) -> Grouped:
+        """Group members into records.
+
+        Args:
+            walked: The members.
+            first: The number of the first member to group.
+            rule: 0: the key ends at the first dot of a name; 1: at the last dot.
+            base: Added to the offsets of records.
+            shift: Added to the starts of fields.
+            shard_bytes: The bytes of the shard's name.
+        """
+        room = len(walked.sizes) - first
+        keys, numbers = np.empty(len(walked.names), np.uint8), np.empty(_NUMBERS * room, np.int64)
+        found = _GroupedStructure(_address(keys), _address(numbers))
         self._library.t2t_group(
-            walked.names.ctypes.data, walked.name_ends[first:].ctypes.data, begin, count, rule, ctypes.byref(found)
+            ctypes.byref(walked.structure), first, rule, base, shift, shard_bytes, ctypes.byref(found)
         )
-        starts, sizes = places[:, : found.count]
+        count, columns = found.count, 2 + found.width
+        rows = numbers[: (2 + 2 * columns) * count].reshape(2 + 2 * columns, count)
         flags = bool(found.ascending), bool(found.rest_is_one)
-        return Grouped(keys[: found.key_bytes], starts, sizes, found.width, *flags)
+        keys = keys[: found.key_bytes]
+        return Grouped(keys, rows[0], rows[1], rows[2 : 2 + columns], rows[2 + columns :], found.width, *flags)
 
     def _found(self, start: int) -> Walked | None:
-        """Return copies of the arrays that a walk from `start` on has filled."""
+        """Return the arrays that a walk from `start` on has filled."""
         found = self._walked
         if found.position == start:
             return None
-        offsets, starts, sizes, ends = self._rows[:, : found.count].copy()
-        names = self._names[: int(ends[-1]) + 1 if found.count else 0].copy()
-        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position, found.missing)
+        offsets, starts, sizes, ends = self._rows[:, : found.count]
+        names = self._names[: int(ends[-1]) + 1 if found.count else 0]
+        return Walked(offsets, starts, sizes, ends, names, found.ignored, found.position, found.missing, found)
 
     def _reserve(self, size: int) -> None:
         """Make room for the members of a block of `size` bytes."""
@@ -170,7 +193,7 @@ class TarLibrary:
         if room > self._walked.room:
             self._rows = np.empty((4, room), np.int64)
             self._names = np.empty(_NAME_ROOM + room * _NAME_BYTES, np.uint8)
-            addresses = [each.ctypes.data for each in (*self._rows, self._names)]
+            addresses = [_address(each) for each in (*self._rows, self._names)]
             self._walked = _WalkedStructure(room, len(self._names), *addresses)
 
 
@@ -198,7 +221,9 @@ def load() -> tuple[ctypes.CDLL | None, str]:
     number, size = ctypes.c_int64, ctypes.c_void_p
     library.t2t_walk.argtypes = (size, number, number, number, number, ctypes.POINTER(_WalkedStructure))
     library.t2t_walk_file.argtypes = (number,) * 6 + (ctypes.POINTER(_WalkedStructure),)
-    library.t2t_group.argtypes = (size, size, number, number, number, ctypes.POINTER(_GroupedStructure))
+    library.t2t_group.argtypes = (
+        (ctypes.POINTER(_WalkedStructure),) + (number,) * 5 + (ctypes.POINTER(_GroupedStructure),)
+    )
     library.t2t_gather.argtypes = (size, size, size, number, size)
     for function in (library.t2t_walk, library.t2t_walk_file, library.t2t_group, library.t2t_gather):
         function.restype = None

@@ -34,11 +34,14 @@ EXPORTED void t2t_walk(const uint8_t *block, int64_t start, int64_t stop, int64_
 EXPORTED void t2t_walk_file(int64_t file, int64_t start, int64_t stop, int64_t enough, int64_t member_bytes,
                             int64_t pax_bytes, Walked *walked);
 
-/* Consecutive records with the same fields in the same order. */
+/* Consecutive records with the same fields in the same order.
+
+   `numbers` has 6 + 2 * width rows of `count` numbers each: the offset of each record in the archive; the bytes from
+   each record to the next; where each column begins; and how many bytes each column has. The columns are the key (in
+   `keys`), the name of the shard, and the fields. */
 typedef struct {
     uint8_t *keys;       /* with a NUL after each key; room for as many bytes as the names have */
-    int64_t *key_starts; /* in `keys`; room for as many keys as there are names */
-    int64_t *key_sizes;
+    int64_t *numbers;    /* room for 8 numbers for each member */
     int64_t key_bytes;
     int64_t width;       /* members of a record */
     int64_t count;       /* records */
@@ -48,10 +51,10 @@ typedef struct {
 
 enum { FIRST_DOT = 0, LAST_DOT = 1 };
 
-/* Groups the names from `begin` in the text on, by a rule of `records/naming.py`. The last record is never among the
-   result, because later members may belong to it. */
-EXPORTED void t2t_group(const uint8_t *names, const int64_t *name_ends, int64_t begin, int64_t count, int64_t rule,
-                        Grouped *grouped);
+/* Groups the members from number `first` on, by a rule of `records/naming.py`. The last record is never among the
+   result, because later members may belong to it. `base` is added to offsets, `shift` to the starts of fields. */
+EXPORTED void t2t_group(const Walked *walked, int64_t first, int64_t rule, int64_t base, int64_t shift,
+                        int64_t shard_bytes, Grouped *grouped);
 
 /* Copies ranges of a block one after another to `out`. The caller has checked all ranges. */
 EXPORTED void t2t_gather(const uint8_t *block, const int64_t *starts, const int64_t *sizes, int64_t count,

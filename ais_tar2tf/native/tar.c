@@ -51,9 +51,19 @@ static int64_t length_of(const uint8_t *text, int64_t most) {
     return end == NULL ? most : end - text;
 }
 
-static int are_octal(const uint8_t *digits, int count) {
+/* Bytes 100 to 155 of a header, where mode, uid, gid, size, time and checksum are plain if (byte ^ EXPECTED) & MASK is 0:
+   octal digits, with a NUL or a space after them, or both after the checksum. */
+#define DIGITS(byte) byte, byte, byte, byte, byte, byte
+static const uint8_t EXPECTED[56] = {DIGITS('0'), '0', 0, DIGITS('0'), '0', 0, DIGITS('0'), '0', 0,
+                                     DIGITS('0'), '0', '0', '0', '0', '0', 0, DIGITS('0'), '0', '0', '0', '0', '0', 0,
+                                     DIGITS('0'), 0, ' '};
+static const uint8_t MASK[56] = {DIGITS(0xF8), 0xF8, 0xDF, DIGITS(0xF8), 0xF8, 0xDF, DIGITS(0xF8), 0xF8, 0xDF,
+                                 DIGITS(0xF8), 0xF8, 0xF8, 0xF8, 0xF8, 0xF8, 0xDF,
+                                 DIGITS(0xF8), 0xF8, 0xF8, 0xF8, 0xF8, 0xF8, 0xDF, DIGITS(0xF8), 0xFF, 0xFF};
+
+static int numbers_are_plain(const uint8_t *raw) {
     uint8_t odd = 0;
-    for (int at = 0; at < count; at++) odd |= (uint8_t)((digits[at] ^ '0') & 0xF8);
+    for (int at = 0; at < 56; at++) odd |= (uint8_t)((raw[100 + at] ^ EXPECTED[at]) & MASK[at]);
     return odd == 0;
 }
 
@@ -63,20 +73,19 @@ static int64_t octal(const uint8_t *digits, int count) {
     return value;
 }
 
-/* Octal digits, then a NUL or a space. */
-static int is_number(const uint8_t *field, int digits) {
-    return are_octal(field, digits) && (field[digits] & 0xDF) == 0;
-}
-
-static int numbers_are_plain(const uint8_t *raw) {
-    return is_number(raw + 100, 7) && is_number(raw + 108, 7) && is_number(raw + 116, 7) && is_number(raw + 124, 11) &&
-           is_number(raw + 136, 11) && are_octal(raw + 148, 6) && raw[154] == 0 && raw[155] == ' ';
+/* Returns the sum of all bytes of a header. Each of the 16 sums has 32 bytes, and the compiler adds them at once. */
+static uint32_t sum_of_bytes(const uint8_t *raw) {
+    uint16_t sums[16] = {0};
+    uint32_t total = 0;
+    for (int at = 0; at < HEADER; at += 16)
+        for (int lane = 0; lane < 16; lane++) sums[lane] = (uint16_t)(sums[lane] + raw[at + lane]);
+    for (int lane = 0; lane < 16; lane++) total += sums[lane];
+    return total;
 }
 
 static int checksum_is_right(const uint8_t *raw) {
-    uint32_t total = 8 * ' ';
-    for (int at = 0; at < 148; at++) total += raw[at];
-    for (int at = 156; at < HEADER; at++) total += raw[at];
+    uint32_t total = sum_of_bytes(raw) + 8 * ' ';
+    for (int at = 148; at < 156; at++) total -= raw[at];
     return (int64_t)total == octal(raw + 148, 6);
 }
 
@@ -97,8 +106,8 @@ static int parse(const uint8_t *raw, int64_t member_bytes, Header *found) {
     if (!has_body && (found->type < '1' || found->type > '6')) return 0;
     found->name = raw;
     found->name_size = length_of(raw, NAME);
-    for (int64_t at = found->name_size; at < NAME; at++)
-        if (raw[at] != 0) return 0;
+    static const uint8_t zeros[NAME] = {0};
+    if (memcmp(raw + found->name_size, zeros, (size_t)(NAME - found->name_size)) != 0) return 0;
     found->prefix = raw + PREFIX_AT;
     found->prefix_size = length_of(raw + PREFIX_AT, PREFIX_END - PREFIX_AT);
     found->body_size = has_body ? octal(raw + 124, 11) : 0;

@@ -13,7 +13,6 @@ from operator import add, sub
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ais_tar2tf.archive import Bytes, Members, MemberTable
 from ais_tar2tf.base.allocation import aligned_array
@@ -39,8 +38,6 @@ _ADVICE = (
 _RESERVED = "would replace the record's own key or shard; give it another field by a grouping of your own"
 _SMALL = 16_384  # average bytes of a record, below which slicing a copy of all bytes is faster than slicing a view
 _NAMES = frozenset(KEY_AND_SHARD)
-Numbers = npt.NDArray[np.int64]
-
 _HEAD = 8  # members that are read one by one at a time, until the next key
 
 
@@ -119,11 +116,15 @@ class Grouper(RecordGrouper):
                 break
         if begin == members.total:
             return begin
-        grouped = self._library.group(members.walked, begin, rule)
-        count = len(grouped.key_sizes)
+        data = members.data
+        block, shift = (data, 0) if isinstance(data, FileBytes) or not self._in_blocks else aligned_array(data)
+        grouped = self._library.group(
+            members.walked, begin, rule, base=members.base, shift=shift, shard_bytes=len(self._shard_block)
+        )
+        count = len(grouped.offsets)
         if count:
             places = self._places_from(members, begin, grouped.width)
-            if places is None or not self._add_grouped(members, begin, grouped, places, batch):
+            if places is None or not self._add_grouped(members, begin, grouped, places, block, batch):
                 return begin
             begin += count * grouped.width
         if grouped.rest_is_one and members.give_back(begin):
@@ -137,53 +138,42 @@ class Grouper(RecordGrouper):
         return self._selected_places([field for _, field in fields])
 
     def _add_grouped(
-        self, members: MemberTable, begin: int, grouped: Grouped, places: dict[str, int], batch: RecordBatch
+        self,
+        members: MemberTable,
+        begin: int,
+        grouped: Grouped,
+        places: dict[str, int],
+        block: BlockArray | Bytes | FileBytes,
+        batch: RecordBatch,
     ) -> bool:
         """Add records that the native step grouped; return False, and add none, if one of them is not in order."""
-        walked, count, width = members.walked, len(grouped.key_sizes), grouped.width
-        end = begin + count * width
-        chosen = list(places.values())
-        starts = walked.starts[begin:end].reshape(count, width).T[chosen]
-        sizes = walked.sizes[begin:end].reshape(count, width).T[chosen]
-        totals = sizes.sum(axis=0)
+        starts, sizes, own = grouped.starts, grouped.sizes, len(KEY_AND_SHARD)
+        if [*places.values()] != [*range(grouped.width)]:
+            rows = [*range(own), *(own + place for place in places.values())]
+            starts, sizes = starts[rows], sizes[rows]
+        totals = sizes[own:].sum(axis=0)
         if totals.max() > self._limits.record_bytes:
             return False
-        offsets = walked.offsets[begin : end + 1 : width] + members.base
         if self._key is not None:
-            self._complete(batch, int(offsets[0]), members, begin)
+            self._complete(batch, int(grouped.offsets[0]), members, begin)
             self._key = None
-        joined = grouped.keys.tobytes()
+        joined, count = grouped.keys.tobytes(), len(totals)
         if not (self._add_ascending(joined, count) if grouped.ascending else self._add_keys(decode_joined(joined))):
             return False
         if self._in_blocks:
-            records = self._table(members.data, grouped, places, starts, sizes)
+            part = TablePart((grouped.keys, self._shard_block) + (block,) * len(places), starts, sizes)
+            records = Records.from_columns(BlockTable((*KEY_AND_SHARD, *places), [part], _NAMES))
         else:
-            data, keys = _sliceable(members.data, int(totals.sum()), count), decode_joined(joined)
+            data, keys = _sliceable(block, int(totals.sum()), count), decode_joined(joined)
             columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
-            for name, begins, lengths in zip(places, starts.tolist(), sizes.tolist(), strict=True):
+            for name, begins, lengths in zip(places, starts[own:].tolist(), sizes[own:].tolist(), strict=True):
                 columns[name] = slices(data, begins, lengths)
             records = Records.from_columns(columns)
         batch.records.extend(records)
-        batch.offsets += offsets[:-1].tolist()
+        batch.offsets += grouped.offsets.tolist()
         batch.sizes += totals.tolist()
-        batch.extents += (offsets[1:] - offsets[:-1]).tolist()
+        batch.extents += grouped.extents.tolist()
         return True
-
-    def _table(
-        self, data: Bytes | FileBytes, grouped: Grouped, places: dict[str, int], starts: Numbers, sizes: Numbers
-    ) -> Records:
-        """Return records whose fields stay in their block or file."""
-        block, shift = (data, 0) if isinstance(data, FileBytes) else aligned_array(memoryview(data))
-        own = (grouped.keys, self._shard_block)
-        part = TablePart(
-            own + (block,) * len(places),
-            np.empty((len(own) + len(places), len(grouped.key_sizes)), np.int64),
-            np.empty((len(own) + len(places), len(grouped.key_sizes)), np.int64),
-        )
-        part.starts[0], part.sizes[0] = grouped.key_starts, grouped.key_sizes
-        part.starts[1], part.sizes[1] = 0, len(self._shard_block)
-        part.starts[2:], part.sizes[2:] = starts + shift, sizes
-        return Records.from_columns(BlockTable((*KEY_AND_SHARD, *places), [part], _NAMES))
 
     def _add_one_by_one(
         self, members: Members, begin: int, batch: RecordBatch, *, until_next_key: bool = False
