@@ -19,7 +19,7 @@ from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, BlockTable, Cuts, Reco
 
 __all__ = ["BLOCKS", "FILE_NUMBERS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
 
-BLOCKS = 5
+BLOCKS = 4
 """The number of blocks of a chunk that is handed to the native operation."""
 
 FILE_NUMBERS = 10
@@ -63,25 +63,28 @@ def column_of(chunk: Records, name: str, *, optional: bool) -> Sequence[Any]:
 
 
 def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
-    """Return some columns of a chunk as arguments of the native operation: `BLOCKS` blocks, files, starts and sizes.
+    """Return some columns of a chunk for the native operation.
 
-    The largest blocks are passed on as they are, and so are files. All other values are copied to one more block.
+    The result has `BLOCKS` blocks, the numbers of the files, and an array of the starts and the sizes of all values.
+    The largest blocks are passed on as they are, and so are files. All other values are copied to the last block.
     """
     rows = [table.places[name] for name in names]
     found = {id(part.blocks[row]): part.blocks[row] for part in table.parts for row in rows}
     files = [each for each in found.values() if isinstance(each, FileBytes)]
     by_size = sorted((each for each in found.values() if not isinstance(each, FileBytes)), key=len, reverse=True)
-    large = [block for block in by_size[: BLOCKS - 2] if len(block) > _SMALL_BLOCK]
+    large = [block for block in by_size[: BLOCKS - 1] if len(block) > _SMALL_BLOCK]
     small = by_size[len(large) :]
     if sum(map(len, small)) > _MOST_COPIED or len(files) > _MOST_FILES:  # copy only the values that are in them
         files = files if len(files) <= _MOST_FILES else []
         table, copies = _copied(table, names, set(map(id, [*large, *files])))
         rows = list(range(len(names)))
-        large, small = [*large, copies], []
-    blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), np.concatenate([_EMPTY, *small])]
+        small = [copies]
+    last = small[0] if len(small) == 1 else np.concatenate([_EMPTY, *small])
+    blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), last]
     in_order = [*large, *small, *files]
     places = dict(zip(map(id, in_order), accumulate(map(len, in_order), initial=0), strict=False))
-    starts, sizes = np.empty((2, len(rows), table.count), np.int64)
+    values = np.empty((2, len(rows), table.count), np.int64)
+    starts, sizes = values
     at = 0
     for part in table.parts:
         end = at + part.count
@@ -89,7 +92,7 @@ def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
         np.add(part.starts[rows], begins[:, np.newaxis], out=starts[:, at:end])
         sizes[:, at:end] = part.sizes[rows]
         at = end
-    return [*blocks, _rows_of(files), starts, sizes]
+    return [*blocks, _rows_of(files), values]
 
 
 def _rows_of(files: list[FileBytes]) -> Any:

@@ -15,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ais_tar2tf.options import KIB, MIB, SHARED_SEED, Shuffle, whole_number
 from ais_tar2tf.streams.order.seeds import choose_seed
 from ais_tar2tf.tfdata.chunk_reader import ChunkReader
-from ais_tar2tf.tfdata.columns import BLOCKS
+from ais_tar2tf.tfdata.columns import BLOCKS, FILE_NUMBERS
 from ais_tar2tf.tfdata.counting import Counting
 from ais_tar2tf.tfdata.derived import DerivedDataset
 from ais_tar2tf.tfdata.liveness import NO_TOKEN
@@ -208,17 +210,17 @@ def shard_dataset(request: DatasetRequest, start: IterationStart | None = None) 
     mapping = request.elements.mapping
     selected = mapping.selected if isinstance(mapping, GraphMapping) else None
     if mapping is None:
-        dataset = _batched_chunks(_chunk_dataset(reader, lambda _tags, columns: columns), request)
+        dataset = _batched_chunks(_chunk_dataset(reader, lambda columns: columns), request)
     elif (
         selected is not None
     ):  # the mapping only selects fields: pass on whole columns, without a call for each record
 
-        def choose(_tags: Any, columns: dict[str, Any]) -> Any:
+        def choose(columns: dict[str, Any]) -> Any:
             return tf.nest.map_structure(columns.__getitem__, selected)
 
         dataset = _batched_chunks(_chunk_dataset(reader, choose), request)
     else:
-        dataset = _chunk_dataset(reader, _with_record_tags).unbatch()
+        dataset = _chunk_dataset(reader, None).unbatch()
         if isinstance(mapping, PythonMapping):
             dataset = batched(map_python(dataset, mapping, request), request)
         else:
@@ -312,43 +314,61 @@ def _batched_chunks(dataset: Dataset, request: DatasetRequest) -> Dataset:
     return dataset.rebatch(request.loop.batch, drop_remainder=request.loop.drop_remainder)
 
 
-def _chunk_dataset(reader: ChunkReader, element: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+def _chunk_dataset(reader: ChunkReader, element: Callable[[dict[str, Any]], Any] | None) -> Dataset:
     """Return a dataset of chunks.
 
     Args:
         reader: Reads the chunks.
-        element: A function that returns the element for a chunk. Its arguments are the chunk's tags, which are the
-            text of the chunk's position and the number of its first record, and the chunk's columns by field.
+        element: A function that returns the element for a chunk's columns by field. None: the element is the chunk's
+            tags and columns. The tags are the text of the chunk's position, and the number of its first record.
     """
     names, cut, from_files = reader.request.elements.columns, reader.cut, reader.request.source.from_files
-    column_types = [tf.string] * len(names) if cut is None else [tf.uint8] * BLOCKS + [tf.int64] * 3
-    types = [tf.string, tf.int64, tf.bool, tf.string, tf.int64, *column_types]
+    # TensorFlow takes some 10 µs for each value that Python returns, so values that are not needed are left out.
+    tag_types = [tf.string, tf.int64] if element is None else []
+    file_types = [tf.int64] if from_files else []
+    column_types = [tf.string] * len(names) if cut is None else [tf.uint8] * BLOCKS + file_types + [tf.int64]
+    types = [tf.string, tf.int64, tf.bool, *tag_types, *column_types]
 
-    read = tensorflow_callback(reader.read_chunk)
+    @tensorflow_callback
+    def read(text: bytes, token: Any) -> tuple[Any, ...]:
+        next_text, token, has_next, *others = reader.read_chunk(text, token)
+        tags, columns = others[:2] if tag_types else [], others[2:]
+        if cut is not None and not from_files:
+            del columns[BLOCKS]
+        return np.array(next_text, object), token, has_next, *tags, *columns
+
     check_read = tensorflow_callback(reader.check_read)
 
     # The columns are cut here rather than in `map`: if that fails, the scan keeps the position of this chunk, and so
     # does a checkpoint that is saved afterwards.
     @no_autograph
     def step(state: Any, _: Any) -> Any:
-        next_text, token, has_next, text, number, *columns = tf.numpy_function(read, [*state], types, stateful=True)
-        for tensor in (next_text, has_next, text, number):
+        next_text, token, has_next, *others = tf.numpy_function(read, [*state], types, stateful=True)
+        tags, columns = others[: len(tag_types)], others[len(tag_types) :]
+        for tensor in (next_text, has_next, *tags):
             tensor.set_shape(())
         token.set_shape(NO_TOKEN.shape)
-        for tensor in columns:
-            tensor.set_shape((None,) if tensor.dtype != tf.int64 else (None, None))
-        if cut is not None:
-            *blocks, files, starts, sizes = columns
-            is_read, columns = cut.ais_tar2tf_cut(blocks, files, starts, sizes, F=len(names))
+        if cut is None:
+            for tensor in columns:
+                tensor.set_shape((None,))
+        else:
+            blocks, values = columns[:BLOCKS], tf.ensure_shape(columns[-1], (2, len(names), None))
+            files = columns[BLOCKS] if from_files else tf.zeros((0, FILE_NUMBERS), tf.int64)
+            is_read, columns = cut.ais_tar2tf_cut(blocks, files, values[0], values[1], F=len(names))
             columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
             if from_files:  # blocks can always be read; a tf.cond would cost 5 ms at each start of an iterator
-                is_read = tf.ensure_shape(tf.numpy_function(check_read, [is_read, files, text], tf.bool), ())
+                text = tags[0] if tags else tf.constant("")
+                bad_files, _ = tf.raw_ops.Switch(data=files, pred=is_read)
+                _, good = tf.raw_ops.Switch(data=is_read, pred=is_read)
+                checked = tf.numpy_function(check_read, [np.False_, bad_files, text], tf.bool)
+                is_read = tf.ensure_shape(tf.raw_ops.Merge(inputs=[checked, good]).output, ())
                 next_text, has_next = tf.where(is_read, next_text, text), has_next & is_read
-        return (next_text, token), (has_next, (text, number), tuple(columns))
+        return (next_text, token), (has_next, tuple(tags), tuple(columns))
 
     @no_autograph
     def chunk(_has_next: Any, tags: Any, columns: Any) -> Any:
-        return element(tags, dict(zip(names, columns, strict=True)))
+        by_name = dict(zip(names, columns, strict=True))
+        return _with_record_tags(tags, by_name) if element is None else element(by_name)
 
     begin = (tf.constant(""), tf.constant(NO_TOKEN))
     results = tf.data.Dataset.counter().scan(begin, step)
