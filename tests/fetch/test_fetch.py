@@ -351,6 +351,31 @@ def test_faults_that_are_one_error(fault_server: FaultServer, fetching: Callable
     assert all_of(fetch) == [b"after"]
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_last_bytes_of_a_block_come_again(
+    fault_server: FaultServer, fetching: Callable[..., Fetcher], *, keep: bool
+) -> None:
+    """They precede the next block, and come alone at the shard's end. Earlier views that are kept do not change."""
+    fault_server.add("x", ais(DATA))
+    fetch = fetching()
+    fetch.next_shard()
+    views, found, again = [fetch.read(keep=keep)], bytearray(), 0
+    while len(views[-1]) > again:
+        view = views[-1]
+        found += view[again:]
+        again = min(len(view), 1 + len(found) % 5_003)
+        tail = bytes(view[-again:])
+        views.append(fetch.read(keep=keep, again=again))
+        assert views[-1][:again] == tail
+    assert found == DATA
+    assert views[-1] == DATA[-again:]
+    assert fetch.read() == b""
+    if keep:
+        joined = b"".join(views)
+        assert all(bytes(view) in DATA for view in views)
+        assert len(joined) > len(DATA)
+
+
 def test_a_break_after_the_last_byte_needs_no_further_bytes(
     fault_server: FaultServer, fetching: Callable[..., Fetcher]
 ) -> None:
@@ -912,7 +937,7 @@ def test_any_faults_give_the_same_bytes(fault_server: FaultServer, data: st.Data
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_way_of_reading_is_in_order(fault_server: FaultServer, data: st.DataObject) -> None:
-    """Read some blocks of each shard over breaking connections, and stop anywhere."""
+    """Read some blocks of each shard over breaking connections, some bytes repeatedly, and stop anywhere."""
     count = data.draw(st.integers(1, 6), "shards")
     read = replace(
         READ,
@@ -930,9 +955,12 @@ def test_any_way_of_reading_is_in_order(fault_server: FaultServer, data: st.Data
     try:
         for at in range(data.draw(st.integers(0, count), "read")):
             assert fetch.next_shard() == ShardRange(str(at))
-            found = bytearray()
+            found, last = bytearray(), b""
             for _ in range(data.draw(st.integers(0, 3), "blocks")):
-                found += fetch.read()
+                again = min(len(last), data.draw(st.integers(0, fetch.most_again), "again"))
+                view = fetch.read(keep=data.draw(st.booleans(), "keep"), again=again)
+                assert view[:again] == last[len(last) - again :]
+                found, last = found + view[again:], bytes(view)
             assert found == DATA[at:][: len(found)]
     finally:
         fetch.close()

@@ -11,22 +11,42 @@
 
 static void *array(int64_t count, size_t size) { return malloc((size_t)(count > 0 ? count : 1) * size); }
 
+static int64_t *copied(const int64_t *numbers, int64_t count) {
+    int64_t *copy = array(count, 8);
+    memcpy(copy, numbers, (size_t)count * 8);
+    return copy;
+}
+
+/* Groups members whose arrays have exactly their size, and checks that all numbers are those of the members. */
 static void group_all(const Walked *walked, int64_t name_bytes) {
-    uint8_t *names = array(name_bytes, 1);
-    memcpy(names, walked->names, (size_t)name_bytes);
+    enum { BASE = 1000, SHIFT = 7, SHARD = 11 };
+    int64_t total = walked->count;
+    Walked exact = {total, name_bytes, copied(walked->offsets, total), copied(walked->starts, total),
+                    copied(walked->sizes, total), copied(walked->name_ends, total), array(name_bytes, 1), total, 0, 0, 0};
+    memcpy(exact.names, walked->names, (size_t)name_bytes);
     for (int64_t rule = FIRST_DOT; rule <= LAST_DOT; rule++) {
-        int64_t first = walked->count > 3 ? rule : 0;
-        int64_t begin = first ? walked->name_ends[first - 1] + 1 : 0, count = walked->count - first;
-        Grouped grouped = {array(name_bytes - begin, 1), array(count, 8), array(count, 8), 0, 0, 0, 0, 0};
-        t2t_group(names, walked->name_ends + first, begin, count, rule, &grouped);
-        if (grouped.count * grouped.width >= count && count > 0) abort(); /* the last record is never among them */
-        for (int64_t at = 0; at < grouped.count; at++)
-            if (grouped.keys[grouped.key_starts[at] + grouped.key_sizes[at]] != 0) abort();
+        int64_t first = total > 3 ? rule : 0;
+        Grouped grouped = {array(name_bytes, 1), array(8 * (total - first), 8), 0, 0, 0, 0, 0};
+        t2t_group(&exact, first, rule, BASE, SHIFT, SHARD, &grouped);
+        int64_t count = grouped.count, width = grouped.width;
+        if (count * width >= total - first && total > first) abort(); /* the last record is never among them */
+        const int64_t *starts = grouped.numbers + 2 * count, *sizes = starts + (2 + width) * count;
+        for (int64_t at = 0; at < count; at++) {
+            if (grouped.keys[starts[at] + sizes[at]] != 0 || sizes[count + at] != SHARD) abort();
+            for (int64_t field = 0; field < width; field++) {
+                int64_t member = first + at * width + field, place = (2 + field) * count + at;
+                if (starts[place] != exact.starts[member] + SHIFT || sizes[place] != exact.sizes[member]) abort();
+            }
+            if (grouped.numbers[at] != BASE + exact.offsets[first + at * width]) abort();
+        }
         free(grouped.keys);
-        free(grouped.key_starts);
-        free(grouped.key_sizes);
+        free(grouped.numbers);
     }
-    free(names);
+    free(exact.offsets);
+    free(exact.starts);
+    free(exact.sizes);
+    free(exact.name_ends);
+    free(exact.names);
 }
 
 /* A walk of the file finds what a walk of the block found, as far as PAX headers are small. */

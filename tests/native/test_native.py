@@ -50,9 +50,18 @@ Records = tuple[list[dict[str, object]], list[int], list[int], list[int], dict[s
 
 
 def records_of(
-    data: bytes, engine_name: str, step: int, *, grouping: str = "first-dot", fields: list[str] | None = None
+    data: bytes,
+    engine_name: str,
+    step: int,
+    *,
+    grouping: str = "first-dot",
+    fields: list[str] | None = None,
+    returnable: int = 0,
 ) -> Records:
-    """Return records, their offsets, sizes and extents, the skips, and the error, as one engine reads them."""
+    """Return records, their offsets, sizes and extents, the skips, and the error, as one engine reads them.
+
+    The tar is read in blocks of `step` bytes. The last `returnable` bytes of a block can be read again with the next.
+    """
     account, limits = Account("skip-record"), Limits(fields=20)
     os.environ["AIS_TAR2TF_NATIVE"] = "0" if engine_name == "python" else "1"
     grouper = Grouper(
@@ -68,8 +77,10 @@ def records_of(
     batches: Iterator = iter(())
 
     def all_batches() -> Iterator:
-        for begin in range(0, len(data), step):
-            for members in archive.feed(data[begin : begin + step]):
+        for begin in range(0, len(data) + step, step):
+            last = begin >= len(data)
+            block = data[min(begin, len(data)) - archive.unread : begin + step]
+            for members in archive.feed(block, 0 if last else min(returnable, len(block))):
                 yield grouper.add(members)
         archive.finish()
         yield grouper.finish(archive.end)
@@ -114,9 +125,11 @@ def test_any_names_are_grouped_alike(data: st.DataObject) -> None:
         step = data.draw(st.sampled_from([1 << 20, 4096, 1300]))
         grouping = data.draw(st.sampled_from(["first-dot", "last-dot"]))
         fields = data.draw(st.sampled_from([None, ["jpg"], ["cls?", "x=jpg?"], []]))
+        returnable = data.draw(st.sampled_from([0, 1500, 5000, 1 << 20]))
         python = records_of(out.getvalue(), "python", step, grouping=grouping, fields=fields)
         for name in ("native", "blocks"):
-            assert records_of(out.getvalue(), name, step, grouping=grouping, fields=fields) == python
+            found = records_of(out.getvalue(), name, step, grouping=grouping, fields=fields, returnable=returnable)
+            assert found == python
     finally:
         os.environ.pop("AIS_TAR2TF_NATIVE") if before is None else os.environ.update(AIS_TAR2TF_NATIVE=before)
 
@@ -130,6 +143,35 @@ def test_mutated_archives_are_read_alike(seed: int) -> None:
         expected = members_of(data, "careful", step)
         assert members_of(data, "native", step) == expected
         assert members_of(data, "table", step) == expected
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(2))
+def test_records_of_mutated_archives_are_alike(seed: int, use: Callable[[str], None]) -> None:
+    use("native")
+    chance = random.Random(seed)
+    for data in mutations.mutations(600, 3_000 + seed):
+        step = chance.choice([len(data) or 1, 512, 1_300, 5_000])
+        expected = records_of(data, "python", step)
+        for name in ("native", "blocks"):
+            assert records_of(data, name, step, returnable=chance.choice([0, 2_000, 1 << 20])) == expected
+
+
+@needs_native
+def test_members_of_an_incomplete_record_come_again(use: Callable[[str], None], monkeypatch) -> None:
+    """All records but those in odd places are found at once, and no body is put together of two blocks."""
+    use("native")
+    content = {f"{n:04d}": {"jpg": random.Random(n).randbytes(900), "cls": b"%d" % n} for n in range(500)}
+    data = made.tar(content.items())
+    whole = records_of(data, "blocks", len(data))
+    single: list[str] = []
+    complete = Grouper._complete
+    monkeypatch.setattr(
+        Grouper, "_complete", lambda self, *rest: (single.append(self._key), complete(self, *rest))[1]
+    )
+    assert records_of(data, "blocks", 20_000, returnable=10_000) == whole
+    assert single == ["0499"]  # the last record, which the end mark follows
+    assert {row["__key__"]: {"jpg": row["jpg"], "cls": row["cls"]} for row in whole[0]} == content
 
 
 @pytest.mark.full
