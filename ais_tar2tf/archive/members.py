@@ -21,7 +21,8 @@ Wanted = Callable[[str], bool]
 class Members(Protocol):
     """Consecutive whole members of one archive, as ranges of `data`, which is valid until the next group.
 
-    A name that ends with a slash is a directory that was stored as a file.
+    A name that ends with a slash is a directory that was stored as a file. Before its receiver asks for the next
+    group, it may give back the last members of a `MemberTable` by `give_back`. They come again with the next block.
     """
 
     @property
@@ -47,7 +48,7 @@ class Members(Protocol):
 
     @property
     def given_back(self) -> int:
-        """How many of the last members the receiver has given back, to get them again with the next block."""
+        """The number of members that the receiver has given back."""
         ...
 
 
@@ -77,14 +78,14 @@ class MemberTable:
         walked: The members, with offsets in the block or the file.
         base: The offset of the block in the archive; 0 for a file.
         data: The block or the file.
-        returnable_from: Members that begin at this position of the block or later can be given back; None: none.
-        given_back: How many of the last members were given back.
+        again_from: The position in the block from which on members can be given back; None if none can.
+        given_back: The number of members that were given back.
     """
 
     walked: Walked
     base: int
     data: memoryview | FileBytes
-    returnable_from: int | None = None
+    again_from: int | None = None
     given_back: int = field(default=0, init=False)
 
     @property
@@ -108,15 +109,15 @@ class MemberTable:
         return self._listed.sizes
 
     def give_back(self, first: int) -> bool:
-        """Give back all members from number `first` on, if that is possible: they come again with the next block."""
-        if self.returnable_from is None or first == self.total or self.walked.offsets[first] < self.returnable_from:
+        """Give back all members from number `first` on, and return True; return False if that is not possible."""
+        if self.again_from is None or first == self.total or self.walked.offsets[first] < self.again_from:
             return False
         self.given_back = self.total - first
         return True
 
     @property
-    def kept_to(self) -> int:
-        """The position in the block at which the members begin that were given back."""
+    def given_back_at(self) -> int:
+        """The position in the block of the first member that was given back."""
         return int(self.walked.offsets[self.total - self.given_back])
 
     @cached_property

@@ -120,14 +120,14 @@ class ShardArchive:
         return self._archive.position
 
     @property
-    def unread(self) -> int:
-        """How many bytes at the end of the last block were not read, so that the next block begins with them."""
-        return self._archive.unread if isinstance(self._archive, TarReader) else 0
+    def again(self) -> int:
+        """The number of bytes at the end of the last block with which the next block has to begin."""
+        return self._archive.again if isinstance(self._archive, TarReader) else 0
 
-    def feed(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
+    def feed(self, block: Bytes, most_again: int = 0) -> Iterator[Members]:
         """Yield the members that end in the next block of the shard.
 
-        Some of the last members of an uncompressed tar can be given back, as `TarReader.feed` explains.
+        `most_again` is passed to `TarReader.feed`. Members of other archives cannot be given back.
         """
         if self._shard_sniffer is not None:
             found, block = self._shard_sniffer.feed(block)
@@ -136,7 +136,7 @@ class ShardArchive:
             self._shard_sniffer = None
             self._open_shard(found)
         if self._decoder is None:
-            yield from self._read(block, returnable)
+            yield from self._read(block, most_again)
             return
         for decoded in self._decoder.feed(block):
             yield from self.feed_decoded(decoded)
@@ -191,7 +191,7 @@ class ShardArchive:
     def _open(self, container: Container) -> None:
         self.container, self._archive = container, self._open_archive[container]()
 
-    def _read(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
+    def _read(self, block: Bytes, most_again: int = 0) -> Iterator[Members]:
         if self._archive is None:
             found, block = self._archive_sniffer.feed(block)
             if found is None:
@@ -202,7 +202,7 @@ class ShardArchive:
         archive = self._archive
         assert archive is not None
         is_tar = isinstance(archive, TarReader)
-        yield from self._counted(archive.feed(block, returnable) if is_tar else archive.feed(block))
+        yield from self._counted(archive.feed(block, most_again) if is_tar else archive.feed(block))
         if self.needs_directory and self.compressed:
             raise self._unsupported(
                 "this is a zip within a compressed file, and its members don't say how long they are; unpack the zip"

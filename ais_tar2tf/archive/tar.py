@@ -88,7 +88,7 @@ class TarReader:
         headers: Headers = "auto",
     ) -> None:
         self.ignored: int = 0
-        self.unread: int = 0  # bytes at the end of the last block, with which the next block has to begin
+        self.again: int = 0  # bytes at the end of the last block, with which the next block has to begin
         self._shard = shard
         self._limits = limits
         self._wanted = wanted
@@ -143,15 +143,17 @@ class TarReader:
         self._base += count
         self._dense = False  # the members are large
 
-    def feed(self, block: Bytes, returnable: int = 0) -> Iterator[Members]:
+    def feed(self, block: Bytes, most_again: int = 0) -> Iterator[Members]:
         """Yield the members that end in this block.
 
-        The receiver of a `MemberTable` may give back its last members if they have at most `returnable` bytes. The
-        rest of this block, from these members on, is then `unread`, and the next block has to begin with it.
+        The receiver of a `MemberTable` may give back its last members, and then `again` is the number of bytes at the
+        end of this block with which the next block has to begin. Members can be given back if the block ends with
+        them, or within the member after them; if all of these have at most `most_again` bytes; and if no link, device
+        or directory stands between them.
         """
         view = memoryview(block)
         position, length = 0, len(view)
-        self.unread = 0
+        self.again = 0
         while position < length:
             if self._ended_at is not None:
                 position = self._read_rest(view, position)
@@ -170,14 +172,14 @@ class TarReader:
                     raw, self._partial = self._partial, b""
                     yield from self._read_header(raw, self._base + position - BLOCK)
             else:
-                run = self._find_run(view, position, returnable)
+                run = self._find_run(view, position, most_again)
                 if run is not None:
                     self.ignored += run.ignored
                     self._skip = max(0, run.end - length)
                     position = min(run.end, length)
                     yield run.members
                     if run.members.given_back:
-                        self._leave(run.members, length)
+                        self._go_back(run.members, length)
                         return
                     continue
                 raw = bytes(view[position : position + BLOCK])
@@ -188,22 +190,22 @@ class TarReader:
         self._plain = None
         self._base += length
 
-    def _find_run(self, view: memoryview, position: int, returnable: int) -> PlainRun | None:
+    def _find_run(self, view: memoryview, position: int, most_again: int) -> PlainRun | None:
         """Return the plain members from a position of the block on; None if there are none."""
         if self._extensions.offset is not None:
             return None  # the next header belongs to the member that extension headers describe
         if self._native is not None:
-            return self._native.take(view, position, self._base, returnable)
+            return self._native.take(view, position, self._base, most_again)
         if self._headers == "careful":
             return None
         self._plain = self._plain or PlainMembers(view, position, self._base, self._limits, dense=self._dense)
         return self._plain.take(position)
 
-    def _leave(self, members: Members, length: int) -> None:
-        """Leave the rest of the block unread, from the members on that were given back."""
+    def _go_back(self, members: Members, length: int) -> None:
+        """Let the next block, or the next walk, begin with the first member that was given back."""
         assert isinstance(members, MemberTable)
-        self.unread, self._skip = length - members.kept_to, 0
-        self._base += members.kept_to
+        self.again, self._skip = length - members.given_back_at, 0
+        self._base += members.given_back_at
 
     def walk(self, file: FileBytes, stop: int, most: int) -> Members | None:
         """Find the next members in the file of this tar, without reading their bodies.
@@ -226,7 +228,7 @@ class TarReader:
         self._in_file = run is not None and run.end - start >= run.members.total * _LARGE_BODY // 2
         if run is None:
             return None
-        self._body, self.ignored, self.unread = None, self.ignored + run.ignored, 0
+        self._body, self.ignored, self.again = None, self.ignored + run.ignored, 0
         self._base = min(run.end, stop)
         self._skip = run.end - self._base
         return run.members

@@ -22,21 +22,20 @@ class NativeRuns:
         self._member_bytes = limits.member_bytes
         self._pax_bytes = min(limits.name_bytes, limits.header_bytes)
 
-    def take(self, block: memoryview, position: int, base: int, returnable: int) -> PlainRun | None:
+    def take(self, block: memoryview, position: int, base: int, most_again: int) -> PlainRun | None:
         """Return the run of plain members from `position` on; None if the header there is not plain.
 
         Args:
             block: A block of the tar.
             position: Where a header begins in the block.
             base: The offset of the block in the tar.
-            returnable: The last members can be given back if they, and the member that the end of the block cuts,
-                have at most so many bytes.
+            most_again: As in `TarReader.feed`.
         """
         walked = self._library.walk(block, position, member_bytes=self._member_bytes, pax_bytes=self._pax_bytes)
         if walked is None:
             return None
         can_return = walked.missing and not walked.ignored
-        earliest = len(block) + walked.missing - returnable if can_return else None
+        earliest = len(block) + walked.missing - most_again if can_return else None
         return PlainRun(MemberTable(walked, base, block, earliest), walked.ignored, walked.position)
 
     def take_from(self, file: FileBytes, position: int, stop: int, enough: int) -> PlainRun | None:

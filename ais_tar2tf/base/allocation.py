@@ -30,7 +30,7 @@ def aligned_bytes(size: int) -> Any:
 
 
 def aligned_array(data: memoryview) -> tuple[Any, int]:
-    """Return an array whose address TensorFlow accepts, and the position in it from which on it is `data`.
+    """Return an array that TensorFlow takes over without a copy, and the index in it at which `data` begins.
 
     The array has up to 63 bytes more, which stand before `data` in the same buffer.
     """

@@ -38,23 +38,26 @@ class LentBuffers:
 
 
 class BufferPool:
-    """The spare buffers of one download. Together they have at most as many bytes as its read-ahead."""
+    """The spare buffers of one download. Without headroom, they have at most as many bytes as its read-ahead."""
 
     def __init__(self, state: DownloadState) -> None:
         self._state = state
         self._spare: list[memoryview] = []
         self._lent = LentBuffers()
 
-    def get(self, size: int) -> memoryview:
-        """Return a buffer of at least `size` bytes after its headroom."""
+    def get(self, size: int) -> tuple[memoryview, int]:
+        """Return a buffer, and from which position on to use it; it has at least `size` bytes from there on.
+
+        Only a large buffer has headroom: small blocks would take many times their size with it.
+        """
         # A last block of nearly full size also gets a full-size buffer, because other sizes are never used again.
         is_large = size > BLOCK_BYTES // 2
         with self._state.lock:
             while (returned := self._lent.take_back()) is not None:
                 self.give_back(returned)
             if is_large and self._spare:
-                return self._spare.pop()
-        return aligned_bytes(_FULL_SIZE if is_large else HEADROOM + size).data
+                return self._spare.pop(), HEADROOM
+        return (aligned_bytes(_FULL_SIZE).data, HEADROOM) if is_large else (aligned_bytes(size).data, 0)
 
     def give_back(self, buffer: memoryview) -> None:
         """Keep a full-size buffer for another block. The caller holds the lock of the state."""

@@ -45,7 +45,7 @@ class Fetcher:
     """
 
     most_again: int = HEADROOM
-    """The most bytes that `read` can return once more."""
+    """The largest useful `again` of `read`."""
 
     def __init__(
         self,
@@ -113,14 +113,15 @@ class Fetcher:
         Args:
             keep: Whether the view stays valid as long as anything refers to it. Otherwise it is valid until the next
                 call.
-            again: How many of the last bytes of the previous view precede the next bytes in this view, at most
-                `HEADROOM`. At the shard's end, the view has only these bytes.
+            again: The number of bytes at the end of the previous view with which this view begins. At the shard's
+                end, it has only these bytes.
 
         Raises:
             TransportError: The connection broke, and the retry budget is spent.
             ObjectChanged: The shard was replaced while it was read.
             ChecksumMismatch: All bytes arrived, but not with the checksum that the store states.
         """
+        assert again <= len(self._last)
         repeated = self._last[len(self._last) - again :]
         if not again:
             self._give_back_buffer()

@@ -32,7 +32,7 @@ class FileFetcher:
     """
 
     most_again: int = 32 * KIB
-    """The most bytes that `read` should return once more. Larger members are found by `TarReader.walk`."""
+    """The largest useful `again` of `read`. Larger members are found by `TarReader.walk`, without reading them."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class FileFetcher:
         Args:
             keep: Whether the view stays valid as long as anything refers to it. Otherwise it is valid until the next
                 call.
-            again: How many of the bytes before the next bytes this view has, too. At the shard's end, it has only
-                these.
+            again: The number of bytes before the current offset to read again. At the shard's end, the view has only
+                these bytes.
         """
         began = time.perf_counter()
         if again:

@@ -12,7 +12,7 @@ from ais_tar2tf.errors import ObjectChanged, TransportError
 from ais_tar2tf.fetch.buffers import BufferPool
 from ais_tar2tf.fetch.prefix import Differs, Prefix
 from ais_tar2tf.fetch.range_requests import RangeRequest
-from ais_tar2tf.fetch.ranges import BLOCK_BYTES, HEADROOM
+from ais_tar2tf.fetch.ranges import BLOCK_BYTES
 from ais_tar2tf.fetch.state import DownloadState
 from ais_tar2tf.options import KIB, MIB
 from ais_tar2tf.stores import Body
@@ -61,7 +61,7 @@ class Receiver:
             size = block_size if left is None else min(block_size, left)
             if left == 0 or not self._wait_for_room(request, size):
                 return
-            count = self._fill(request, body, self._buffers.get(size), left)
+            count = self._fill(request, body, *self._buffers.get(size), left)
             if not count:
                 if left is not None:
                     raise TransportError(f"it ended {left:,} bytes early", url=request.shard.url)
@@ -86,9 +86,12 @@ class Receiver:
         if is_unknown and body.readinto(memoryview(bytearray(1))):
             raise Differs
 
-    def _fill(self, request: RangeRequest, body: Body, buffer: memoryview, left: int | None) -> int:
-        """Fill a buffer, and add it as a block. A block is less than full only at the end, or if the reader waits."""
-        view = buffer[HEADROOM:] if left is None else buffer[HEADROOM:][:left]
+    def _fill(self, request: RangeRequest, body: Body, buffer: memoryview, begin: int, left: int | None) -> int:
+        """Fill a buffer from `begin` on, and add this part as a block.
+
+        The block is less than full only at the end, or if the reader waits.
+        """
+        view = buffer[begin:] if left is None else buffer[begin:][:left]
         filled = 0
         try:
             while filled < len(view):
@@ -101,7 +104,7 @@ class Receiver:
                 if request.prefix is not None:
                     request.prefix.add(view[:filled])
                 with self._state.lock:
-                    self._state.add_block(request, buffer, HEADROOM, HEADROOM + filled)
+                    self._state.add_block(request, buffer, begin, begin + filled)
         return filled
 
     def _wait_for_room(self, request: RangeRequest, size: int) -> bool:

@@ -75,8 +75,8 @@ class Walked:
         names: The names, with a NUL after each.
         ignored: The number of members that are no files.
         position: In the block or file, after the last member and its padding, which may lie after the end.
-        structure: The same for the functions of the native step.
         missing: How many bytes of the next member a later block has; 0 if the walk ended for another reason.
+        structure: The C structure that has these arrays.
     """
 
     offsets: Numbers
@@ -96,7 +96,7 @@ class Grouped:
 
     Attributes:
         keys: The keys, with a NUL after each.
-        offsets: Of each record in the archive.
+        offsets: The offset of each record in the archive.
         extents: The bytes from each record to the next.
         starts: Where each column begins, in a row for each column: the key (in `keys`), the name of the shard, and
             the fields in the order of the members.

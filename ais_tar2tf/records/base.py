@@ -22,7 +22,8 @@ class RecordGrouper(ABC):
     """Makes records of the members of one shard. Call `add` for members as they are parsed, and `finish` at the end.
 
     The last record found so far is *pending*: it is not returned before the next record begins, or the shard ends. So
-    the position after the returned records is where the pending record begins, and never the end of the shard.
+    the position after the returned records is where the pending record begins, and never the end of the shard. A
+    grouper may also give back the members of the last record, and get them again with the next block.
     """
 
     def __init__(self, shard: str, account: Account, limits: Limits, selection: Selection | None) -> None:
@@ -36,7 +37,7 @@ class RecordGrouper(ABC):
     @property
     @abstractmethod
     def pending_offset(self) -> int | None:
-        """The offset of the pending record; None before the first record and after the last."""
+        """The offset of the first record that was not returned; None before the first record and after the last."""
 
     @property
     def number(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.records.cuts import BlockArray, BlockPart, Cuts
 
@@ -34,7 +35,7 @@ class TablePart:
 
     @classmethod
     def of(cls, parts: Sequence[BlockPart]) -> TablePart:
-        """Return the records of which each column has one of the parts."""
+        """Combine one part of each column."""
         return cls(
             tuple(part.block for part in parts),
             np.stack([part.starts for part in parts]),
@@ -97,7 +98,7 @@ class BlockTable(Mapping[str, Cuts]):
         if begin == 0 and end == self.count:
             return self
         parts: list[TablePart] = []
-        for part in self.parts:
+        for part in self.parts if begin < end else ():
             count = part.count
             if begin <= 0 and end >= count:
                 parts.append(part)
@@ -120,6 +121,31 @@ class BlockTable(Mapping[str, Cuts]):
             rows = np.concatenate([part.starts, new.starts]), np.concatenate([part.sizes, new.sizes])
             parts.append(TablePart(part.blocks + new.blocks, *rows))
         return BlockTable(self.names + other.names, parts, self.texts | other.texts)
+
+    def with_copies(self, rows: Sequence[int], kept: set[int]) -> tuple[BlockTable, BlockArray]:
+        """Copy the values of some columns that are not in the blocks with the ids `kept`.
+
+        Args:
+            rows: The numbers of the columns.
+            kept: The ids of blocks and files whose values stay there.
+
+        Returns:
+            A table in which these columns refer to the copies, and the block with the copies.
+        """
+        moved = [(part, row) for part in self.parts for row in rows if id(part.blocks[row]) not in kept]
+        block: BlockArray = aligned_bytes(sum(int(part.sizes[row].sum()) for part, row in moved))
+        parts: list[TablePart] = []
+        at = 0
+        for part in self.parts:
+            blocks, starts = list(part.blocks), part.starts.copy()
+            for row in rows:
+                if id(part.blocks[row]) not in kept:
+                    column = Cuts([BlockPart(part.blocks[row], part.starts[row], part.sizes[row])])
+                    (copy,) = column.copied_to(block, at).parts
+                    blocks[row], starts[row] = block, copy.starts
+                    at += column.bytes
+            parts.append(TablePart(tuple(blocks), starts, part.sizes))
+        return BlockTable(self.names, parts, self.texts), block
 
     def joined(self, other: BlockTable) -> BlockTable:
         """Return the records of this table, and after them those of a table with the same columns."""

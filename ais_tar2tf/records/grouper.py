@@ -73,7 +73,7 @@ class Grouper(RecordGrouper):
         self._size = 0
         self._unselected: set[str] | None = None  # its fields that are not selected; None if there are none
         self._duplicate: str | None = None  # a field that two of its members have
-        self._returned_at: int | None = None  # where the members begin that the last call of `add` has given back
+        self._given_back_at: int | None = None  # the offset of the members that the last `add` has given back
         self._searched = False  # whether `_find_rest` has searched for the rest of an incomplete record
 
     def wants(self, name: str) -> bool:
@@ -82,7 +82,7 @@ class Grouper(RecordGrouper):
         return parts is not None and (self._sources is None or parts[1] in self._sources)
 
     def _add(self, members: Members, batch: RecordBatch) -> None:
-        self._returned_at = None
+        self._given_back_at = None
         if not isinstance(members, MemberTable) or self._rule is None:
             self._add_listed(members, batch)
             return
@@ -103,8 +103,8 @@ class Grouper(RecordGrouper):
     def _add_table(self, members: MemberTable, rule: int, batch: RecordBatch) -> int:
         """Add the first complete records of `members` by the native step; return how many members need no more work.
 
-        If only the members of the last record are left, they are given back, so that they come again with the rest of
-        the record. The members that this function leaves, which may be all of them, are for `_add_listed`.
+        If only members of the last record are left, they are given back, so that they come again with the rest of the
+        record. The members that this function leaves, which may be all of them, are for `_add_listed`.
         """
         assert self._library is not None
         begin = 0
@@ -116,8 +116,7 @@ class Grouper(RecordGrouper):
                 break
         if begin == members.total:
             return begin
-        data = members.data
-        block, shift = (data, 0) if isinstance(data, FileBytes) or not self._in_blocks else aligned_array(data)
+        block, shift = self._block_of(members.data)
         grouped = self._library.group(
             members.walked, begin, rule, base=members.base, shift=shift, shard_bytes=len(self._shard_block)
         )
@@ -128,9 +127,15 @@ class Grouper(RecordGrouper):
                 return begin
             begin += count * grouped.width
         if grouped.rest_is_one and members.give_back(begin):
-            self._returned_at = members.base + members.kept_to
+            self._given_back_at = members.base + members.given_back_at
             return members.total
         return begin
+
+    def _block_of(self, data: memoryview | FileBytes) -> tuple[BlockArray | FileBytes | None, int]:
+        """Return the file or block in which fields stay, and where `data` begins in it; None if fields are copied."""
+        if not self._in_blocks:
+            return None, 0
+        return (data, 0) if isinstance(data, FileBytes) else aligned_array(data)
 
     def _places_from(self, members: MemberTable, begin: int, width: int) -> dict[str, int] | None:
         """Return `_selected_places` of the record that begins at member `begin`."""
@@ -143,7 +148,7 @@ class Grouper(RecordGrouper):
         begin: int,
         grouped: Grouped,
         places: dict[str, int],
-        block: BlockArray | Bytes | FileBytes,
+        block: BlockArray | FileBytes | None,
         batch: RecordBatch,
     ) -> bool:
         """Add records that the native step grouped; return False, and add none, if one of them is not in order."""
@@ -160,11 +165,11 @@ class Grouper(RecordGrouper):
         joined, count = grouped.keys.tobytes(), len(totals)
         if not (self._add_ascending(joined, count) if grouped.ascending else self._add_keys(decode_joined(joined))):
             return False
-        if self._in_blocks:
+        if block is not None:
             part = TablePart((grouped.keys, self._shard_block) + (block,) * len(places), starts, sizes)
             records = Records.from_columns(BlockTable((*KEY_AND_SHARD, *places), [part], _NAMES))
         else:
-            data, keys = _sliceable(block, int(totals.sum()), count), decode_joined(joined)
+            data, keys = _sliceable(members.data, int(totals.sum()), count), decode_joined(joined)
             columns: dict[str, list[Any]] = {"__key__": keys, "__shard__": [self._shard] * count}
             for name, begins, lengths in zip(places, starts[own:].tolist(), sizes[own:].tolist(), strict=True):
                 columns[name] = slices(data, begins, lengths)
@@ -271,7 +276,7 @@ class Grouper(RecordGrouper):
         return self._has_room_for(len(keys)) and self._keys.add_all(keys)
 
     def _add_ascending(self, joined: bytes, count: int) -> bool:
-        """Do the same as `_add_keys` for ascending keys in ASCII, each with a NUL after it."""
+        """Do this for ascending ASCII keys, each followed by a NUL."""
         return self._has_room_for(count) and self._keys.add_ascending(joined, count)
 
     def _has_room_for(self, count: int) -> bool:
@@ -284,7 +289,7 @@ class Grouper(RecordGrouper):
 
     @property
     def pending_offset(self) -> int | None:
-        return self._returned_at if self._key is None else self._offset
+        return self._given_back_at if self._key is None else self._offset
 
     def finish(self, end: int | None = None) -> RecordBatch:
         self.raise_failure()

@@ -3,8 +3,8 @@
 This module must do no I/O.
 
 The keys of most shards are sorted. As long as each key is greater than the key before, every key is new: no lookup is
-needed, and the keys are kept in a list. As soon as a key is not greater than the key before, a set with the digests
-of all keys replaces the list. The set also replaces the list as soon as the keys take much memory, and more memory
+needed, and the keys are kept as they are given. As soon as a key is not greater than the key before, a set with the
+digests of all keys replaces them. The set also replaces the keys as soon as they take much memory, and more memory
 than their digests would take.
 """
 
@@ -18,7 +18,7 @@ from xxhash import xxh3_128_digest
 __all__ = ["KeySet", "decode_joined"]
 
 _DIGEST_BYTES = 128  # the memory that a digest takes in a set, approximately
-_KEPT_CHARACTERS = 1 << 20  # up to so many characters of keys stay in the list, even if digests take less
+_KEPT_CHARACTERS = 1 << 20  # up to so many characters of keys are kept, even if digests take less
 
 
 class KeySet:
@@ -60,7 +60,7 @@ class KeySet:
         return True
 
     def add_ascending(self, joined: bytes, count: int) -> bool:
-        """Do the same as `add_all` for ascending keys in ASCII, each with a NUL after it."""
+        """Add ascending ASCII keys, each followed by a NUL, if all of them are new; return whether they were."""
         size = len(joined) - count
         first, last = joined[: joined.index(b"\0")], joined[joined.rfind(b"\0", 0, -1) + 1 : -1]
         follows = not self._count or self._greatest < first.decode()
@@ -73,7 +73,7 @@ class KeySet:
         return True
 
     def _is_light(self, size: int) -> bool:
-        """Return whether `size` more characters of keys may be kept in the list.
+        """Return whether `size` more characters of keys may be kept.
 
         All keys together, including the new keys, may have `_KEPT_CHARACTERS` characters. The keys may have more
         characters if the digests of the earlier keys would take at least as many bytes.

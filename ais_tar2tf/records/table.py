@@ -59,7 +59,7 @@ class Records(Sequence[Record]):
         if isinstance(which, slice):
             if isinstance(self._columns, BlockTable):
                 table = self._columns.slice(which)
-                return Records.from_columns(table) if table.parts else Records()
+                return Records.from_columns(table) if table.count else Records()
             return self._with(lambda column: column[which])
         return {name: column[which] for name, column in self._columns.items()} or self._rows[which]
 

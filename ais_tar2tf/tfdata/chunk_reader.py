@@ -73,7 +73,7 @@ class ChunkReader:
             token: The iterator's token from the previous call; see the module `liveness`.
 
         Returns:
-            A tuple for TensorFlow:
+            A tuple, of which `dataset.py` hands to TensorFlow what the dataset needs:
 
             * the text of the next position, and the token: the arguments of the next call
             * whether there is a next call
@@ -223,22 +223,19 @@ class ChunkReader:
         emitted = position.count - self.request.loop.start_at
         return batch * (whole if emitted else 1) - emitted % batch
 
-    def check_read(self, is_read: np.bool_, files: Any, text: bytes) -> np.bool_:
-        """Raise an error if TensorFlow could not read the fields of a chunk from their files.
+    def note_unread(self, files: Any, text: bytes) -> np.bool_:
+        """Raise the error after TensorFlow could not read the fields of a chunk from their files.
 
         A mapping that can fail runs under `ignore_errors()`, which would suppress this error. Then keep the error: it
         ends the run, and `diagnose_gaps` raises it.
 
         Args:
-            is_read: Whether TensorFlow read the fields.
             files: A row for each file, which begins with the descriptor.
             text: The text of the chunk's position; empty unless a mapping can fail.
 
         Returns:
-            Whether the run goes on.
+            False, because the run ends.
         """
-        if is_read:
-            return np.True_
         try:
             raise_unread(files[:, 0])
         except Tar2TFError as error:

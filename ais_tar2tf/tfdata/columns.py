@@ -15,11 +15,11 @@ from ais_tar2tf.base.allocation import aligned_bytes
 from ais_tar2tf.base.file_bytes import FileBytes
 from ais_tar2tf.errors import SchemaError
 from ais_tar2tf.options import KIB, MIB
-from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, BlockTable, Cuts, Record, Records, TablePart
+from ais_tar2tf.records import KEY_AND_SHARD, BlockArray, BlockTable, Cuts, Record, Records
 
 __all__ = ["BLOCKS", "FILE_NUMBERS", "as_bytes", "as_column", "column_of", "packed", "require_absent"]
 
-BLOCKS = 4
+BLOCKS = 5
 """The number of blocks of a chunk that is handed to the native operation."""
 
 FILE_NUMBERS = 10
@@ -29,6 +29,7 @@ _SMALL_BLOCK = 64 * KIB  # such a block, of names for example, is copied
 _MOST_COPIED = 1 * MIB  # of all blocks but the largest; if they have more bytes, only the values in them are copied
 _MOST_FILES = 32  # that a chunk keeps open
 _EMPTY = np.empty(0, np.uint8)
+_NO_FILES = np.empty((0, FILE_NUMBERS), np.int64)
 
 
 def as_bytes(value: Any) -> Any:
@@ -66,7 +67,7 @@ def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
     """Return some columns of a chunk for the native operation.
 
     The result has `BLOCKS` blocks, the numbers of the files, and an array of the starts and the sizes of all values.
-    The largest blocks are passed on as they are, and so are files. All other values are copied to the last block.
+    The largest blocks are passed on as they are, and so are files. The last block has all other values.
     """
     rows = [table.places[name] for name in names]
     found = {id(part.blocks[row]): part.blocks[row] for part in table.parts for row in rows}
@@ -76,8 +77,7 @@ def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
     small = by_size[len(large) :]
     if sum(map(len, small)) > _MOST_COPIED or len(files) > _MOST_FILES:  # copy only the values that are in them
         files = files if len(files) <= _MOST_FILES else []
-        table, copies = _copied(table, names, set(map(id, [*large, *files])))
-        rows = list(range(len(names)))
+        table, copies = table.with_copies(rows, set(map(id, [*large, *files])))
         small = [copies]
     last = small[0] if len(small) == 1 else np.concatenate([_EMPTY, *small])
     blocks = [*large, *[_EMPTY] * (BLOCKS - 1 - len(large)), last]
@@ -92,7 +92,7 @@ def packed(table: BlockTable, names: Sequence[str]) -> list[Any]:
         np.add(part.starts[rows], begins[:, np.newaxis], out=starts[:, at:end])
         sizes[:, at:end] = part.sizes[rows]
         at = end
-    return [*blocks, _rows_of(files), values]
+    return [*blocks, _rows_of(files) if files else _NO_FILES, values]
 
 
 def _rows_of(files: list[FileBytes]) -> Any:
@@ -111,18 +111,6 @@ class _KeepsOpen:
         self._files = files
         address = memory.ctypes.data
         self.__array_interface__ = {"shape": shape, "typestr": "<i8", "data": (address, False), "version": 3}
-
-
-def _copied(table: BlockTable, names: Sequence[str], kept: set[int]) -> tuple[BlockTable, BlockArray]:
-    """Copy the columns with values outside of the blocks `kept` to a new block; return all columns and that block."""
-    columns = [table[name] for name in names]
-    moves = [not kept.issuperset(id(part.block) for part in each.parts) for each in columns]
-    sizes = [each.bytes if moved else 0 for each, moved in zip(columns, moves, strict=True)]
-    block, begins = aligned_bytes(sum(sizes)), accumulate(sizes, initial=0)
-    copied = zip(columns, moves, begins, strict=False)
-    columns = [each.copied_to(block, at) if moved else each for each, moved, at in copied]
-    by_part = zip(*(each.parts for each in columns), strict=True)
-    return BlockTable(tuple(names), [TablePart.of(parts) for parts in by_part], frozenset()), block
 
 
 def require_absent(chunk: Records, names: Iterable[str]) -> Records:

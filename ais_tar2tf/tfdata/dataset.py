@@ -337,7 +337,7 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[dict[str, Any]], Any]
             del columns[BLOCKS]
         return np.array(next_text, object), token, has_next, *tags, *columns
 
-    check_read = tensorflow_callback(reader.check_read)
+    note_unread = tensorflow_callback(reader.note_unread)
 
     # The columns are cut here rather than in `map`: if that fails, the scan keeps the position of this chunk, and so
     # does a checkpoint that is saved afterwards.
@@ -356,12 +356,9 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[dict[str, Any]], Any]
             files = columns[BLOCKS] if from_files else tf.zeros((0, FILE_NUMBERS), tf.int64)
             is_read, columns = cut.ais_tar2tf_cut(blocks, files, values[0], values[1], F=len(names))
             columns = [tf.ensure_shape(tensor, (None,)) for tensor in columns]
-            if from_files:  # blocks can always be read; a tf.cond would cost 5 ms at each start of an iterator
+            if from_files:  # blocks can always be read
                 text = tags[0] if tags else tf.constant("")
-                bad_files, _ = tf.raw_ops.Switch(data=files, pred=is_read)
-                _, good = tf.raw_ops.Switch(data=is_read, pred=is_read)
-                checked = tf.numpy_function(check_read, [np.False_, bad_files, text], tf.bool)
-                is_read = tf.ensure_shape(tf.raw_ops.Merge(inputs=[checked, good]).output, ())
+                is_read = _or_else(is_read, note_unread, [files, text])
                 next_text, has_next = tf.where(is_read, next_text, text), has_next & is_read
         return (next_text, token), (has_next, tuple(tags), tuple(columns))
 
@@ -375,6 +372,19 @@ def _chunk_dataset(reader: ChunkReader, element: Callable[[dict[str, Any]], Any]
     chunks = results.take_while(no_autograph(lambda has_next, _tags, _columns: has_next))
     chunks = chunks.map(chunk)
     return chunks.prefetch(1 if reader.request.elements.record_bytes >= _HUGE_RECORD else _PREFETCHED_CHUNKS)
+
+
+def _or_else(condition: Any, function: Callable[..., Any], arguments: list[Any]) -> Any:
+    """Return a condition if it is true; otherwise call a Python function, and return its result.
+
+    This has the effect of `tf.cond`, which would take 5 ms at each start of an iterator. If the condition is true,
+    the call gets no input, and so it does not run. In a `tf.function`, no other call of Python may follow: TensorFlow
+    would let it wait for this call, and would not run it either.
+    """
+    arguments = [tf.raw_ops.Switch(data=argument, pred=condition).output_false for argument in arguments]
+    result = tf.numpy_function(function, arguments, tf.bool)
+    is_true = tf.raw_ops.Switch(data=condition, pred=condition).output_true
+    return tf.ensure_shape(tf.raw_ops.Merge(inputs=[result, is_true]).output, ())
 
 
 def _with_record_tags(tags: Any, columns: dict[str, Any]) -> Any:

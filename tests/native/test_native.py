@@ -20,12 +20,21 @@ from hypothesis import strategies as st
 
 import ais_tar2tf as t2t
 from ais_tar2tf.archive import ShardArchive
+from ais_tar2tf.base.allocation import aligned_array, aligned_bytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import Tar2TFError
 from ais_tar2tf.native import build, engine, gather, library
 from ais_tar2tf.native.operation import cut_library
-from ais_tar2tf.options import Limits
-from ais_tar2tf.records import Grouper, Selection
+from ais_tar2tf.fetch import buffers, ranges, receiver
+from ais_tar2tf.fetch import files as fetch_files
+from ais_tar2tf.options import Limits, Read
+from ais_tar2tf.records import BlockTable, Grouper, Records, Selection
+from ais_tar2tf.stores.file import FileStore
+from ais_tar2tf.stores.memory import MemoryStore
+from ais_tar2tf.streams.datasets.shares import open_stream
+from ais_tar2tf.streams.order import Plan, Position
+from ais_tar2tf.streams.reader import ReadSession, Shards
+from ais_tar2tf.tfdata.columns import BLOCKS, packed
 from tests.support import shards as made
 from tests.support import tar_mutations as mutations
 from tests.support.tar_members import ENGINES, members_of, needs_native
@@ -46,7 +55,7 @@ def test_the_native_step_runs_where_there_is_a_compiler() -> None:
 # Members and records
 
 
-Records = tuple[list[dict[str, object]], list[int], list[int], list[int], dict[str, int], str]
+Found = tuple[list[dict[str, object]], list[int], list[int], list[int], dict[str, int], str]
 
 
 def records_of(
@@ -56,11 +65,11 @@ def records_of(
     *,
     grouping: str = "first-dot",
     fields: list[str] | None = None,
-    returnable: int = 0,
-) -> Records:
+    most_again: int = 0,
+) -> Found:
     """Return records, their offsets, sizes and extents, the skips, and the error, as one engine reads them.
 
-    The tar is read in blocks of `step` bytes. The last `returnable` bytes of a block can be read again with the next.
+    The tar is read in blocks of `step` bytes. The last `most_again` bytes of a block can be read again with the next.
     """
     account, limits = Account("skip-record"), Limits(fields=20)
     os.environ["AIS_TAR2TF_NATIVE"] = "0" if engine_name == "python" else "1"
@@ -79,8 +88,8 @@ def records_of(
     def all_batches() -> Iterator:
         for begin in range(0, len(data) + step, step):
             last = begin >= len(data)
-            block = data[min(begin, len(data)) - archive.unread : begin + step]
-            for members in archive.feed(block, 0 if last else min(returnable, len(block))):
+            block = data[min(begin, len(data)) - archive.again : begin + step]
+            for members in archive.feed(block, 0 if last else min(most_again, len(block))):
                 yield grouper.add(members)
         archive.finish()
         yield grouper.finish(archive.end)
@@ -125,10 +134,10 @@ def test_any_names_are_grouped_alike(data: st.DataObject) -> None:
         step = data.draw(st.sampled_from([1 << 20, 4096, 1300]))
         grouping = data.draw(st.sampled_from(["first-dot", "last-dot"]))
         fields = data.draw(st.sampled_from([None, ["jpg"], ["cls?", "x=jpg?"], []]))
-        returnable = data.draw(st.sampled_from([0, 1500, 5000, 1 << 20]))
+        most_again = data.draw(st.sampled_from([0, 1500, 5000, 1 << 20]))
         python = records_of(out.getvalue(), "python", step, grouping=grouping, fields=fields)
         for name in ("native", "blocks"):
-            found = records_of(out.getvalue(), name, step, grouping=grouping, fields=fields, returnable=returnable)
+            found = records_of(out.getvalue(), name, step, grouping=grouping, fields=fields, most_again=most_again)
             assert found == python
     finally:
         os.environ.pop("AIS_TAR2TF_NATIVE") if before is None else os.environ.update(AIS_TAR2TF_NATIVE=before)
@@ -154,7 +163,7 @@ def test_records_of_mutated_archives_are_alike(seed: int, use: Callable[[str], N
         step = chance.choice([len(data) or 1, 512, 1_300, 5_000])
         expected = records_of(data, "python", step)
         for name in ("native", "blocks"):
-            assert records_of(data, name, step, returnable=chance.choice([0, 2_000, 1 << 20])) == expected
+            assert records_of(data, name, step, most_again=chance.choice([0, 2_000, 1 << 20])) == expected
 
 
 @needs_native
@@ -169,7 +178,7 @@ def test_members_of_an_incomplete_record_come_again(use: Callable[[str], None], 
     monkeypatch.setattr(
         Grouper, "_complete", lambda self, *rest: (single.append(self._key), complete(self, *rest))[1]
     )
-    assert records_of(data, "blocks", 20_000, returnable=10_000) == whole
+    assert records_of(data, "blocks", 20_000, most_again=10_000) == whole
     assert single == ["0499"]  # the last record, which the end mark follows
     assert {row["__key__"]: {"jpg": row["jpg"], "cls": row["cls"]} for row in whole[0]} == content
 
@@ -198,6 +207,106 @@ def test_every_record_is_whole_while_blocks_are_used_again(tmp_path: Path, use: 
             found = {r["__key__"].numpy().decode(): (r["bin"].numpy(), r["cls"].numpy()) for r in rows}
             assert found == {key: (fields["bin"], fields["cls"]) for key, fields in content.items()}
             assert {r["__shard__"].numpy().decode() for r in rows} == {str(tmp_path / "a.tar")}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small shards have many blocks."""
+    for module in (receiver, buffers):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(buffers, "_FULL_SIZE", ranges.HEADROOM + 20_000)
+    monkeypatch.setattr(receiver, "_FIRST_BLOCK", 3_000)
+    for name, size in (("_MAX_BLOCK", 20_000), ("_MIN_BLOCK", 20_000), ("_FIRST_BLOCK", 3_000)):
+        monkeypatch.setattr(fetch_files, name, size)
+
+
+def mixed_shard(seed: int) -> bytes:
+    """Return a tar of records of many sizes; some have another field, or stand after a directory."""
+    chance = random.Random(seed)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for number in range(250):
+            if chance.random() < 0.02:
+                folder = tarfile.TarInfo(f"folder{number}")
+                folder.type = tarfile.DIRTYPE
+                archive.addfile(folder)
+            for field in ("jpg", "cls", "txt")[: 3 if chance.random() < 0.03 else 2]:
+                member = tarfile.TarInfo(f"{seed}/{number:04d}.{field}")
+                member.size = chance.choice([0, 10, 600, 3_000, 9_000, 45_000 if chance.random() < 0.1 else 1])
+                archive.addfile(member, io.BytesIO(chance.randbytes(member.size)))
+    return out.getvalue()
+
+
+@needs_native
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("where", ["memory", "files"])
+@pytest.mark.parametrize("fields", [None, ["cls"], ["txt?", "jpg"]])
+def test_positions_are_those_of_pure_python(
+    tmp_path: Path, memory: MemoryStore, use: Callable[[str], None], where: str, fields: list[str] | None
+) -> None:
+    """After each chunk, both engines have the same position, and each continues where the other stopped."""
+    for number in range(2):
+        memory.put(f"{number}.tar", mixed_shard(number))
+        (tmp_path / f"{number}.tar").write_bytes(mixed_shard(number))
+    store = memory if where == "memory" else FileStore(str(tmp_path))
+    plan, selection = Plan(2, None), None if fields is None else Selection(fields)
+
+    def rest_from(position: Position, *, in_blocks: bool) -> list[tuple[str, list[dict[str, object]]]]:
+        shards = Shards(store, ["0.tar", "1.tar"], Read(), selection=selection, in_blocks=in_blocks)
+        account = Account()
+        stream, found = open_stream(ReadSession(shards), plan, position, account), []
+        while chunk := stream.next_chunk(7, full=True):
+            found.append((stream.position.to_text(), list(chunk)))
+        stream.close()
+        if position == begin:
+            # How much of a file is skipped depends on the engine.
+            read = account.stats.bytes if fields is None or where == "memory" else 0
+            counts.append((read, account.stats.ignored, account.stats.shards))
+        return found
+
+    begin, counts = plan.begin(0, 3, 1), []
+    use("python")
+    expected = rest_from(begin, in_blocks=False)
+    use("native")
+    assert rest_from(begin, in_blocks=True) == expected
+    assert rest_from(begin, in_blocks=False) == expected
+    assert len({tuple(each) for each in counts}) == 1
+    for number in range(0, len(expected), 17):
+        position = Position.from_text(expected[number][0])
+        assert rest_from(position, in_blocks=True) == expected[number + 1 :]
+
+
+@needs_native
+@pytest.mark.parametrize("blocks", [1, 3, 4, 5, 9])
+def test_all_values_reach_the_operation(blocks: int) -> None:
+    """A chunk may have values in more blocks than the operation takes, and columns that are not in blocks."""
+    chance, names = random.Random(blocks), ("__key__", "a", "b", "extra")
+    records, expected = Records(), list[dict[str, object]]()
+    for _ in range(blocks):
+        rows = [{"__key__": f"k{n}", "a": chance.randbytes(40_000 - n), "b": b"%d" % n} for n in range(5)]
+        records.extend(Records.from_columns(BlockTable.of({name: [row[name] for row in rows] for name in rows[0]})))
+        expected += rows
+    table = records[2:].block_table
+    assert table is not None
+    values = packed(table.with_columns({"extra": [b"e" * n for n in range(len(expected) - 2)]}), names)
+    *given, files, (starts, sizes) = values
+    assert len(given) == BLOCKS
+    is_read, columns = cut_library().ais_tar2tf_cut(given, files, starts, sizes, F=len(names))
+    assert is_read
+    for name, column in zip(names[:3], columns, strict=False):
+        texts = [row[name].encode() if name == "__key__" else row[name] for row in expected[2:]]  # type: ignore[attr-defined]
+        assert column.numpy().tolist() == texts
+    assert columns[3].numpy().tolist() == [b"e" * n for n in range(len(expected) - 2)]
+
+
+def test_an_array_for_tensorflow_is_aligned() -> None:
+    whole = aligned_bytes(1_000)
+    whole[:] = np.arange(1_000) % 256
+    for begin in (0, 1, 63, 64, 700):
+        array, shift = aligned_array(whole.data[begin:900])
+        assert array.ctypes.data % 64 == 0
+        assert array[shift:].tolist() == whole[begin:900].tolist()
+    assert aligned_array(memoryview(b"abc"))[0].tobytes()[-3:] == b"abc"
 
 
 @needs_native

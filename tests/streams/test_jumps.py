@@ -96,6 +96,26 @@ def test_the_rest_is_read_from_files(tmp_path: Path, steps: list[tuple[bool, int
         fetch.read()
 
 
+def test_bytes_of_a_file_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They precede the next block, come alone at the end, and count once."""
+    (tmp_path / "x").write_bytes(DATA)
+    account = Account()
+    fetch = FileFetcher(FileStore(str(tmp_path)), iter([ShardRange("x", 1_000)]), READ, account)
+    fetch.next_shard()
+    found, last, again = bytearray(), b"", 0
+    while len(view := fetch.read(keep=True, again=again)) > again:
+        assert view[:again] == last[len(last) - again :]
+        found, last = found + view[again:], bytes(view)
+        again = min(len(last), 1 + len(found) % 4_001)
+        if len(found) % 3 == 0:  # a break: the file is opened again
+            monkeypatch.setattr(fetch, "_body", None)
+    assert found == DATA[1_000:]
+    assert view == DATA[-again:]
+    assert fetch.read() == b""
+    assert account.stats.bytes == len(found)
+    fetch.close()
+
+
 ISLANDS = st.lists(st.integers(0, len(DATA)), max_size=40).map(sorted)
 FAULTS = st.lists(
     st.sampled_from(

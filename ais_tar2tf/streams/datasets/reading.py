@@ -23,6 +23,7 @@ from ais_tar2tf.streams.reader import ReadSession, RecordStream, Shards, Stream
 
 __all__ = ["Reading", "SourceReading", "all_records", "position_after", "size_of", "timed_records"]
 
+_BLOCK_CHUNK = 4 * MIB  # bytes of a chunk whose fields stay in blocks, so that Python makes no copies of them
 _FILE_CHUNK = 8 * MIB  # bytes of a chunk; while its fields are in a file, the chunk takes no memory
 
 
@@ -159,10 +160,11 @@ class SourceReading:
         one_by_one = self.plan.shuffle is not None or self.plan.share != (0, 1)
         if one_by_one:
             return None
-        read = self.read
-        if self.from_files and read.limits.chunk_bytes == Limits.chunk_bytes:  # the user has not set it
-            read = replace(read, limits=replace(read.limits, chunk_bytes=_FILE_CHUNK))
-        return self._over(replace(self.shards, read=read, in_blocks=True))
+        session, read = self.session.over(replace(self.shards, in_blocks=True)), self.read
+        if read.limits.chunk_bytes == Limits.chunk_bytes:  # the user has not set it
+            chunk = _FILE_CHUNK if self.from_files else _BLOCK_CHUNK
+            session = session.among(replace(read, limits=replace(read.limits, chunk_bytes=chunk)), 1)
+        return replace(self, session=session)
 
     def _over(self, shards: Shards) -> SourceReading:
         return replace(self, session=self.session.over(shards))

@@ -80,12 +80,12 @@ class OpenShard:
         if self._decompressed is None:
             if self._may_walk and isinstance(fetch, FileFetcher) and self._walk(fetch):
                 return True
-            again = self.archive.unread
+            again = self.archive.again
             data = fetch.read(keep=self._in_blocks, again=again)
-            has_more = len(data) > again
-            returnable = min(len(data), fetch.most_again) if has_more else 0
+            # If little has come since, the next block may be as small: the same bytes would be read many times.
+            most_again = min(len(data), fetch.most_again) if len(data) - again > again else 0
             if data:
-                self.members = self.archive.feed(data, returnable)
+                self.members = self.archive.feed(data, most_again)
             return bool(data)
         while (decoded := self._decompressed.next()) is None:
             fetch.is_ready(wait=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import StoreError
 from ais_tar2tf.records import Records
-from ais_tar2tf.stores import Identity, LocalFiles
+from ais_tar2tf.stores import Identity
 from ais_tar2tf.streams.order import Plan, Position
 from ais_tar2tf.streams.reader.base import Stream
 from ais_tar2tf.streams.reader.lane import Lane
@@ -44,9 +44,7 @@ class RecordStream(Stream):
 
     @property
     def chunk_bytes(self) -> int:
-        tuned = self._session.tuning.chunk_bytes
-        in_blocks = self._session.shards.in_blocks and not isinstance(self._session.shards.store, LocalFiles)
-        return 2 * tuned if in_blocks else tuned  # without the copies that Python makes of other fields
+        return self._session.tuning.chunk_bytes
 
     @property
     def identity(self) -> Identity:
