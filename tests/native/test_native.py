@@ -23,10 +23,10 @@ from ais_tar2tf.archive import ShardArchive
 from ais_tar2tf.base.allocation import aligned_array, aligned_bytes
 from ais_tar2tf.base.monitoring.stats import Account
 from ais_tar2tf.errors import Tar2TFError
-from ais_tar2tf.native import build, engine, gather, library
-from ais_tar2tf.native.operation import cut_library
 from ais_tar2tf.fetch import buffers, ranges, receiver
 from ais_tar2tf.fetch import files as fetch_files
+from ais_tar2tf.native import build, engine, gather, library
+from ais_tar2tf.native.operation import cut_library
 from ais_tar2tf.options import Limits, Read
 from ais_tar2tf.records import BlockTable, Grouper, Records, Selection
 from ais_tar2tf.stores.file import FileStore
