@@ -262,14 +262,7 @@ class Grouper(RecordGrouper):
             return None
         if self._selection is None:
             return {name: at for at, name in enumerate(fields)}
-        places: dict[str, int] = {}
-        for want in self._selection.wants:
-            place = next((fields.index(source) for source in want.sources if source in fields), None)
-            if place is not None:
-                places[want.name] = place
-            elif not want.optional:
-                return None
-        return places
+        return self._selection.places_in(fields)
 
     def _add_keys(self, keys: list[str]) -> bool:
         """Add the keys if all of them are new and no limit is reached; return whether the keys were added."""

@@ -80,6 +80,17 @@ class Selection:
         """The names of the fields in the record that the user gets."""
         return [want.name for want in self.wants]
 
+    def places_in(self, fields: list[str]) -> dict[str, int] | None:
+        """Return the index in `fields` of each selected field; None if a required field is missing."""
+        places: dict[str, int] = {}
+        for want in self.wants:
+            place = next((fields.index(source) for source in want.sources if source in fields), None)
+            if place is not None:
+                places[want.name] = place
+            elif not want.optional:
+                return None
+        return places
+
     def apply(self, fields: Mapping[str, Any], existing: Iterable[str], shard: str, key: str) -> Record:
         """Return the selected fields of a record, under the names that the user asked for.
 
