@@ -34,9 +34,8 @@ class NativeRuns:
         walked = self._library.walk(block, position, member_bytes=self._member_bytes, pax_bytes=self._pax_bytes)
         if walked is None:
             return None
-        can_return = walked.missing and not walked.ignored
-        earliest = len(block) + walked.missing - most_again if can_return else None
-        return PlainRun(MemberTable(walked, base, block, earliest), walked.ignored, walked.position)
+        again_from = None if walked.ignored or not walked.missing else len(block) + walked.missing - most_again
+        return PlainRun(MemberTable(walked, base, block, again_from), walked.ignored, walked.position)
 
     def take_from(self, file: FileBytes, position: int, stop: int, enough: int) -> PlainRun | None:
         """Return the run of plain members from `position` on in a file; None if the header there is not plain.

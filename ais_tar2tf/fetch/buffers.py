@@ -46,7 +46,7 @@ class BufferPool:
         self._lent = LentBuffers()
 
     def get(self, size: int) -> tuple[memoryview, int]:
-        """Return a buffer, and from which position on to use it; it has at least `size` bytes from there on.
+        """Return a buffer, and the beginning of the part to fill, which has at least `size` bytes.
 
         Only a large buffer has headroom: small blocks would take many times their size with it.
         """

@@ -112,6 +112,8 @@ class BlockTable(Mapping[str, Cuts]):
         if not columns:
             return self
         other = BlockTable.of(columns)
+        if not self.parts:
+            return other
         (added,) = other.parts
         parts: list[TablePart] = []
         at = 0
@@ -148,5 +150,5 @@ class BlockTable(Mapping[str, Cuts]):
         return BlockTable(self.names, parts, self.texts), block
 
     def joined(self, other: BlockTable) -> BlockTable:
-        """Return the records of this table, and after them those of a table with the same columns."""
+        """Return one table with the records of both. The other table has the same columns."""
         return BlockTable(self.names, [*self.parts, *other.parts], self.texts | other.texts)

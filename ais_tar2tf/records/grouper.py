@@ -269,7 +269,7 @@ class Grouper(RecordGrouper):
         return self._has_room_for(len(keys)) and self._keys.add_all(keys)
 
     def _add_ascending(self, joined: bytes, count: int) -> bool:
-        """Do this for ascending ASCII keys, each followed by a NUL."""
+        """Add ascending ASCII keys, each followed by a NUL, as `_add_keys` adds a list."""
         return self._has_room_for(count) and self._keys.add_ascending(joined, count)
 
     def _has_room_for(self, count: int) -> bool:

@@ -377,7 +377,7 @@ class ChunkReader:
         else:
             table = chunk.block_table or BlockTable((), [], frozenset())
             others = {name: self._column(name, chunk) for name in names if name not in table.places}
-            arrays = packed(table.with_columns(others) if table.parts else BlockTable.of(others), names)
+            arrays = packed(table.with_columns(others), names)
         return next_text, token, np.bool_(has_next), text, np.int64(position.count), *arrays
 
     def _column(self, name: str, chunk: Records) -> Sequence[Any]:
